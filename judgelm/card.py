@@ -1,0 +1,100 @@
+"""`judge.json`: the card beside a judge's weights that says how it must be asked.
+
+A judge asked with another template than it was trained on gives other scores without any error. So training writes
+the template's id and sha256 here, and whoever loads the model compares them with the template in use.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from judgelm.errors import CardError, RunError
+
+CARD_NAME = "judge.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """How a judge was trained and must be asked.
+
+    Attributes:
+        template: id of the pair template.
+        template_sha: sha256 (hex) of that template's bytes when the judge was trained.
+        scale: lowest and highest score the judge writes.
+        prompt_format: `text` or `chat` (the tokenizer's own chat template).
+        reference: which prompts it saw in training: `without`, `with` or `both`.
+        training: free-form facts (base model, data and its hash, hyper-parameters, versions, measured metrics).
+    """
+
+    template: str
+    template_sha: str
+    scale: tuple[float, float] = (1, 10)
+    prompt_format: str = "text"
+    reference: str = "both"
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+class _CardFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    template: str
+    template_sha: str
+    scale: tuple[float, float] = (1, 10)
+    prompt_format: str = "text"
+    reference: str = "both"
+    training: dict[str, Any] = {}
+
+
+def read_card(folder: str | Path) -> Card | None:
+    """The card in a model folder, or None where there is none (a hub id, or a model that judgelm did not train).
+
+    Raises:
+        CardError: the file is there but is no card.
+    """
+    path = Path(folder) / CARD_NAME
+    if not path.is_file():
+        return None
+    try:
+        found = _CardFile.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "file"
+        raise CardError(
+            f"{path}: {place}: {first['msg']}; restore the card or delete it to use the defaults"
+        ) from error
+    return Card(**found.model_dump())
+
+
+def write_card(folder: str | Path, card: Card) -> None:
+    """Write the card into a model folder.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+    path = Path(folder) / CARD_NAME
+    try:
+        path.write_text(json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def check_card(card: Card, *, template: str, template_sha: str, place: str) -> None:
+    """Refuse a template other than the one the judge was trained with.
+
+    Raises:
+        CardError: id or bytes differ; both sides are shown.
+    """
+    if card.template != template:
+        raise CardError(
+            f"{place}: the model was trained with template {card.template!r}, but {template!r} was asked for; "
+            f"leave --template out, or pass --ignore-card if you want the mismatch"
+        )
+    if card.template_sha != template_sha:
+        raise CardError(
+            f"{place}: the model was trained with other bytes of template {template!r} (sha {card.template_sha[:12]}, "
+            f"this judgelm has {template_sha[:12]}); install the judgelm version it was trained with, train it again, "
+            f"or pass --ignore-card if you want the mismatch"
+        )

@@ -1,0 +1,122 @@
+"""What an engine is, and the door through which one is had."""
+
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.records import Completion, Request
+
+
+class Engine(Protocol):
+    """Takes requests, gives completions in any order. Not safe for threads: one runner drives one engine.
+
+    Attributes:
+        window: how many requests the engine wants in hand at once to keep busy.
+    """
+
+    @property
+    def window(self) -> int:
+        """How many requests the engine wants in hand."""
+        ...
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Hand requests over. Keys are unique among those in hand."""
+        ...
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """Work or wait up to about `timeout_s` and give what is finished, perhaps nothing.
+
+        Raises:
+            EngineError: the engine as a whole broke. A single request that fails is a completion with
+                `finish_reasons == ("error",)`.
+        """
+        ...
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests; no completion comes for them."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest must know: model and its hash, dtype, device, versions."""
+        ...
+
+    def close(self) -> None:
+        """Free what the engine holds. Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What every engine is loaded with; each takes what concerns it.
+
+    Attributes:
+        model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
+        adapter: folder or hub id of a PEFT adapter put on top.
+        revision: hub revision.
+        dtype: `auto` (the checkpoint's own), `float32`, `bfloat16` or `float16`.
+        device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
+        quantization: `4bit` or `8bit` through bitsandbytes, or None.
+        batch_tokens: most tokens in one forward pass; None lets the engine choose.
+        max_sequences: most sequences in hand at once.
+        window_tokens: the model's window, where its own config does not say or should be limited.
+        trust_remote_code: run Python code that comes with the model.
+    """
+
+    model: str
+    adapter: str | None = None
+    revision: str | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+    quantization: str | None = None
+    batch_tokens: int | None = None
+    max_sequences: int = 256
+    window_tokens: int | None = None
+    trust_remote_code: bool = False
+
+
+def require(module: str, *, extra: str) -> None:
+    """Say what to install before an import would fail.
+
+    Raises:
+        MissingExtraError: the module is not installed.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
+
+
+def load_engine(name: str, options: EngineOptions) -> Engine:
+    """The engine of that name, its model loaded.
+
+    Raises:
+        ConfigError: no such engine.
+        ModelError: the model cannot be loaded.
+    """
+    if name not in ENGINES:
+        raise ConfigError(f"engine {name!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    load: Callable[[EngineOptions], Engine] = ENGINES[name]
+    return load(options)
+
+
+def _load_scripted(options: EngineOptions) -> Engine:
+    from judgelm.engines.scripted import ScriptedEngine
+
+    return ScriptedEngine.load(options)
+
+
+def _load_transformers(options: EngineOptions) -> Engine:
+    if options.adapter is not None:
+        require("peft", extra="train")
+    if options.quantization is not None:
+        require("bitsandbytes", extra="train")
+    from judgelm.engines.transformers_engine import TransformersEngine
+
+    return TransformersEngine.load(options)
+
+
+ENGINES: dict[str, Callable[[EngineOptions], Engine]] = {
+    "transformers": _load_transformers,
+    "scripted": _load_scripted,
+}
+AUTO_ENGINE = "transformers"

@@ -1,0 +1,171 @@
+"""Attention over packed sequences: no padding, no mask, a key-value store of its own for each sequence.
+
+Tokens of many sequences stand in one row, so every matrix product of the model runs over all of them at once;
+only attention looks at one sequence at a time. New prompts and single decode steps ride in the same pass. The
+function is registered with transformers under `ATTENTION_NAME`; the segments reach it as a keyword of the model's
+forward. A mask is built only where one is needed: sliding windows, and score trees.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the field's own name for it
+from torch import Tensor
+from transformers import AttentionInterface
+
+from judgelm.errors import EngineError
+
+ATTENTION_NAME = "judgelm_packed"
+
+
+class KeyValues:
+    """Keys and values of one sequence, per layer, with room for `capacity` tokens.
+
+    Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
+    """
+
+    __slots__ = ("_layers", "capacity", "length")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.length = 0
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Put new tokens after those counted; all keys and values, shape (1, kv heads, tokens, head size)."""
+        if layer not in self._layers:
+            self._layers[layer] = tuple(  # type: ignore[assignment]
+                new.new_empty((new.shape[0], new.shape[1], self.capacity, new.shape[3])) for new in (key, value)
+            )
+        keys, values = self._layers[layer]
+        end = self.length + key.shape[2]
+        keys[:, :, self.length : end] = key
+        values[:, :, self.length : end] = value
+        return keys[:, :, :end], values[:, :, :end]
+
+    def joined(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The counted tokens with new ones behind them, which are not kept."""
+        keys, values = self._layers[layer]
+        past = slice(0, self.length)
+        return torch.cat((keys[:, :, past], key), 2), torch.cat((values[:, :, past], value), 2)
+
+    def advance(self, tokens: int) -> None:
+        """Count tokens that a finished pass has written."""
+        self.length += tokens
+
+    def fork(self) -> "KeyValues":
+        """A copy that goes on by itself: another sample of the same prompt."""
+        twin = KeyValues(self.capacity)
+        twin.length = self.length
+        twin._layers = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._layers.items()}
+        return twin
+
+
+class Segment:
+    """A run of new tokens of one sequence within a pass.
+
+    Attributes:
+        store: the sequence's keys and values.
+        tokens: how many new tokens there are.
+        tree: for a score tree, shape (tokens, tokens), True where a node may look at a node; its tokens are not kept.
+    """
+
+    __slots__ = ("store", "tokens", "tree")
+
+    def __init__(self, store: KeyValues, tokens: int, tree: Tensor | None = None) -> None:
+        self.store = store
+        self.tokens = tokens
+        self.tree = tree
+
+
+def packed_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    segments: Sequence[Segment] | None = None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention of each segment over its own sequence.
+
+    Args:
+        module: the attention layer; its `layer_idx` names the layer.
+        query: shape (1, heads, all tokens, head size).
+        key: shape (1, kv heads, all tokens, head size); `value` alike.
+        value: see `key`.
+        attention_mask: always None: transformers builds none for this name.
+        segments: who owns which tokens, in order.
+        scaling: factor on the scores; None for 1 / sqrt(head size).
+        sliding_window: tokens that a token can look back on, itself included.
+        softcap: bound of the scores through tanh (Gemma 2).
+        others: what the model passes besides; attention sinks are refused.
+
+    Returns:
+        Shape (1, all tokens, heads, head size), and None for the weights.
+
+    Raises:
+        EngineError: the model needs something this function does not do.
+    """
+    if segments is None or attention_mask is not None or others.get("s_aux") is not None:
+        raise EngineError("this model's attention cannot run packed in the transformers engine; use --engine vllm")
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    out = query.new_empty((1, query.shape[2], query.shape[1], value.shape[3]))
+    start = 0
+    for segment in segments:
+        span = slice(start, start + segment.tokens)
+        extend = segment.store.write if segment.tree is None else segment.store.joined
+        keys, values = extend(layer, key[:, :, span], value[:, :, span])
+        mask = _mask(segment, keys.shape[2], sliding_window, query.device)
+        one = query[:, :, span]
+        if softcap is None:
+            causal = mask is None and segment.tokens > 1
+            gqa = one.shape[1] != keys.shape[1]
+            attended = F.scaled_dot_product_attention(
+                one, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=gqa
+            )
+        else:
+            attended = _softcapped(one, keys, values, mask, scaling, softcap)
+        out[:, span] = attended.transpose(1, 2)
+        start += segment.tokens
+    return out, None
+
+
+def _mask(segment: Segment, length: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Which of `length` keys each new token sees, shape (tokens, length); None where plain causal attention will do."""
+    past = length - segment.tokens
+    slides = window is not None and length > window
+    if segment.tree is not None:
+        if slides:
+            raise EngineError("a score tree does not fit a sliding window shorter than the prompt; use --engine vllm")
+        seen = segment.tree.new_ones((segment.tokens, past))
+        return torch.cat((seen, segment.tree), 1)
+    if not slides and (past == 0 or segment.tokens == 1):
+        return None
+    place = torch.arange(past, length, device=device)[:, None]
+    other = torch.arange(length, device=device)[None, :]
+    mask = other <= place
+    return mask & (other > place - window) if slides and window is not None else mask
+
+
+def _softcapped(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float | None, softcap: float
+) -> Tensor:
+    """Attention with scores bounded by `softcap * tanh(score / softcap)`, which no fused kernel does."""
+    groups = query.shape[1] // keys.shape[1]
+    keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
+    scores = query @ keys.transpose(2, 3) * (scaling if scaling is not None else query.shape[3] ** -0.5)
+    scores = torch.tanh(scores / softcap) * softcap
+    if mask is None and query.shape[2] > 1:
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=query.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype) @ values
+
+
+AttentionInterface.register(ATTENTION_NAME, packed_attention)

@@ -1,0 +1,106 @@
+"""Requests that wait and replies under way in the transformers engine."""
+
+import torch
+
+from judgelm.engines.packed_attention import KeyValues
+from judgelm.engines.score_tree import ScoreTree
+from judgelm.prompts.fitting import Fitted, Tokenizer
+from judgelm.records import Completion, FinishReason, Request
+
+
+class Waiting:
+    """A tokenised request, and its replies as they end."""
+
+    def __init__(self, request: Request, fitted: Fitted, tree: ScoreTree | None) -> None:
+        self.request = request
+        self.fitted = fitted
+        self.tree = tree
+        self.candidate_logprobs: tuple[float, ...] | None = None
+        self._ended: dict[int, Reply] = {}
+
+    @property
+    def capacity(self) -> int:
+        """Tokens that prompt and one reply may come to."""
+        return len(self.fitted.ids) + self.request.sampling.max_tokens
+
+    def reset(self) -> None:
+        """Forget the replies that have ended."""
+        self._ended.clear()
+
+    def collect(self, reply: "Reply") -> Completion | None:
+        """Take a reply that has ended; the completion once all have."""
+        self._ended[reply.number] = reply
+        n = self.request.sampling.n
+        if len(self._ended) < n:
+            return None
+        replies = [self._ended[number] for number in range(n)]
+        return Completion(
+            key=self.request.key,
+            texts=tuple(reply.text for reply in replies),
+            finish_reasons=tuple(reply.finish_reason or "error" for reply in replies),
+            candidate_logprobs=self.candidate_logprobs,
+            prompt_tokens=len(self.fitted.ids),
+            completion_tokens=sum(len(reply.ids) for reply in replies),
+            cut=self.fitted.cut,
+            neutralised=self.fitted.neutralised,
+        )
+
+    def failed(self, message: str) -> Completion:
+        """The completion of a request that the engine could not run."""
+        return Completion(
+            key=self.request.key,
+            texts=(),
+            finish_reasons=("error",),
+            prompt_tokens=len(self.fitted.ids),
+            cut=self.fitted.cut,
+            error=message,
+        )
+
+
+class Reply:
+    """One reply under way: its tokens so far and the keys and values behind them."""
+
+    def __init__(self, source: Waiting, store: KeyValues, number: int) -> None:
+        self.source = source
+        self.store = store
+        self.number = number
+        self.ids: list[int] = []
+        self.text = ""
+        self.finish_reason: FinishReason | None = None
+        sampling = source.request.sampling
+        self.generator = torch.Generator() if sampling.temperature > 0 else None
+        if self.generator is not None:
+            self.generator.manual_seed(sampling.seed + number)
+
+    def branches(self) -> "list[Reply]":
+        """The reply itself; where its prompt has just been read, all `n` replies."""
+        n = self.source.request.sampling.n
+        if self.ids or n == 1:
+            return [self]
+        return [self] + [Reply(self.source, self.store.fork(), number) for number in range(1, n)]
+
+    def add(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
+        """Append a token and see whether the reply ends with it."""
+        sampling = self.source.request.sampling
+        self.ids.append(token)
+        if token in eos_ids:
+            self.text = tokenizer.decode(self.ids, skip_special_tokens=True)
+            self.finish_reason = "stop"
+            return
+        if sampling.stop or len(self.ids) == sampling.max_tokens:
+            self.text = tokenizer.decode(self.ids, skip_special_tokens=True)
+        ends = [place for mark in sampling.stop if (place := self.text.find(mark)) >= 0]
+        if ends:
+            self.text = self.text[: min(ends)]
+            self.finish_reason = "stop"
+        elif len(self.ids) == sampling.max_tokens:
+            self.finish_reason = "length"
+
+
+def draw(reply: Reply, logits: torch.Tensor, greedy: int) -> int:
+    """The next token: the likeliest, or one drawn with the reply's own generator."""
+    if reply.generator is None:
+        return greedy
+    temperature = reply.source.request.sampling.temperature
+    probabilities = torch.softmax(logits.float().cpu() / temperature, -1)
+    return int(torch.multinomial(probabilities, 1, generator=reply.generator))

@@ -1,0 +1,119 @@
+"""An engine whose replies are written down: for tests, documentation and dry runs of a pipeline.
+
+It is a real engine (stop strings, `n`, token limits, failures), only without a model: a token is a word with the
+blanks before it.
+"""
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ModelError
+from judgelm.prompts.fitting import prompt_key
+from judgelm.records import Completion, FinishReason, Prompt, Request
+
+_TOKEN = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
+
+Script = Mapping[str, str] | Callable[[Prompt], str]
+
+
+class ScriptedEngine:
+    """Answers from a script.
+
+    Args:
+        script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
+            reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
+            know, or for which the function raises LookupError, fails with `error`.
+        window: how many requests it likes to have in hand.
+    """
+
+    def __init__(self, script: Script, *, window: int = 256) -> None:
+        self._script = script
+        self._window = window
+        self._waiting: deque[Request] = deque()
+
+    @classmethod
+    def load(cls, options: EngineOptions) -> "ScriptedEngine":
+        """From `--model`: a JSON file of prompt key to reply, or else the reply itself.
+
+        Raises:
+            ModelError: the file is not a JSON object of texts.
+        """
+        path = Path(options.model)
+        if path.suffix != ".json":
+            return cls({"*": options.model.replace("\\n", "\n")})
+        try:
+            script = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path}: cannot read the script: {error}") from error
+        if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
+            raise ModelError(f"{path}: a script is a JSON object from prompt to reply, both texts")
+        return cls(script)
+
+    @property
+    def window(self) -> int:
+        """How many requests the engine wants in hand."""
+        return self._window
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Hand requests over."""
+        self._waiting.extend(requests)
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """Everything in hand, answered."""
+        done = [self._answer(request) for request in self._waiting]
+        self._waiting.clear()
+        return done
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests."""
+        dropped = set(keys)
+        self._waiting = deque(request for request in self._waiting if request.key not in dropped)
+
+    def describe(self) -> dict[str, Any]:
+        """The script's hash; a function has only its name."""
+        if callable(self._script):
+            script = getattr(self._script, "__qualname__", "function")
+        else:
+            script = hashlib.sha256(json.dumps(dict(self._script), sort_keys=True).encode()).hexdigest()
+        return {"engine": "scripted", "model": {"path": "script", "sha": script}}
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _answer(self, request: Request) -> Completion:
+        try:
+            reply = self._reply(request.prompt)
+        except LookupError:
+            why = f"the script has no reply for {prompt_key(request.prompt)!r}"
+            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
+        text, tokens, reason = _limit(reply, request.sampling.stop, request.sampling.max_tokens)
+        n = request.sampling.n
+        return Completion(
+            key=request.key,
+            texts=(text,) * n,
+            finish_reasons=(reason,) * n,
+            prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
+            completion_tokens=tokens * n,
+        )
+
+    def _reply(self, prompt: Prompt) -> str:
+        if callable(self._script):
+            return self._script(prompt)
+        key = prompt_key(prompt) if len(self._script) > 1 or "*" not in self._script else "*"
+        return self._script[key] if key in self._script else self._script["*"]
+
+
+def _limit(reply: str, stop: tuple[str, ...], max_tokens: int) -> tuple[str, int, FinishReason]:
+    """The reply up to the first stop string or the token limit, as a model would have been stopped."""
+    ends = [place for mark in stop if (place := reply.find(mark)) >= 0]
+    text = reply[: min(ends)] if ends else reply
+    tokens = _TOKEN.findall(text)
+    if len(tokens) > max_tokens:
+        return "".join(tokens[:max_tokens]), max_tokens, "length"
+    return text, len(tokens), "stop"

@@ -1,0 +1,260 @@
+"""The embedded engine: a transformers model, continuous batching, no padding.
+
+Every forward pass takes the next token of all replies under way together with as many new prompts as the token budget
+allows, packed into one row (see `packed_attention`). A reply that ends makes room at once. In float32 a greedy reply
+does not depend on what else was in its passes. When memory runs out, the budget is halved and the pass repeated.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.loading import Loaded, load
+from judgelm.engines.packed_attention import KeyValues, Segment
+from judgelm.engines.replies import Reply, Waiting, draw
+from judgelm.engines.score_tree import ScoreTree
+from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
+from judgelm.errors import EngineError
+from judgelm.prompts.fitting import Fitter
+from judgelm.records import Completion, Request, Unparsed
+
+_CPU_BATCH_TOKENS = 1024
+_CUDA_BATCH_TOKENS = 8192
+_MEMORY_SHARE = 0.5
+
+
+class TransformersEngine:
+    """Runs a loaded model. Deterministic for greedy replies; sampled ones repeat for the same seed.
+
+    Args:
+        loaded: model and tokenizer.
+        batch_tokens: most tokens in a pass (one prompt may be longer); None chooses by device.
+        max_sequences: most replies under way at once.
+    """
+
+    def __init__(self, loaded: Loaded, *, batch_tokens: int | None = None, max_sequences: int = 256) -> None:
+        self._loaded = loaded
+        self._device = torch.device(loaded.model.device)
+        default = _CUDA_BATCH_TOKENS if self._device.type == "cuda" else _CPU_BATCH_TOKENS
+        self.batch_tokens = batch_tokens or default
+        self.max_sequences = max_sequences
+        self.halvings = 0
+        self._fitter = Fitter(loaded.tokenizer, loaded.window)
+        self._candidates = CandidateTokens(loaded.tokenizer)
+        self._waiting: deque[Waiting] = deque()
+        self._running: list[Reply] = []
+        self._finished: list[Completion] = []
+        self._store_tokens = _store_tokens(loaded.model, self._device)
+
+    @classmethod
+    def load(cls, options: EngineOptions) -> "TransformersEngine":
+        """Load the model that the options name.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        return cls(load(options), batch_tokens=options.batch_tokens, max_sequences=options.max_sequences)
+
+    @property
+    def window(self) -> int:
+        """Twice what runs at once, so that the next prompts are tokenised before room is made."""
+        return 2 * self.max_sequences
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Tokenise requests and queue them; a prompt that cannot fit is finished at once.
+
+        Raises:
+            EngineError: a request asks for a grammar.
+        """
+        for request in requests:
+            if request.sampling.grammar is not None:
+                raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+            fitted = self._fitter.fit(request.prompt, request.sampling.max_tokens)
+            if isinstance(fitted, Unparsed):
+                failed = Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
+                self._finished.append(failed)
+                continue
+            tree = self._candidates.tree(fitted.text, request.candidates) if request.candidates else None
+            self._waiting.append(Waiting(request, fitted, tree))
+
+    @torch.inference_mode()
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """Run passes until a request is finished or the time is up."""
+        until = time.monotonic() + timeout_s
+        while not self._finished and (self._waiting or self._running):
+            self._step()
+            if time.monotonic() > until:
+                break
+        finished, self._finished = self._finished, []
+        return finished
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests."""
+        dropped = set(keys)
+        self._waiting = deque(one for one in self._waiting if one.request.key not in dropped)
+        self._running = [reply for reply in self._running if reply.source.request.key not in dropped]
+        self._finished = [completion for completion in self._finished if completion.key not in dropped]
+
+    def describe(self) -> dict[str, Any]:
+        """Model, numeric format, device and library versions."""
+        return {
+            "engine": "transformers",
+            "model": self._loaded.identity,
+            "dtype": str(self._loaded.model.dtype).removeprefix("torch."),
+            "device": str(self._device),
+            "window": self._loaded.window,
+            "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+        }
+
+    def close(self) -> None:
+        """Drop what is in hand."""
+        self._waiting.clear()
+        self._running.clear()
+
+    def _step(self) -> None:
+        """One pass; on out-of-memory what was new goes back and the budget is halved."""
+        fresh = self._admit()
+        try:
+            logits = self._forward(fresh)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise EngineError(f"the forward pass failed: {error}") from error
+            self._retreat(fresh, str(error))
+            return
+        for reply in self._running:
+            reply.store.advance(1)
+        for reply in fresh:
+            reply.store.advance(len(reply.source.fitted.ids))
+        self._score_trees(fresh, logits[len(self._running) :])
+        self._extend(self._running + fresh, logits)
+
+    def _admit(self) -> list[Reply]:
+        """New prompts for this pass, within the budgets of tokens, sequences and memory."""
+        fresh: list[Reply] = []
+        tokens = len(self._running)
+        stored = sum(reply.store.capacity for reply in self._running)
+        sequences = len(self._running)
+        while self._waiting:
+            waiting = self._waiting[0]
+            length, room = len(waiting.fitted.ids), waiting.capacity * waiting.request.sampling.n
+            sequences += waiting.request.sampling.n
+            stored += room
+            tokens += length
+            over = tokens > self.batch_tokens or sequences > self.max_sequences or stored > self._store_tokens
+            if over and (fresh or self._running):
+                break
+            self._waiting.popleft()
+            fresh.append(Reply(waiting, KeyValues(waiting.capacity), 0))
+        return fresh
+
+    def _forward(self, fresh: list[Reply]) -> torch.Tensor:
+        """Logits at the last token of every reply under way and every new prompt, shape (sequences, vocabulary)."""
+        ids: list[int] = []
+        places: list[int] = []
+        segments: list[Segment] = []
+        for reply in self._running:
+            ids.append(reply.ids[-1])
+            places.append(reply.store.length)
+            segments.append(Segment(reply.store, 1))
+        for reply in fresh:
+            prompt = reply.source.fitted.ids
+            ids += prompt
+            places += range(len(prompt))
+            segments.append(Segment(reply.store, len(prompt)))
+        last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
+        return self._run(ids, places, segments, last)
+
+    def _run(self, ids: list[int], places: list[int], segments: list[Segment], keep: torch.Tensor) -> torch.Tensor:
+        output = self._loaded.model(
+            input_ids=torch.tensor([ids], device=self._device),
+            position_ids=torch.tensor([places], device=self._device),
+            use_cache=False,
+            logits_to_keep=keep.to(self._device),
+            segments=segments,
+        )
+        logits: torch.Tensor = output.logits[0]
+        return logits
+
+    def _score_trees(self, fresh: list[Reply], logits: torch.Tensor) -> None:
+        """Evaluate the candidates of new prompts, one more pass for all of them."""
+        scored = [(place, reply, reply.source.tree) for place, reply in enumerate(fresh) if reply.source.tree]
+        if not scored:
+            return
+        trees: list[ScoreTree] = [tree for _, _, tree in scored if tree is not None]
+        ids, places, segments = tree_inputs(trees, [reply.store for _, reply, _ in scored], self._device)
+        inner = self._run(ids, places, segments, torch.arange(len(ids))) if ids else logits[:0]
+        start = 0
+        for (place, reply, _), tree in zip(scored, trees, strict=True):
+            end = start + len(tree.tokens)
+            reply.source.candidate_logprobs = tree_logprobs(tree, torch.cat((logits[place : place + 1], inner[start:end])))
+            start = end
+
+    def _extend(self, replies: list[Reply], logits: torch.Tensor) -> None:
+        """Add each reply's next token; a new prompt with `n` replies branches here."""
+        greedy = logits.argmax(-1).tolist()
+        running: list[Reply] = []
+        for row, reply in enumerate(replies):
+            for branch in reply.branches():
+                branch.add(draw(branch, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
+                if branch.finish_reason is None:
+                    running.append(branch)
+                elif (completion := branch.source.collect(branch)) is not None:
+                    self._finished.append(completion)
+        self._running = running
+
+    def _retreat(self, fresh: list[Reply], message: str) -> None:
+        """Make the next pass half as large; what does not fit even alone has failed."""
+        self.halvings += 1
+        if fresh and len(fresh) + len(self._running) > 1:
+            total = sum(len(reply.source.fitted.ids) for reply in fresh) + len(self._running)
+            self.batch_tokens = max(1, min(self.batch_tokens, total) // 2)
+            self._waiting.extendleft(reply.source for reply in reversed(fresh))
+        elif fresh:
+            self._finished.append(fresh[0].source.failed(f"out of memory: {message}"))
+        elif len(self._running) > 1:
+            self.max_sequences = max(1, len(self._running) // 2)
+            self._restart(self._running[self.max_sequences :])
+        else:
+            source = self._running.pop().source
+            self._finished.append(source.failed(f"out of memory: {message}"))
+
+    def _restart(self, replies: list[Reply]) -> None:
+        """Put requests back to the start; a reply of the same request that is still under way goes with them."""
+        sources = {id(reply.source): reply.source for reply in replies}
+        self._running = [reply for reply in self._running if id(reply.source) not in sources]
+        for source in sources.values():
+            source.reset()
+        self._waiting.extendleft(reversed(sources.values()))
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    text = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text or "not enough memory" in text
+
+
+def _store_tokens(model: Any, device: torch.device) -> int:
+    """How many tokens of keys and values fit into half of the memory that is free now."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        free = _free_memory()
+    return max(1, int(_MEMORY_SHARE * free / per_token))
+
+
+def _free_memory() -> int:
+    """Bytes that can be had without swapping, as Linux states it; 4 GiB where it does not."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            stated = dict(line.split(":", 1) for line in file)
+        return int(stated["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return 4 << 30

@@ -1,0 +1,69 @@
+"""Log-probabilities of given replies from one more pass over the inner nodes of their tree."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from judgelm.engines.packed_attention import KeyValues, Segment
+from judgelm.engines.score_tree import ScoreTree, build_tree
+from judgelm.errors import EngineError
+from judgelm.prompts.fitting import Tokenizer
+
+_TAIL_CHARACTERS = 32
+
+
+class CandidateTokens:
+    """Token ids of replies as they would follow a prompt; remembered, since runs ask for the same ones."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
+
+    def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
+        """The tree of the replies behind this prompt."""
+        key = (prompt[-_TAIL_CHARACTERS:], replies)
+        if key not in self._trees:
+            self._trees[key] = build_tree([self._behind(key[0], reply) for reply in replies])
+        return self._trees[key]
+
+    def _behind(self, tail: str, reply: str) -> list[int]:
+        """Ids of the reply where it follows the prompt's end; by itself where a token would span the border."""
+        before, whole = self._ids(tail), self._ids(tail + reply)
+        ids = whole[len(before) :] if whole[: len(before)] == before else self._ids(reply)
+        if not ids:
+            raise EngineError(f"candidate {reply!r} has no tokens")
+        return ids
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def tree_inputs(
+    trees: Sequence[ScoreTree], stores: Sequence[KeyValues], device: torch.device
+) -> tuple[list[int], list[int], list[Segment]]:
+    """Token ids, positions and segments of all trees' inner nodes, packed."""
+    ids: list[int] = []
+    places: list[int] = []
+    segments: list[Segment] = []
+    for tree, store in zip(trees, stores, strict=True):
+        if not tree.tokens:
+            continue
+        ids += tree.tokens
+        places += (store.length + depth for depth in tree.depths)
+        sees = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool, device=device)
+        for node in range(len(tree.tokens)):
+            sees[node, tree.ancestors(node)] = True
+        segments.append(Segment(store, len(tree.tokens), sees))
+    return ids, places, segments
+
+
+def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
+    """Natural log of each reply's probability.
+
+    Args:
+        tree: the replies.
+        logits: shape (1 + inner nodes, vocabulary): at the end of the prompt, then at each node.
+    """
+    logprobs = torch.log_softmax(logits.float(), -1).cpu()
+    return tuple(sum(float(logprobs[node + 1, token]) for node, token in path) for path in tree.paths)

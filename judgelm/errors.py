@@ -1,0 +1,46 @@
+"""Every error judgelm raises on purpose.
+
+    JudgelmError
+    ├── InputError     a file or a row the user gave: place, finding, way out
+    ├── ConfigError    an option, a mode, a template or an engine that does not exist or does not fit
+    │   └── MissingExtraError   the feature needs a package that is not installed
+    ├── ModelError     a model folder or hub id that cannot be used
+    │   └── CardError  the model's `judge.json` contradicts what was asked for
+    ├── EngineError    the engine itself broke; nothing was learned about any sample
+    └── RunError       the output cannot be written, or belongs to another run
+
+Each message names the place, the finding and the way out. A judge's unusable reply is none of these: that is a
+value (`records.Unparsed`), counted and reported.
+"""
+
+
+class JudgelmError(Exception):
+    """Root of the tree; the command line prints its message and exits with 1."""
+
+
+class InputError(JudgelmError):
+    """A file or row that cannot be read: `place: finding; way out`."""
+
+
+class ConfigError(JudgelmError):
+    """An option that does not exist or does not fit the others."""
+
+
+class MissingExtraError(ConfigError):
+    """A package of an optional extra is not installed."""
+
+
+class ModelError(JudgelmError):
+    """A model folder or hub id that cannot be loaded."""
+
+
+class CardError(ModelError):
+    """The model's card contradicts the template, scale or format in use."""
+
+
+class EngineError(JudgelmError):
+    """The engine broke as a whole, so the run stops; what was judged so far is on disk."""
+
+
+class RunError(JudgelmError):
+    """The run's files cannot be written, or belong to another run."""

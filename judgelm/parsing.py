@@ -1,0 +1,106 @@
+"""Model text -> `Scores` or `Unparsed`: one function per reply grammar, each total and free of side effects.
+
+What is readable in one way only is read, however it is dressed (`8, 6`, `**8** 6`, `8/10 6/10`,
+`Assistant 1: 8 Assistant 2: 6`). What could mean two things (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar` with the
+reason in words, and what lies outside the judge's scale is `out_of_range`. Nothing is ever guessed.
+"""
+
+import math
+import re
+
+from judgelm.records import Scores, Unparsed
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?"
+_MARKDOWN = re.compile(r"[*_`~]+")
+_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
+_BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
+_OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
+_NAMED = re.compile(
+    r"(?:the\s+)?(?:assistant|answer|response)\s*([12])(?:'s)?(?:\s+(?:overall\s+)?(?:score|rating))?\s*(?::|=|-|is)?\s*"
+    rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])",
+    re.IGNORECASE,
+)
+_BETWEEN_NAMED = re.compile(r"\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
+_ANY_NUMBER = re.compile(_NUMBER)
+
+
+def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
+    """Read the score line of a pair: the first line of `text` that is not blank.
+
+    Args:
+        text: the judge's reply, with or without a reason after the score line.
+        scale: lowest and highest score of the judge's card; a denominator (`8/10`) must equal the highest.
+
+    Returns:
+        The two scores in the order shown, or why there are none.
+
+    Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
+    """
+    line = next((line for line in text.splitlines() if line.strip()), "").strip()
+    plain = _MARKDOWN.sub("", line).strip()
+    if bracketed := _BRACKETS.fullmatch(plain):
+        plain = bracketed[1]
+    if bare := _BARE.fullmatch(plain):
+        return _in_scale((bare[1], bare[2]), (None, None), scale, text)
+    if out_of := _OUT_OF.fullmatch(plain):
+        return _in_scale((out_of[1], out_of[3]), (out_of[2], out_of[4]), scale, text)
+    if _NAMED.match(plain):
+        return _parse_named(_MARKDOWN.sub("", text), scale, text)
+    return Unparsed("off_grammar", text, _why_off_grammar(plain))
+
+
+def parse_pair_original(text: str) -> Scores | Unparsed:
+    """The original JudgeLM parser: two numbers split by one blank or comma, any range.
+
+    It is kept for comparability with published figures and for reading labels that other judges wrote. (The
+    original returns -1, -1 where this returns `Unparsed`.)
+
+    Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
+    """
+    parts = text.split("\n")[0].replace(",", " ").split(" ")
+    if len(parts) != 2:
+        return Unparsed("off_grammar", text, f"the first line has {len(parts)} parts, not 2")
+    try:
+        values = (float(parts[0]), float(parts[1]))
+    except ValueError:
+        return Unparsed("off_grammar", text, "the first line is not two numbers")
+    if not all(math.isfinite(value) for value in values):
+        return Unparsed("out_of_range", text, "a score is not finite")
+    return Scores(values)
+
+
+def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | Unparsed:
+    """`Assistant 1: 8 Assistant 2: 6`, in either order, on one line or two."""
+    first = _NAMED.match(plain.lstrip())
+    assert first is not None, "the caller has matched the line's start"
+    rest = plain.lstrip()[first.end() :]
+    gap = _BETWEEN_NAMED.match(rest)
+    second = _NAMED.match(rest[gap.end() :]) if gap else None
+    if second is None or {first[1], second[1]} != {"1", "2"}:
+        return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
+    if rest[gap.end() + second.end() :].split("\n")[0].strip(" \t.,;"):
+        return Unparsed("off_grammar", text, "more text follows the two scores on their line")
+    by_name = {match[1]: match for match in (first, second)}
+    one, two = by_name["1"], by_name["2"]
+    return _in_scale((one[2], two[2]), (one[3], two[3]), scale, text)
+
+
+def _in_scale(
+    numbers: tuple[str, str], denominators: tuple[str | None, str | None], scale: tuple[float, float], text: str
+) -> Scores | Unparsed:
+    low, high = scale
+    if any(below is not None and float(below) != high for below in denominators):
+        return Unparsed("off_grammar", text, f"a score is out of something other than {high:g}")
+    values = (float(numbers[0]), float(numbers[1]))
+    if not all(low <= value <= high for value in values):
+        return Unparsed("out_of_range", text, f"{values[0]:g} {values[1]:g} is outside {low:g} to {high:g}")
+    return Scores(values)
+
+
+def _why_off_grammar(line: str) -> str:
+    if not line:
+        return "the reply is empty"
+    found = len(_ANY_NUMBER.findall(line))
+    if found == 2:
+        return "two numbers, but how they are joined can be read in more than one way"
+    return f"the first line holds {found} numbers, not 2"

@@ -1,0 +1,22 @@
+"""All templates by id."""
+
+import difflib
+
+from judgelm.errors import ConfigError
+from judgelm.prompts.judgelm import JUDGELM_CHAT, JUDGELM_COMPACT, JUDGELM_PAPER, JUDGELM_V1
+from judgelm.prompts.template import PairTemplate
+
+TEMPLATES = {template.id: template for template in (JUDGELM_V1, JUDGELM_PAPER, JUDGELM_CHAT, JUDGELM_COMPACT)}
+
+
+def get_template(template_id: str) -> PairTemplate:
+    """The template of that id.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+    """
+    if template_id in TEMPLATES:
+        return TEMPLATES[template_id]
+    close = difflib.get_close_matches(template_id, TEMPLATES, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise ConfigError(f"template {template_id!r} does not exist{hint} There are: {', '.join(TEMPLATES)}")

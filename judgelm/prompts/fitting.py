@@ -1,0 +1,179 @@
+"""The length policy, and the one place where a prompt becomes tokens.
+
+Engines and training call `fit` alike, so that a judge reads at test time what it read in training. The template and
+the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
+still does not fit is `too_long`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Protocol
+
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.records import Cut, Prompt, Span, Unparsed
+
+MIN_ANSWER_TOKENS = 16
+"""An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
+
+_CHARACTERS_PER_TOKEN = 64
+"""More than any tokenizer averages over a text that fills a window; bounds the work on a huge answer."""
+
+
+class Tokenizer(Protocol):
+    """What is used of a transformers fast tokenizer."""
+
+    all_special_tokens: list[str]
+    chat_template: str | None
+
+    def __call__(
+        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False
+    ) -> Mapping[str, Any]:
+        """Token ids and, on request, each token's (start, end) in the text."""
+        ...
+
+    def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        """The text of token ids."""
+        ...
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], **options: object) -> str:
+        """The conversation as one string."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens defused."""
+
+    text: str
+    ids: list[int]
+    cut: tuple[Cut, ...] = ()
+    neutralised: int = 0
+
+
+class Fitter:
+    """`fit` for one tokenizer and window.
+
+    Args:
+        tokenizer: a fast tokenizer.
+        window: tokens that prompt and reply may have together.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, window: int) -> None:
+        self.tokenizer = tokenizer
+        self.window = window
+        self._neutraliser = Neutraliser(tokenizer.all_special_tokens, exact=True)
+
+    def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
+        """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
+
+        Returns:
+            The fitted prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
+            kept of each answer do not fit.
+        """
+        limit = self.window - reply_tokens
+        spans, neutralised = self._neutralised(prompt.spans)
+        bounded = _bounded(spans, limit * _CHARACTERS_PER_TOKEN)
+        text, ids = self._encode(bounded, prompt)
+        if len(ids) <= limit and bounded is spans:
+            return Fitted(text=text, ids=ids, neutralised=neutralised)
+        return self._cut(spans, bounded, prompt, limit, neutralised)
+
+    def _neutralised(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
+        """Defuse the tokenizer's special tokens in untrusted text, where they would become one token."""
+        total = 0
+        out = []
+        for span in spans:
+            if span.kind == "template":
+                out.append(span)
+                continue
+            text, found = self._neutraliser(span.text)
+            total += found
+            out.append(replace(span, text=text) if found else span)
+        return (tuple(out), total) if total else (spans, 0)
+
+    def _cut(
+        self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, neutralised: int
+    ) -> Fitted | Unparsed:
+        """Cut the answers, evenly and at their ends, until the whole fits."""
+        answers = [place for place, span in enumerate(spans) if span.kind == "answer"]
+        offsets = {place: self._offsets(bounded[place].text) for place in answers}
+        lengths = [len(offsets[place]) for place in answers]
+        bare = tuple(replace(span, text="") if span.kind == "answer" else span for span in bounded)
+        room = limit - len(self._encode(bare, prompt)[1])
+        while answers and room >= sum(min(length, MIN_ANSWER_TOKENS) for length in lengths):
+            kept = dict(zip(answers, _share(lengths, room), strict=True))
+            shortened = tuple(
+                _shorten(span, offsets[place], kept[place]) if place in kept else span
+                for place, span in enumerate(bounded)
+            )
+            text, ids = self._encode(shortened, prompt)
+            if len(ids) <= limit:
+                cut = tuple(
+                    Cut(
+                        answer=shown,
+                        tokens_before=self._length(spans[place], bounded[place], lengths[shown]),
+                        tokens_after=kept[place],
+                    )
+                    for shown, place in enumerate(answers)
+                    if len(shortened[place].text) < len(spans[place].text)
+                )
+                return Fitted(text=text, ids=ids, cut=cut, neutralised=neutralised)
+            # Joined text can need a few tokens more than its parts alone: leave that much more room.
+            room -= len(ids) - limit
+        needed = len(self._encode(bare, prompt)[1])
+        why = f"{needed} tokens without the answers leave no room in a prompt of at most {limit}"
+        return Unparsed("too_long", "", why)
+
+    def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
+        """Tokens of an answer before the cut; estimated from its beginning when it is too long to tokenise."""
+        return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
+
+    def _offsets(self, text: str) -> list[tuple[int, int]]:
+        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return list(encoded["offset_mapping"])
+
+    def _encode(self, spans: tuple[Span, ...], prompt: Prompt) -> tuple[str, list[int]]:
+        text = self._text(spans, chat=prompt.chat) + prompt.continuation
+        return text, list(self.tokenizer(text, add_special_tokens=not prompt.chat)["input_ids"])
+
+    def _text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
+        if not chat:
+            return "".join(span.text for span in spans)
+        messages = [
+            {"role": str(role), "content": "".join(span.text for span in group)}
+            for role, group in groupby(spans, key=lambda span: span.role)
+        ]
+        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+def prompt_key(prompt: Prompt) -> str:
+    """What is not template in a prompt, joined by `|`: how the scripted engine knows prompts."""
+    return "|".join(span.text for span in prompt.spans if span.kind != "template")
+
+
+def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:
+    """Answers limited to what could at most matter; the same object when none is longer."""
+    if all(span.kind != "answer" or len(span.text) <= characters for span in spans):
+        return spans
+    return tuple(
+        replace(span, text=span.text[:characters]) if span.kind == "answer" and len(span.text) > characters else span
+        for span in spans
+    )
+
+
+def _share(lengths: Sequence[int], room: int) -> list[int]:
+    """Fair shares of `room`: short answers are kept whole, what they leave goes to the long ones."""
+    kept = [0] * len(lengths)
+    left = room
+    by_length = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    for rank, place in enumerate(by_length):
+        kept[place] = min(lengths[place], left // (len(lengths) - rank))
+        left -= kept[place]
+    return kept
+
+
+def _shorten(span: Span, offsets: list[tuple[int, int]], tokens: int) -> Span:
+    if tokens >= len(offsets):
+        return span
+    return replace(span, text=span.text[: offsets[tokens - 1][1]] if tokens else "")

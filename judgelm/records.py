@@ -1,0 +1,209 @@
+"""The records that every room passes on: frozen, slotted, and free of behaviour.
+
+A `Sample` is what is to be judged, a `Request` is what an engine is asked, a `Completion` is what it answers, a
+`Judgment` is what a mode concludes and a `Label` is what somebody else (a human, a teacher) concluded. How each
+looks in a file is said in `judgelm.runfile` (judgments) and `judgelm.data.formats` (samples and labels).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Winner = Literal[1, 2, "tie"]
+"""Which answer of a pair is better, in *sample* order (never in the order shown)."""
+
+FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine"]
+"""Why there is no score. `engine` is the engine's fault, the others are the judge's or the input's."""
+
+FinishReason = Literal["stop", "length", "too_long", "error"]
+
+SpanKind = Literal["template", "question", "reference", "answer"]
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores in the order the answers were shown, on the judge's own scale."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unparsed:
+    """A failure with its reason; never turned into a number.
+
+    `text` is the raw reply (or the engine's message), `why` the finding in words.
+    """
+
+    code: FailureCode
+    text: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One question and the answers to be judged."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    reference: str | None = None
+    answer_models: tuple[str, ...] = ()
+    category: str | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What somebody else concluded about a pair, in sample order.
+
+    `winner` is the label that metrics compare with; `scores` and `reason` are there where the source has them
+    (a GPT-4 review), `votes` where several annotators voted (PandaLM).
+    """
+
+    sample_id: str
+    winner: Winner
+    scores: tuple[float, ...] | None = None
+    reason: str | None = None
+    votes: tuple[Winner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a prompt. Text of kind `answer` may be cut; every kind but `template` is untrusted."""
+
+    text: str
+    kind: SpanKind = "template"
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the judge reads: plain text, or chat messages when `chat` is set.
+
+    Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
+    tokenizer's own chat template wraps them. `continuation` is the forced start of the reply. `neutralised` counts
+    the look-alikes of the template's delimiters that rendering defused in the untrusted spans.
+    """
+
+    spans: tuple[Span, ...]
+    chat: bool = False
+    continuation: str = ""
+    neutralised: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a reply is drawn. Greedy at temperature 0; otherwise `seed` makes it repeat within an engine.
+
+    A reply ends before the first of the `stop` strings, which is not part of it. `grammar` is a regular expression
+    that the reply must match, for the engines that can.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    n: int = 1
+    seed: int = 0
+    grammar: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt for an engine. `key` names it within its flow; the runner makes it unique in the engine."""
+
+    key: str
+    prompt: Prompt
+    sampling: Sampling
+    candidates: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after."""
+
+    answer: int
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """An engine's answer to one request.
+
+    Attributes:
+        texts: `n` replies; empty when `finish_reasons` tells of a failure.
+        finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
+        candidate_logprobs: natural log of each candidate's probability as a whole reply, when asked for.
+        prompt_tokens: tokens of the prompt as the model read it.
+        completion_tokens: tokens of all replies together.
+        cut: what the length policy shortened.
+        neutralised: look-alikes of the tokenizer's special tokens that were defused.
+        error: the engine's message when the request failed.
+    """
+
+    key: str
+    texts: tuple[str, ...]
+    finish_reasons: tuple[FinishReason, ...]
+    candidate_logprobs: tuple[float, ...] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cut: tuple[Cut, ...] = ()
+    neutralised: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairVerdict:
+    """Which of two answers is better."""
+
+    winner: Winner
+
+
+Verdict = PairVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One prompt that the judge saw and what it wrote.
+
+    `order[i]` is the index in the sample of the answer shown at place i; `scores` are in the order shown.
+    """
+
+    order: tuple[int, ...]
+    text: str
+    scores: tuple[float, ...] | None = None
+    failure: Unparsed | None = None
+    cut: tuple[Cut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgment:
+    """What a mode concluded about one sample.
+
+    Attributes:
+        verdict: None exactly when `failure` is set.
+        scores: in sample order, on the judge's scale.
+        consistent: whether both orders name the same winner; None with one order, or when an order failed.
+        probability: P(first better), in [0, 1]; None where no distribution was asked for or can be had.
+        reason: the judge's explanation, where one was asked for.
+        repaired: a reply that only a grammar-constrained retry made readable.
+        neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
+        provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
+    """
+
+    sample_id: str
+    mode: str
+    verdict: Verdict | None
+    shown: tuple[Shown, ...]
+    scores: tuple[float, ...] | None = None
+    consistent: bool | None = None
+    probability: float | None = None
+    reason: str | None = None
+    failure: Unparsed | None = None
+    repaired: bool = False
+    neutralised: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    provenance: str = ""
