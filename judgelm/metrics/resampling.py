@@ -1,0 +1,139 @@
+"""Bootstrap intervals for numbers that are functions of sums over pairs.
+
+Accuracy, macro F1, consistency and mean pairwise agreement all depend on the pairs only through sums (counts of
+cells), so a resample needs no row indices: clusters whose sums are alike are interchangeable, and one multinomial
+draw says how often each kind was drawn. That is the same distribution as drawing rows with replacement, and 2,000
+resamples of 1,000 pairs take milliseconds. `scipy.stats.bootstrap` has no clusters, hence this module.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from statsmodels.stats.proportion import proportion_confint
+
+LEVEL = 0.95
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with its interval at the 95 % level and the pairs it rests on."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resampling:
+    """How intervals are drawn; the same seed gives the same intervals.
+
+    Attributes:
+        seed: seeds one generator per call, so intervals do not depend on which others were computed before.
+        resamples: bootstrap samples per interval.
+    """
+
+    seed: int = 0
+    resamples: int = RESAMPLES
+
+
+def bootstrap_sums(
+    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, how: Resampling
+) -> NDArray[np.float64]:
+    """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
+
+    Args:
+        values: shape (n, k), one row per pair.
+        clusters: n keys; rows of one key are drawn together (pairs that share a question are not independent).
+            None draws single rows.
+        how: seed and number of resamples.
+
+    Returns:
+        shape (resamples, k).
+
+    Raises:
+        ValueError: n is 0, or `clusters` has another length.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapters 6 and 8 (clusters as units).
+    """
+    if len(values) == 0:
+        raise ValueError("bootstrap: no rows to resample")
+    sums = _cluster_sums(values, clusters)
+    kinds, counts = np.unique(sums, axis=0, return_counts=True)
+    draws = np.random.default_rng(how.seed).multinomial(len(sums), counts / counts.sum(), size=how.resamples)
+    return np.asarray(draws @ kinds, dtype=np.float64)
+
+
+def interval(samples: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+    """The percentile interval of a statistic's bootstrap values, shape (resamples,)."""
+    low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def estimate(
+    values: NDArray[np.float64],
+    statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    clusters: Sequence[Hashable] | None,
+    how: Resampling,
+) -> list[Estimate]:
+    """Several numbers with their intervals from one set of resamples.
+
+    Args:
+        values: shape (n, k), one row per pair.
+        statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s).
+        clusters: as in `bootstrap_sums`.
+        how: seed and number of resamples.
+
+    Returns:
+        s estimates.
+    """
+    observed = statistic(values.sum(axis=0, keepdims=True))[0]
+    samples = statistic(bootstrap_sums(values, clusters, how))
+    bounds = [interval(column) for column in samples.T]
+    n = len(values)
+    return [
+        Estimate(value=float(value), low=low, high=high, n=n)
+        for value, (low, high) in zip(observed, bounds, strict=True)
+    ]
+
+
+def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Resampling) -> Estimate:
+    """The share of hits with its interval.
+
+    Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
+    there Wilson's interval is given instead, over the number of clusters.
+
+    Args:
+        hits: shape (n,).
+        clusters: as in `bootstrap_sums`.
+        how: seed and number of resamples.
+
+    Raises:
+        ValueError: n is 0.
+    """
+    values = np.stack([hits, np.ones_like(hits)], axis=1).astype(np.float64)
+    [result] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
+    return widened(result, clusters)
+
+
+def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:
+    """A share of exactly 0 or 1 with Wilson's interval in place of one without width; others unchanged."""
+    if result.value not in (0.0, 1.0):
+        return result
+    units = result.n if clusters is None else len(set(clusters))
+    low, high = proportion_confint(result.value * units, units, alpha=1 - LEVEL, method="wilson")
+    return Estimate(value=result.value, low=float(low), high=float(high), n=result.n)
+
+
+def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | None) -> NDArray[np.float64]:
+    if clusters is None:
+        return values
+    if len(clusters) != len(values):
+        raise ValueError(f"bootstrap: {len(values)} rows but {len(clusters)} cluster keys")
+    number = {key: i for i, key in enumerate(dict.fromkeys(clusters))}
+    sums = np.zeros((len(number), values.shape[1]))
+    np.add.at(sums, [number[key] for key in clusters], values)
+    return sums

@@ -1,0 +1,1 @@
+"""Studies made readable: figures, words and one self-contained HTML file; nothing is computed here."""

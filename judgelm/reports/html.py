@@ -1,0 +1,117 @@
+"""One HTML file that shows a run to somebody who was not there: no server, no network, no trust in any text.
+
+Questions, answers and replies are other people's text. Every one passes through Jinja's autoescape, and a content
+security policy forbids all scripts but the file's own, named by its hash.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from judgelm.records import Judgment, Label, Sample
+from judgelm.reports import plots, wording
+from judgelm.reports.manifest import facts, sessions, throughput
+from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs
+from judgelm.studies.evaluation import Evaluation, GroupRow
+
+GROUP_CAP = 60
+_FOLDER = Path(__file__).parent
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def render_report(
+    evaluation: Evaluation,
+    *,
+    judgments: Mapping[str, Judgment],
+    samples: Mapping[str, Sample] | None = None,
+    labels: Mapping[str, Label],
+    manifest: Mapping[str, object],
+    title: str,
+) -> str:
+    """The report as one self-contained HTML document; the same input gives the same text.
+
+    Args:
+        evaluation: of these judgments and labels.
+        judgments: by sample id; raw replies are shown from here.
+        samples: by id; without them the list shows replies and labels only.
+        labels: by sample id.
+        manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
+        title: plain text.
+    """
+    script = _own_text("report.js")
+    template = _environment().get_template("report.html.j2")
+    page = template.render(
+        title=title,
+        evaluation=evaluation,
+        headline=wording.headline(evaluation),
+        manifest=manifest,
+        manifest_json=json.dumps(manifest, indent=2, ensure_ascii=False, default=str),
+        facts=facts(manifest),
+        throughput=throughput(manifest),
+        sessions=sessions(manifest),
+        figures=_figures(evaluation),
+        groups=[_group_table(name, rows) for name, rows in evaluation.groups.items()],
+        examples=failure_examples(evaluation, judgments),
+        listed=list_pairs(evaluation, judgments, samples or {}, labels),
+        has_samples=samples is not None,
+        policy=f"{_POLICY}; script-src 'sha256-{_digest(script)}'",
+        style=_own_text("report.css"),
+        script=script,
+    )
+    return page.encode("utf-8", errors="replace").decode("utf-8")  # a lone surrogate could not be written to a file
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": wording.percent,
+        "points": wording.points,
+        "bounds": wording.bounds,
+        "number": wording.number,
+    }
+    environment.globals |= {
+        "kinds": KINDS,
+        "list_cap": LIST_CAP,
+        "failure_names": wording.FAILURE_NAMES,
+        "winner_names": wording.WINNER_NAMES,
+        "position_sentence": wording.position_sentence,
+        "human_sentence": wording.human_sentence,
+    }
+    return environment
+
+
+def _figures(evaluation: Evaluation) -> dict[str, Markup]:
+    """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
+    found: dict[str, Markup] = {}
+    shown = evaluation.headline
+    if shown is not None:
+        found["confusion"] = Markup(plots.confusion_figure(shown))
+        if shown.position is not None:
+            found["position"] = Markup(plots.position_figure(shown.position))
+    if evaluation.scores is not None:
+        found["scores"] = Markup(plots.score_figure(evaluation.scores))
+    return found
+
+
+def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
+    return {"name": name, "rows": rows[:GROUP_CAP], "left_out": max(0, len(rows) - GROUP_CAP)}
+
+
+def _own_text(name: str) -> Markup:
+    """A file of this package, put into the page as it is."""
+    return Markup((_FOLDER / name).read_text(encoding="utf-8"))
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

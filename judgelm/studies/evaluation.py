@@ -1,0 +1,253 @@
+"""A run of judgments against labels: agreement, order effects, failures, groups and people.
+
+Failures are never silent: `excluded` (failed judgments left out) and `as_tie` (a failure counts as a tie, and two
+failed orders as consistent, as in the original JudgeLM code) are both always computed, each with its own n.
+What the numbers are drawn from is in `judgelm.studies.pairing`; how they look is in `judgelm.reports`.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from judgelm.metrics.annotators import HumanAgreement, human_agreement
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Judgment, Label, Winner
+from judgelm.studies.histogram import ScoreHistogram, histogram
+from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
+from judgelm.studies.pairing import OrderRule, by_id, label_of, winner_of
+from judgelm.studies.treatment import Treatment, treat
+
+FailureTreatment = Literal["excluded", "as_tie"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationOptions:
+    """The protocol of an evaluation.
+
+    Attributes:
+        failures: the treatment that headlines, groups and lists use; both are always computed.
+        order_rule: how two orders make one label.
+        scale: what scores were accepted, in words (`1-10`, `any`); None where nobody said.
+        resampling: seed and number of resamples of every interval.
+    """
+
+    failures: FailureTreatment = "excluded"
+    order_rule: OrderRule = "as_judged"
+    scale: str | None = None
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many rows there were, and what became of them; nothing is dropped without standing here."""
+
+    judgments: int
+    labels: int
+    joined: int
+    judged: int
+    failed: int
+    failed_orders: int
+    labels_without_judgment: int
+    judgments_without_label: int
+    repaired: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """One value of a grouping; `accuracy` and `majority_share` are None where every judgment failed."""
+
+    value: str
+    n: int
+    failed: int
+    accuracy: Estimate | None
+    majority_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """A pair on which the judge and the label name different winners; scores in sample order."""
+
+    sample_id: str
+    judged: Winner
+    label: Winner
+    scores: tuple[float, ...] | None
+    label_scores: tuple[float, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What a run of judgments is worth against labels.
+
+    Attributes:
+        protocol: one sentence naming order rule, failure treatment and scale; belongs beside every number.
+        excluded: None when every judgment failed.
+        flips: ids judged differently in the two orders.
+        failed: ids without a label by the judge.
+        mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
+    """
+
+    protocol: str
+    failures: FailureTreatment
+    counts: Counts
+    failure_codes: Mapping[str, int]
+    excluded: Treatment | None
+    as_tie: Treatment
+    scores: ScoreHistogram | None
+    groups: Mapping[str, tuple[GroupRow, ...]]
+    humans: HumanAgreement | None
+    flips: tuple[str, ...]
+    disagreements: tuple[Disagreement, ...]
+    failed: tuple[str, ...]
+    mean_prompt_tokens: float
+    mean_completion_tokens: float
+
+    @property
+    def headline(self) -> Treatment | None:
+        """The numbers under the chosen treatment."""
+        return self.excluded if self.failures == "excluded" else self.as_tie
+
+    def to_json(self) -> dict[str, object]:
+        """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`."""
+        return asdict(self)
+
+
+def evaluate(
+    judgments: Mapping[str, Judgment] | Iterable[Judgment],
+    labels: Mapping[str, Label],
+    *,
+    reverse: Mapping[str, Judgment] | None = None,
+    groups: Mapping[str, Mapping[str, str]] | None = None,
+    clusters: Mapping[str, Hashable] | None = None,
+    options: EvaluationOptions | None = None,
+) -> Evaluation:
+    """Compare judgments with labels, joined by sample id.
+
+    Args:
+        judgments: one per sample, in one order or both.
+        labels: by sample id.
+        reverse: judgments of the same samples with their answers swapped, from a run of its own. They serve the
+            position bias; the label stays that of `judgments` unless `options.order_rule` combines them.
+        groups: name of a grouping -> sample id -> value; ids without a value are shown as `not given`.
+        clusters: sample id -> key; pairs of one key (one question) are resampled together.
+        options: the protocol; the defaults when None.
+
+    Raises:
+        InputError: no judgment has a label, a sample is judged twice, or the order rule cannot be applied.
+    """
+    options = options or EvaluationOptions()
+    found = by_id(judgments)
+    rows = join(found, labels, reverse or {}, clusters, options.order_rule)
+    judged = [row for row in rows if row.judged is not None]
+    kept = judged if options.failures == "excluded" else rows
+    tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
+    how = options.resampling
+    return Evaluation(
+        protocol=_protocol(rows, options, bool(reverse)),
+        failures=options.failures,
+        counts=_counts(found, labels, rows),
+        failure_codes=_failure_codes(rows),
+        excluded=treat([labelled(row) for row in judged], how) if judged else None,
+        as_tie=treat([labelled(row, failure=0) for row in rows], how),
+        scores=histogram([row.judgment for row in rows]),
+        groups={name: _group_rows(rows, kept, values, how) for name, values in (groups or {}).items()},
+        humans=_humans(kept, how),
+        flips=tuple(row.id for row in rows if flipped(row)),
+        disagreements=tuple(_disagreement(row, row.judged) for row in judged if row.judged != row.truth),
+        failed=tuple(row.id for row in rows if row.judged is None),
+        mean_prompt_tokens=float(tokens[0]),
+        mean_completion_tokens=float(tokens[1]),
+    )
+
+
+def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows: list[JoinedPair]) -> Counts:
+    failed = sum(row.judged is None for row in rows)
+    return Counts(
+        judgments=len(judgments),
+        labels=len(labels),
+        joined=len(rows),
+        judged=len(rows) - failed,
+        failed=failed,
+        failed_orders=sum(failed_orders(row) for row in rows),
+        labels_without_judgment=len(labels.keys() - judgments.keys()),
+        judgments_without_label=len(judgments.keys() - labels.keys()),
+        repaired=sum(row.judgment.repaired for row in rows),
+    )
+
+
+def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
+    """Failed pairs by code, the most frequent first."""
+    codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None)
+    return dict(sorted(codes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _group_rows(
+    rows: list[JoinedPair], kept: list[JoinedPair], values: Mapping[str, str], how: Resampling
+) -> tuple[GroupRow, ...]:
+    """One row per value, the largest first; `kept` are the rows that count under the headline treatment."""
+    everyone, counted = _by_value(rows, values), _by_value(kept, values)
+    found = [_group_row(value, members, counted.get(value, []), how) for value, members in everyone.items()]
+    return tuple(sorted(found, key=lambda row: (-row.n, row.value)))
+
+
+def _by_value(rows: list[JoinedPair], values: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
+    members: dict[str, list[JoinedPair]] = {}
+    for row in rows:
+        members.setdefault(values.get(row.id, "not given"), []).append(row)
+    return members
+
+
+def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair], how: Resampling) -> GroupRow:
+    failed = sum(row.judged is None for row in members)
+    if not counted:
+        return GroupRow(value=value, n=0, failed=failed, accuracy=None, majority_share=None)
+    hits = np.array([(row.judged or 0) == row.truth for row in counted])
+    commonest = Counter(row.truth for row in counted).most_common(1)[0][1]
+    accuracy = share(hits, [row.cluster for row in counted], how)
+    return GroupRow(
+        value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=commonest / len(counted)
+    )
+
+
+def _humans(kept: list[JoinedPair], how: Resampling) -> HumanAgreement | None:
+    rows = [row for row in kept if len(row.label.votes) > 1]
+    if not rows:
+        return None
+    votes = [[label_of(vote) for vote in row.label.votes] for row in rows]
+    return human_agreement([row.judged or 0 for row in rows], votes, [row.cluster for row in rows], how)
+
+
+def _disagreement(row: JoinedPair, judged: int | None) -> Disagreement:
+    return Disagreement(
+        sample_id=row.id,
+        judged=winner_of(judged or 0),
+        label=row.label.winner,
+        scores=row.judgment.scores,
+        label_scores=row.label.scores,
+    )
+
+
+_RULES: dict[OrderRule, str] = {
+    "as_judged": "made into one label as the run decided",
+    "mean": "made into one label by the mean of the scores put back in sample order",
+    "tie": "made into one label with a conflict counted as a tie",
+}
+_FAILURES: dict[FailureTreatment, str] = {
+    "excluded": "failed judgments are left out of the headline numbers",
+    "as_tie": "a failed judgment counts as a tie in the headline numbers",
+}
+
+
+def _protocol(rows: list[JoinedPair], options: EvaluationOptions, two_files: bool) -> str:
+    twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
+    if two_files and options.order_rule == "as_judged":
+        orders = "Labels are those of the order given; reversed judgments from a second file serve the position bias"
+    elif twice:
+        partly = "" if twice == len(rows) else f" ({twice} of {len(rows)} pairs; the others in one)"
+        orders = f"Each pair was judged in both orders{partly}, {_RULES[options.order_rule]}"
+    else:
+        orders = "Each pair was judged in one order"
+    scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
+    return f"{orders}; {_FAILURES[options.failures]}; {scale}."

@@ -1,0 +1,142 @@
+"""From a judgment to integer labels in sample order: what each order said, and how two orders make one label."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Shown, Winner
+
+OrderRule = Literal["as_judged", "mean", "tie"]
+"""`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM)."""
+
+_LABELS: dict[Winner, int] = {1: 1, "tie": 0, 2: -1}
+_WINNERS: dict[int, Winner] = {label: winner for winner, label in _LABELS.items()}
+
+
+def label_of(winner: Winner) -> int:
+    """+1 first better, 0 tie, -1 second better."""
+    return _LABELS[winner]
+
+
+def winner_of(label: int) -> Winner:
+    """The inverse of `label_of`."""
+    return _WINNERS[label]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderLabel:
+    """What one order said, put back in sample order.
+
+    Attributes:
+        label: None when this order failed, or was never asked because the judgment failed before.
+        lead: score of the sample's first answer minus that of the second; None where the judge writes no scores.
+    """
+
+    label: int | None
+    lead: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """A pair as given and as shown in reverse; `swapped` is None when only one order was asked for."""
+
+    given: OrderLabel
+    swapped: OrderLabel | None = None
+
+
+def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
+    """What each order said, or None for a both-orders judgment by a judge that writes no scores.
+
+    Args:
+        judgment: one order or both.
+        reverse: the same pair judged in a run of its own over the swapped answers, so that its first score belongs
+            to the second answer (the original JudgeLM code's two files).
+
+    Raises:
+        InputError: `reverse` is given though a judgment already holds both orders.
+    """
+    if reverse is not None:
+        if len(judgment.shown) > 1 or len(reverse.shown) > 1:
+            raise InputError(
+                f"judgment {judgment.sample_id}: judged in both orders and in a file of reversed judgments too; "
+                "give one or the other"
+            )
+        turned = _single(reverse)
+        return Orders(given=_single(judgment), swapped=_negated(turned))
+    if len(judgment.shown) < 2:
+        return Orders(given=_single(judgment))
+    by_order = {shown.order: _of_shown(shown) for shown in judgment.shown}
+    given, swapped = by_order.get((0, 1)), by_order.get((1, 0))
+    return None if given is None or swapped is None else Orders(given=given, swapped=swapped)
+
+
+def pair_label(judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgment | None = None) -> int | None:
+    """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
+
+    Under `mean` and `tie` one failed order makes the whole a failure. With a single order every rule gives the
+    verdict.
+
+    Raises:
+        InputError: the rule compares orders, and the judgment does not say what each of them was.
+    """
+    if rule == "as_judged":
+        return None if judgment.verdict is None else label_of(judgment.verdict.winner)
+    orders = orders_of(judgment, reverse)
+    if orders is None:
+        raise InputError(
+            f"judgment {judgment.sample_id}: two orders without scores of each; "
+            f'order rule "{rule}" needs them, use "as_judged"'
+        )
+    given, swapped = orders.given, orders.swapped
+    if swapped is None or given.label is None or swapped.label is None:
+        return given.label if swapped is None else None
+    if rule == "tie":
+        return given.label if given.label == swapped.label else 0
+    if given.lead is None or swapped.lead is None:
+        raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores, and the judge wrote none')
+    return _sign(given.lead + swapped.lead)
+
+
+def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, Judgment]:
+    """Judgments by sample id.
+
+    Raises:
+        InputError: two judgments of one sample.
+    """
+    if isinstance(judgments, Mapping):
+        return dict(judgments)
+    found: dict[str, Judgment] = {}
+    for judgment in judgments:
+        if judgment.sample_id in found:
+            raise InputError(f"judgments: sample {judgment.sample_id} is judged twice; keep one of them")
+        found[judgment.sample_id] = judgment
+    return found
+
+
+def _single(judgment: Judgment) -> OrderLabel:
+    """A judgment of one order: its verdict decides, its scores say by how much."""
+    if judgment.verdict is None:
+        return OrderLabel(label=None)
+    lead = None if judgment.scores is None else judgment.scores[0] - judgment.scores[1]
+    return OrderLabel(label=label_of(judgment.verdict.winner), lead=lead)
+
+
+def _of_shown(shown: Shown) -> OrderLabel | None:
+    """One order of two; None when it neither failed nor has scores, so that nothing is known of it."""
+    if shown.failure is not None:
+        return OrderLabel(label=None)
+    if shown.scores is None:
+        return None
+    lead = shown.scores[shown.order.index(0)] - shown.scores[shown.order.index(1)]
+    return OrderLabel(label=_sign(lead), lead=lead)
+
+
+def _negated(order: OrderLabel) -> OrderLabel:
+    label = None if order.label is None else -order.label
+    return OrderLabel(label=label, lead=None if order.lead is None else -order.lead)
+
+
+def _sign(lead: float) -> int:
+    """Sign, with what float arithmetic leaves of an exact tie (7.1 - 6.9 + 6.9 - 7.1) taken for one."""
+    return 0 if abs(lead) < 1e-9 else (1 if lead > 0 else -1)

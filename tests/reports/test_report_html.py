@@ -1,0 +1,148 @@
+import base64
+import hashlib
+import re
+
+import pytest
+
+from judgelm.records import Sample
+from judgelm.reports import pairs
+from judgelm.reports.html import render_report
+
+ALERT = "<script>alert(1)</script>"
+
+
+def body(html):
+    return html[html.index("<body>") :]
+
+
+def test_no_text_of_others_is_markup(run):
+    html = run.html()
+    assert "alert(1)" in html
+    assert ALERT not in html
+    assert html.count("<script") == 1
+
+
+def test_only_the_own_script_may_run(run):
+    html = run.html()
+    script = re.search(r"<script>(.*)</script>", html, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)[1].replace("&#39;", "'")
+    assert policy.startswith("default-src 'none'")
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_nothing_is_loaded(run):
+    html = run.html()
+    assert not re.search(r"https?://|\ssrc=|<link|@import|url\((?!#)", html)
+    # links and references stay within the page
+    assert all(target.startswith("#") for target in re.findall(r'href="([^"]*)"', html))
+
+
+def test_same_input_same_report(run):
+    assert run.html() == run.html()
+
+
+def test_figures_name_their_axes(run):
+    html = run.html()
+    figures = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    assert len(figures) == 3
+    for axis in ("Judge's answer", "Label", "Score (points on the judge's scale)", "Answers scored (count)", "Outcome"):
+        assert f">{axis}</text>" in "".join(figures).replace("&#39;", "'")
+    assert ">Share of 3 pairs judged in both orders (%)</text>" in html
+
+
+def test_verdict_in_words(run):
+    text = body(run.html()).replace("\u00a0", " ")
+    # a and c right, b wrong, d failed: 2 of 3; as ties 2 of 4
+    assert "names the labelled winner in 66.7 % of 3 pairs" in text
+    assert "1 of 4 judgments failed (25.0 %) and are left out here; counted as ties, agreement is 50.0 %" in text
+    assert "3 pairs are few" in text
+    assert "does not tell the judge from always answering" in text
+
+
+def test_lists_are_counted(run):
+    text = body(run.html())
+    assert "1 disagreement, 1 order flip, 1 failure." in text
+    assert text.count('<details class="pair"') == 2
+    assert 'data-kinds="disagreement|order flip"' in text
+
+
+def test_cap_is_stated(run):
+    listed = pairs.list_pairs(run.evaluation(), run.judgments, run.samples, run.labels, cap=0)
+    assert listed.pairs == ()
+    assert listed.left_out == {"disagreement": 1, "order flip": 1, "failure": 1}
+
+
+def test_cap_is_stated_in_the_report(many_failures):
+    html = many_failures.html()
+    assert "2 of 502 failures are left out: the list holds 500 of each kind." in html
+    assert html.count('<details class="pair"') == 500
+
+
+def test_all_failed_is_said_plainly(failed_run):
+    html = failed_run.html()
+    assert "This run shows nothing about agreement: all 2 judgments failed." in html
+    assert "<svg" not in html
+
+
+def test_without_samples(run):
+    html = run.html(samples=False)
+    assert "The samples were not given" in html
+    assert "Question a" not in html
+
+
+def test_failures_as_ties_headline(run):
+    text = run.html(failures="as_tie").replace("\u00a0", " ")
+    assert "count as ties here; without them agreement is 66.7 %" in text
+
+
+def test_last_session_gives_the_speed(run):
+    html = run.html()
+    assert "2.5 samples/s" in html
+    assert "Throughput (last of 2 sessions)" in html
+    assert "not recorded" in html
+
+
+def test_no_manifest(run):
+    run.manifest = {}
+    assert "The run's manifest was not given." in run.html()
+
+
+def test_long_text_is_cut_and_said(run):
+    run.samples["b"] = Sample(id="b", question="q" * (pairs.TEXT_CAP + 7), answers=("x", "y"))
+    assert "[… 7 more characters are not shown]" in run.html()
+
+
+def test_lone_surrogate_can_be_written(run):
+    run.samples["b"] = Sample(id="b", question="broken \ud83d here", answers=("x", "y"))
+    assert "broken ? here" in run.html().encode("utf-8").decode()
+
+
+def test_failure_examples_show_the_raw_reply(run):
+    examples = pairs.failure_examples(run.evaluation(), run.judgments)
+    assert examples == {"off_grammar": [("d", f"No scores {ALERT}")]}
+
+
+@pytest.mark.parametrize("title", ["plain", "<b>bold</b>"])
+def test_title_is_text(run, title):
+    run.title = title
+    assert title.replace("<", "&lt;").replace(">", "&gt;") in run.html()
+
+
+def test_people_beside_the_judge(run):
+    text = run.html().replace("\u00a0", " ")
+    # 1, 1, 2 on every pair: 1 of 3 annotator pairs agree
+    assert "two annotators agree 33.3 % of the time" in text
+
+
+def test_groups_are_escaped_and_counted(run):
+    html = run.html()
+    assert "By kind &lt;script&gt;" in html
+    assert html.count('<div class="bar">') == 1
+
+
+def test_model_is_named_from_a_nested_manifest(run):
+    html = render_report(
+        run.evaluation(), judgments=run.judgments, labels=run.labels, manifest={"model": {"path": "m"}}, title="t"
+    )
+    assert "model: <bdi>m</bdi>" in html

@@ -1,0 +1,80 @@
+import math
+
+import pytest
+
+from judgelm.metrics.annotators import HumanAgreement
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports.manifest import facts, look_up, sessions, throughput
+from judgelm.reports.pairs import clipped, score_text
+from judgelm.reports.plots import inline_svg
+from judgelm.reports.wording import human_sentence, number, percent, points
+
+
+def about(value, low, high):
+    return Estimate(value=value, low=low, high=high, n=10)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3.4172, "3.42 s"), (2140.3, "2,140 s"), (0, "0 s"), (None, "not recorded"), (True, "not recorded")],
+)
+def test_numbers(value, text):
+    assert number(value, "s") == text
+
+
+def test_shares_and_differences():
+    assert percent(0.7107) == "71.1\u00a0%"
+    assert points(-0.05) == "-5.0\u00a0points"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(0.01, 0.1, "more often"), (-0.2, -0.1, "less often"), (-0.1, 0.1, "within its interval")],
+)
+def test_people_sentence_follows_the_interval(low, high, words):
+    humans = HumanAgreement(
+        human_human=about(0.8, 0.7, 0.9),
+        judge_human=about(0.8, 0.7, 0.9),
+        difference=about(math.nan, low, high),
+        fleiss_kappa=None,
+        annotators=(3, 3),
+    )
+    assert words in human_sentence(humans)
+
+
+def test_look_up_prefers_the_top_and_the_last_session():
+    manifest = {"sessions": [{"judge_s": 1.0}, {"judge_s": 2.0}], "seconds": 9}
+    assert look_up(manifest, "judge_s") == 2.0
+    assert look_up(manifest, "seconds") == 9
+    assert look_up(manifest, "absent") is None
+    assert sessions(manifest) == 2
+
+
+def test_throughput_of_an_empty_manifest_is_not_recorded():
+    assert {value for _, value in throughput({})} == {"not recorded"}
+
+
+def test_facts_name_what_is_recorded():
+    manifest = {"fingerprint": {"model": {"path": "judge", "sha": "0"}, "template": {"id": "judgelm-v1"}}}
+    assert facts(manifest) == [("model", "judge"), ("template", "judgelm-v1")]
+
+
+def test_score_text():
+    assert score_text((8.0, 6.5)) == "8\u00a0:\u00a06.5"
+    assert score_text(None) == "–"
+
+
+def test_clipped_text_says_how_much_is_missing():
+    assert clipped("abcdef", 4) == "abcd\n[… 2 more characters are not shown]"
+    assert clipped("abcd", 4) == "abcd"
+
+
+def test_inline_svg_keeps_only_what_html_needs():
+    document = (
+        '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg" width="1">'
+        '<metadata>x</metadata><style type="text/css">*{}</style><g id="axes_1"><path id="m1"/></g>'
+        '<use xlink:href="#m1"/></svg>'
+    )
+    assert inline_svg(document, "A figure") == (
+        '<svg role="img" aria-label="A figure" width="1"><g><path id="m1"/></g><use href="#m1"/></svg>'
+    )

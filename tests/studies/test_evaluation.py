@@ -1,0 +1,183 @@
+import json
+
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
+from judgelm.studies.evaluation import EvaluationOptions, evaluate
+
+WINNERS = {1: 1, 0: "tie", -1: 2}
+
+
+def sign(first, second):
+    return WINNERS[(first > second) - (first < second)]
+
+
+def once(key, first, second):
+    shown = (Shown(order=(0, 1), text=f"{first} {second}", scores=(first, second)),)
+    verdict = PairVerdict(winner=sign(first, second))
+    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, scores=(first, second), prompt_tokens=10)
+
+
+def twice(key, given, swapped):
+    """`swapped` in the order shown: its first score belongs to answer 2."""
+    shown = (
+        Shown(order=(0, 1), text="", scores=given),
+        Shown(order=(1, 0), text="", scores=swapped),
+    )
+    mean = ((given[0] + swapped[1]) / 2, (given[1] + swapped[0]) / 2)
+    return Judgment(sample_id=key, mode="pair", verdict=PairVerdict(winner=sign(*mean)), shown=shown, scores=mean)
+
+
+def failed(key, code="off_grammar", orders=((0, 1),)):
+    failure = Unparsed(code, "I cannot say")
+    shown = tuple(Shown(order=order, text="I cannot say", failure=failure) for order in orders)
+    return Judgment(sample_id=key, mode="pair", verdict=None, shown=shown, failure=failure)
+
+
+def labels(**winners):
+    return {key: Label(sample_id=key, winner=winner) for key, winner in winners.items()}
+
+
+def test_both_failure_treatments_are_computed():
+    judged = [once("a", 8, 3), once("b", 2, 9), failed("c"), failed("d")]
+    result = evaluate(judged, labels(a=1, b=1, c="tie", d=2))
+    # without c and d: 1 of 2; as ties c is right by luck: 2 of 4
+    assert (result.excluded.accuracy.value, result.excluded.n) == (0.5, 2)
+    assert (result.as_tie.accuracy.value, result.as_tie.n) == (0.5, 4)
+    assert result.as_tie.confusion == ((1, 0, 1), (0, 1, 0), (0, 1, 0))
+    assert result.failure_codes == {"off_grammar": 2}
+    assert result.failed == ("c", "d")
+    assert result.headline is result.excluded
+
+
+def test_rows_that_do_not_join_are_counted():
+    counts = evaluate([once("a", 8, 3), once("x", 8, 3)], labels(a=1, y=1, z=2)).counts
+    assert (counts.joined, counts.judgments_without_label, counts.labels_without_judgment) == (1, 1, 2)
+
+
+def test_nothing_joined_is_an_error():
+    with pytest.raises(InputError, match="'x' against 'a'"):
+        evaluate([once("x", 8, 3)], labels(a=1))
+
+
+def test_one_sample_judged_twice_is_an_error():
+    with pytest.raises(InputError, match="a is judged twice"):
+        evaluate([once("a", 8, 3), once("a", 8, 3)], labels(a=1))
+
+
+def test_baseline_answers_the_most_frequent_label():
+    result = evaluate([once(key, 8, 3) for key in "abcd"], labels(a=2, b=2, c=2, d=1)).excluded
+    assert (result.majority_label, result.majority.value) == (2, 0.75)
+    # the judge always says 1: 1/4 - 3/4
+    assert result.gain.value == -0.5
+
+
+def test_position_bias_of_both_orders():
+    judged = [
+        twice("a", (8, 3), (3, 8)),  # answer 1 both times
+        twice("b", (8, 3), (8, 3)),  # whoever stands first
+        twice("c", (3, 8), (5, 5)),  # answer 2, then tie: lost when first, tied when second
+        twice("d", (5, 5), (5, 5)),
+    ]
+    result = evaluate(judged, labels(a=1, b=1, c=2, d="tie"))
+    position = result.excluded.position
+    assert (position.consistency.value, position.toward_first.value, position.toward_second.value) == (0.5, 0.25, 0.25)
+    assert position.delta.value == 0
+    assert result.flips == ("b", "c")
+
+
+def test_two_failed_orders_are_consistent_only_as_ties():
+    both = ((0, 1), (1, 0))
+    result = evaluate([twice("a", (8, 3), (8, 3)), failed("b", orders=both)], labels(a=1, b=1))
+    assert (result.excluded.position.consistency.value, result.excluded.position.consistency.n) == (0, 1)
+    assert (result.as_tie.position.consistency.value, result.as_tie.position.consistency.n) == (0.5, 2)
+    assert result.counts.failed_orders == 2
+
+
+def test_a_failure_before_the_second_order_counts_in_both():
+    result = evaluate([twice("a", (8, 3), (3, 8)), failed("b", "too_long")], labels(a=1, b=1))
+    assert result.as_tie.position.consistency.n == 2
+    assert result.counts.failed_orders == 2
+
+
+def test_second_order_from_a_file_of_its_own():
+    given = [once("a", 8, 3), once("b", 8, 3)]
+    reverse = {"a": once("a", 3, 8), "b": once("b", 8, 3)}
+    result = evaluate(given, labels(a=1, b=2), reverse=reverse)
+    # a is steady, b goes to whoever stands first
+    assert result.excluded.position.toward_first.value == 0.5
+    assert result.excluded.accuracy.value == 0.5  # by the order given alone
+    assert "second file" in result.protocol
+
+
+def test_tie_rule_over_two_files():
+    given, reverse = [once("a", 8, 3), once("b", 9, 1)], {"a": once("a", 3, 8), "b": once("b", 6, 5)}
+    options = EvaluationOptions(order_rule="tie")
+    result = evaluate(given, labels(a=1, b="tie"), reverse=reverse, options=options)
+    assert result.excluded.accuracy.value == 1
+    assert "conflict counted as a tie" in result.protocol
+
+
+def test_groups_hold_n_failures_and_majority_share():
+    judged = [once("a", 8, 3), once("b", 8, 3), once("c", 8, 3), failed("d")]
+    groups = {"kind": {"a": "math", "b": "math", "d": "math"}}
+    rows = evaluate(judged, labels(a=1, b=2, c=1, d=1), groups=groups).groups["kind"]
+    assert [(row.value, row.n, row.failed, row.accuracy.value) for row in rows] == [
+        ("math", 2, 1, 0.5),
+        ("not given", 1, 0, 1.0),
+    ]
+    assert rows[0].majority_share == 0.5
+
+
+def test_scores_are_counted_by_place():
+    scores = evaluate([twice("a", (8, 3), (4, 8))], labels(a=1)).scores
+    # place 1: 8 and 4, place 2: 3 and 8; bins around 3, 4, ..., 8
+    assert scores.edges == (2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5)
+    assert scores.first == (0, 1, 0, 0, 0, 1)
+    assert scores.second == (1, 0, 0, 0, 0, 1)
+    assert (scores.mean_first, scores.mean_second) == (6, 5.5)
+
+
+def test_pairs_of_one_question_are_resampled_together():
+    judged = [once(str(i), 8, 3) for i in range(40)]
+    truth = {str(i): Label(sample_id=str(i), winner=1 if i < 20 else 2) for i in range(40)}
+    clusters = {str(i): i // 10 for i in range(40)}
+    alone, together = (evaluate(judged, truth, clusters=given).excluded.accuracy for given in (None, clusters))
+    # four questions, two all right and two all wrong: a resample of four gives 0 or 1 in 1 of 16 cases each
+    assert (together.low, together.high) == (0, 1)
+    assert 0.2 < alone.low < alone.high < 0.8
+
+
+def test_people_and_judge_are_measured_alike():
+    votes = {"a": Label(sample_id="a", winner=1, votes=(1, 1, 2))}
+    humans = evaluate([once("a", 8, 3)], votes).humans
+    # people agree in 1 of 3 pairs of annotators, the judge with 2 of 3 annotators
+    assert humans.human_human.value == pytest.approx(1 / 3)
+    assert humans.judge_human.value == pytest.approx(2 / 3)
+
+
+def test_disagreements_carry_both_sides():
+    [found] = evaluate([once("a", 8, 3)], labels(a=2)).disagreements
+    assert (found.sample_id, found.judged, found.label, found.scores) == ("a", 1, 2, (8, 3))
+
+
+def test_all_failed_has_no_excluded_numbers():
+    result = evaluate([failed("a")], labels(a=1))
+    assert result.excluded is None
+    assert result.headline is None
+    assert result.as_tie.accuracy.value == 0
+    assert result.scores is None
+
+
+def test_json_form_is_plain():
+    result = evaluate([once("a", 8, 3), failed("b")], labels(a=1, b=2), groups={"kind": {"a": "math"}})
+    assert json.loads(json.dumps(result.to_json()))["excluded"]["accuracy"]["value"] == 1.0
+
+
+def test_protocol_names_scale_and_failures():
+    options = EvaluationOptions(failures="as_tie", scale="1-10")
+    protocol = evaluate([once("a", 8, 3)], labels(a=1), options=options).protocol
+    assert protocol == (
+        "Each pair was judged in one order; a failed judgment counts as a tie in the headline numbers; scores: 1-10."
+    )
