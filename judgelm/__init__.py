@@ -1,3 +1,20 @@
 """judgelm: fine-tune open judge models and run them locally. Importing this package loads no torch."""
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING, Any
+
+from judgelm.version import VERSION
+
+if TYPE_CHECKING:
+    from judgelm.judge import Judge
+
+__version__ = VERSION
+__all__ = ["Judge", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load `Judge` when it is first asked for, so that `import judgelm` stays light."""
+    if name == "Judge":
+        from judgelm.judge import Judge
+
+        return Judge
+    raise AttributeError(f"module 'judgelm' has no attribute {name!r}")

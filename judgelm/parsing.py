@@ -20,7 +20,7 @@ _NAMED = re.compile(
     rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])",
     re.IGNORECASE,
 )
-_BETWEEN_NAMED = re.compile(r"\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
+_BETWEEN_NAMED = re.compile(r"^\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
 _ANY_NUMBER = re.compile(_NUMBER)
 
 
@@ -74,11 +74,11 @@ def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | 
     first = _NAMED.match(plain.lstrip())
     assert first is not None, "the caller has matched the line's start"
     rest = plain.lstrip()[first.end() :]
-    gap = _BETWEEN_NAMED.match(rest)
-    second = _NAMED.match(rest[gap.end() :]) if gap else None
+    rest = _BETWEEN_NAMED.sub("", rest, count=1)
+    second = _NAMED.match(rest)
     if second is None or {first[1], second[1]} != {"1", "2"}:
         return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
-    if rest[gap.end() + second.end() :].split("\n")[0].strip(" \t.,;"):
+    if rest[second.end() :].split("\n")[0].strip(" \t.,;"):
         return Unparsed("off_grammar", text, "more text follows the two scores on their line")
     by_name = {match[1]: match for match in (first, second)}
     one, two = by_name["1"], by_name["2"]

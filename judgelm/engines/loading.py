@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.packed_attention import ATTENTION_NAME
@@ -92,11 +93,11 @@ def _load_tokenizer(source: str, options: EngineOptions) -> Any:
     return tokenizer
 
 
-def _load_model(source: str, options: EngineOptions, device: str) -> PreTrainedModel:
+def _load_model(source: str, options: EngineOptions, device: str) -> Any:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             source,
             revision=options.revision,
             trust_remote_code=options.trust_remote_code,
@@ -107,26 +108,28 @@ def _load_model(source: str, options: EngineOptions, device: str) -> PreTrainedM
             quantization_config=_quantization(options.quantization),
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise ModelError(f"{source}: cannot load the model: {_first_line(error)}{_load_hint(source)}") from error
+    model, info = loaded
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
         raise ModelError(f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); the folder is torn")
-    return model  # type: ignore[no-any-return]
+    return model
 
 
-def _quantization(name: str | None) -> BitsAndBytesConfig | None:
+def _quantization(name: str | None) -> Any:
     if name is None:
         return None
+    make: Any = BitsAndBytesConfig  # its constructor is untyped
     if name == "4bit":
-        return BitsAndBytesConfig(
+        return make(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
         )
     if name == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
+        return make(load_in_8bit=True)
     raise ConfigError(f"quantization {name!r} does not exist; there are: 4bit, 8bit")
 
 

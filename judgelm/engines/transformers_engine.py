@@ -191,7 +191,9 @@ class TransformersEngine:
         start = 0
         for (place, reply, _), tree in zip(scored, trees, strict=True):
             end = start + len(tree.tokens)
-            reply.source.candidate_logprobs = tree_logprobs(tree, torch.cat((logits[place : place + 1], inner[start:end])))
+            reply.source.candidate_logprobs = tree_logprobs(
+                tree, torch.cat((logits[place : place + 1], inner[start:end]))
+            )
             start = end
 
     def _extend(self, replies: list[Reply], logits: torch.Tensor) -> None:
@@ -243,10 +245,7 @@ def _store_tokens(model: Any, device: torch.device) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = _free_memory()
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
     return max(1, int(_MEMORY_SHARE * free / per_token))
 
 

@@ -24,6 +24,7 @@ class Tokenizer(Protocol):
     """What is used of a transformers fast tokenizer."""
 
     all_special_tokens: list[str]
+    eos_token_id: int
     chat_template: str | None
 
     def __call__(

@@ -1,0 +1,96 @@
+"""What every engine must do, whatever runs behind it."""
+
+import pytest
+
+from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.errors import ConfigError, ModelError
+from judgelm.records import Request, Sampling
+from driving import prompt_of, run
+
+ENGINES = ["scripted", "transformers"]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, tiny_model):
+    model = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9" if request.param == "scripted" else str(tiny_model)
+    engine = load_engine(request.param, EngineOptions(model=model))
+    yield engine
+    engine.close()
+
+
+def requests_of(count=12, **sampling):
+    settings = {"max_tokens": 6} | sampling
+    return [
+        Request(key=str(i), prompt=prompt_of("a big fox " * (i % 5 + 1)), sampling=Sampling(**settings))
+        for i in range(count)
+    ]
+
+
+def test_order_of_submission_does_not_matter(engine):
+    requests = requests_of()
+    forward = run(engine, requests)
+    backward = run(engine, requests[::-1])
+    one_by_one = {key: value for request in requests for key, value in run(engine, [request]).items()}
+    assert forward == backward == one_by_one
+
+
+def test_a_reply_ends_before_its_stop_string(engine):
+    [free] = run(engine, requests_of(1, max_tokens=12)).values()
+    middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
+    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,))).values()
+    assert stopped.finish_reasons == ("stop",)
+    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle)]
+
+
+def test_a_reply_without_end_says_so(engine):
+    [completion] = run(engine, requests_of(1, max_tokens=3)).values()
+    assert completion.finish_reasons == ("length",)
+    assert completion.completion_tokens == 3
+
+
+def test_n_greedy_replies_are_alike(engine):
+    [three] = run(engine, requests_of(1, n=3)).values()
+    [one] = run(engine, requests_of(1)).values()
+    assert three.texts == one.texts * 3
+    assert three.completion_tokens == 3 * one.completion_tokens
+
+
+def test_an_aborted_request_never_comes_back(engine):
+    requests = requests_of(4)
+    engine.submit(requests)
+    engine.abort(["1", "2"])
+    keys = set()
+    for _ in range(100):
+        keys |= {completion.key for completion in engine.collect(0.05)}
+    assert keys == {"0", "3"}
+
+
+def test_it_wants_work_and_describes_itself(engine):
+    assert engine.window > 0
+    assert {"engine", "model"} <= engine.describe().keys()
+
+
+def test_collect_with_nothing_in_hand_is_empty(engine):
+    assert engine.collect(0.01) == []
+
+
+def test_an_unknown_engine_is_named():
+    with pytest.raises(ConfigError, match="there are: auto, transformers, scripted"):
+        load_engine("vlm", EngineOptions(model="x"))
+
+
+def test_a_script_that_is_no_script(tmp_path):
+    path = tmp_path / "script.json"
+    path.write_text('{"q|a|b": 8}')
+    with pytest.raises(ModelError, match="a script is a JSON object from prompt to reply"):
+        load_engine("scripted", EngineOptions(model=str(path)))
+
+
+def test_a_prompt_the_script_does_not_know_fails_alone(tmp_path):
+    path = tmp_path / "script.json"
+    path.write_text('{"what is it|a dog|a red fox": "8 6\\n"}')
+    engine = load_engine("scripted", EngineOptions(model=str(path)))
+    done = run(engine, [Request(key=a, prompt=prompt_of(a), sampling=Sampling(max_tokens=5)) for a in ("a dog", "x")])
+    assert done["a dog"].texts == ("8 6\n",)
+    assert done["x"].finish_reasons == ("error",)
+    assert "what is it|x|a red fox" in done["x"].error

@@ -1,0 +1,197 @@
+"""The embedded engine against transformers' own `generate` and forward pass."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Request, Sample, Sampling
+from driving import prompt_of, run
+
+SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
+
+
+def text_of(prompt):
+    return "".join(span.text for span in prompt.spans)
+
+
+def varied_requests(count=60, **sampling):
+    settings = {"max_tokens": 10} | sampling
+    return [
+        Request(
+            key=str(i), prompt=prompt_of("a big fox jumps " * (i % 7 + 1), f"what {i}"), sampling=Sampling(**settings)
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def reference_model(tiny_model):
+    return AutoModelForCausalLM.from_pretrained(tiny_model), AutoTokenizer.from_pretrained(tiny_model)
+
+
+def load(tiny_model, **options) -> TransformersEngine:
+    return load_engine("transformers", EngineOptions(model=str(tiny_model), **options))
+
+
+def test_greedy_replies_equal_generate(tiny_model, reference_model):
+    model, tokenizer = reference_model
+    done = run(load(tiny_model), varied_requests())
+    for request in varied_requests():
+        ids = tokenizer(text_of(request.prompt), return_tensors="pt").input_ids
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=10, do_sample=False)
+        assert done[request.key].texts[0] == tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 64}, {"max_sequences": 3}])
+def test_the_batch_budget_changes_nothing(tiny_model, options):
+    requests = [
+        Request(key=r.key, prompt=r.prompt, sampling=r.sampling, candidates=("8 6\n", "10 10\n"))
+        for r in varied_requests()
+    ]
+    whole, limited = run(load(tiny_model), requests), run(load(tiny_model, **options), requests)
+    for key, completion in whole.items():
+        assert limited[key].texts == completion.texts
+        assert limited[key].candidate_logprobs == pytest.approx(completion.candidate_logprobs, abs=1e-4)
+
+
+def test_candidate_logprobs_equal_a_plain_forward_pass(tiny_model, reference_model):
+    model, tokenizer = reference_model
+    prompt = prompt_of("a lazy dog")
+    request = Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=2), candidates=SCORE_LINES)
+    [completion] = run(load(tiny_model), [request]).values()
+    assert completion.candidate_logprobs is not None
+    for reply in ("1 1\n", "8 6\n", "10 9\n", "10 10\n"):
+        start = len(tokenizer(text_of(prompt))["input_ids"])
+        ids = tokenizer(text_of(prompt) + reply, return_tensors="pt").input_ids
+        with torch.no_grad():
+            logprobs = torch.log_softmax(model(ids).logits[0].float(), -1)
+        expected = sum(float(logprobs[i - 1, ids[0, i]]) for i in range(start, ids.shape[1]))
+        assert completion.candidate_logprobs[SCORE_LINES.index(reply)] == pytest.approx(expected, abs=1e-4)
+
+
+def test_candidates_leave_the_reply_alone(tiny_model):
+    plain = Request(key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=8))
+    scored = Request(key="1", prompt=plain.prompt, sampling=plain.sampling, candidates=SCORE_LINES)
+    assert run(load(tiny_model), [plain])["1"].texts == run(load(tiny_model), [scored])["1"].texts
+
+
+def test_sampled_replies_repeat_with_their_seed_whatever_runs_beside_them(tiny_model):
+    requests = varied_requests(20, temperature=1.0, seed=7, n=2)
+    together, alone = run(load(tiny_model), requests), run(load(tiny_model, max_sequences=2), requests)
+    assert {key: one.texts for key, one in together.items()} == {key: one.texts for key, one in alone.items()}
+    assert any(one.texts[0] != one.texts[1] for one in together.values())
+    other = run(load(tiny_model), varied_requests(20, temperature=1.0, seed=8, n=2))
+    assert any(other[key].texts != one.texts for key, one in together.items())
+
+
+def test_an_over_long_prompt_is_cut_and_says_so(tiny_model):
+    [completion] = run(
+        load(tiny_model), [Request(key="1", prompt=prompt_of("big " * 900), sampling=Sampling(max_tokens=4))]
+    ).values()
+    assert completion.cut[0].tokens_before == pytest.approx(900, abs=2)
+    assert completion.prompt_tokens <= 508
+
+
+def test_a_prompt_that_cannot_fit_is_a_failure_of_its_own(tiny_model):
+    sample = Sample(id="1", question="big " * 900, answers=("a", "b"))
+    prompt = get_template("judgelm-compact").render(sample, (0, 1), None)
+    requests = [Request(key="long", prompt=prompt, sampling=Sampling(max_tokens=4)), *varied_requests(3)]
+    done = run(load(tiny_model), requests)
+    assert done["long"].finish_reasons == ("too_long",)
+    assert done["0"].texts == run(load(tiny_model), varied_requests(1))["0"].texts
+
+
+def test_a_grammar_is_refused_not_ignored(tiny_model):
+    request = Request(key="1", prompt=prompt_of("a"), sampling=Sampling(max_tokens=4, grammar=r"\d"))
+    with pytest.raises(EngineError, match="does not constrain replies to a grammar"):
+        load(tiny_model).submit([request])
+
+
+def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
+    # A real one: the address space is limited after the model is loaded, to less than one large pass needs.
+    script = textwrap.dedent(
+        f"""
+        import resource
+        from judgelm.engines.base import EngineOptions, load_engine
+        from driving import prompt_of, run
+        from judgelm.records import Request, Sampling
+        requests = [
+            Request(key=str(i), prompt=prompt_of("a big fox jumps " * 60, f"what {{i}}"), sampling=Sampling(max_tokens=4))
+            for i in range(200)
+        ]
+        free = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}))
+        expected = {{key: one.texts for key, one in run(free, requests).items()}}
+        engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, batch_tokens=10**6))
+        engine._store_tokens = 10**9
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (160 << 20),) * 2)
+        found = {{key: one.texts for key, one in run(engine, requests).items()}}
+        assert engine.halvings > 0, "memory was never short"
+        assert found == expected
+        print("halved", engine.halvings)
+        """
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=250
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("halved")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "finding"),
+    [
+        (lambda f: [p.unlink() for p in f.glob("tokenizer*")], "no tokenizer in this folder"),
+        (lambda f: (f / "config.json").unlink(), "no config.json in this folder"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pickled weights .* are never loaded"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "cannot load"),
+    ],
+)
+def test_a_broken_model_folder_is_named_with_the_way_out(tiny_model, tmp_path, break_it, finding):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in tiny_model.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    break_it(folder)
+    with pytest.raises(ModelError, match=finding):
+        load(folder)
+
+
+def test_missing_weights_are_not_made_up(tiny_model, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in tiny_model.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("model.layers.1.mlp.up_proj.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="1 weights are missing"):
+        load(folder)
+
+
+def test_a_folder_that_is_not_there():
+    with pytest.raises(ModelError, match="no such folder"):
+        load("./nowhere")
+
+
+def test_options_that_do_not_exist(tiny_model):
+    with pytest.raises(ConfigError, match="dtype 'float64x' does not exist"):
+        load(tiny_model, dtype="float64x")
+    with pytest.raises(ConfigError, match="quantization '3bit' does not exist"):
+        load(tiny_model, quantization="3bit")
+    with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
+        load(tiny_model, device="gpux")
