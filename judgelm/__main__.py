@@ -1,0 +1,5 @@
+"""`python -m judgelm` is `judgelm`."""
+
+from judgelm.cli.main import main
+
+main()

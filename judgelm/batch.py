@@ -1,0 +1,266 @@
+"""One batch run: samples from files, through mode and engine, into run files; resumable at any moment."""
+
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from judgelm.data.rows import Reject
+from judgelm.data.samples import ReferencePolicy, SampleStream
+from judgelm.engines.base import Engine
+from judgelm.errors import RunError
+from judgelm.jsonl import encode_line
+from judgelm.modes import Pairwise
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Judgment, Sample
+from judgelm.runfile import Retry, RunFiles, input_identity, judgment_row, short_sha
+from judgelm.runner import judge
+from judgelm.version import VERSION
+
+_SAVE_EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchJob:
+    """What a batch run reads and where it writes.
+
+    Attributes:
+        inputs: one file of pairs, or two AlpacaEval output files; `-` is standard input.
+        out: path of the judgments, `-` for standard output (no manifest, no resume).
+        limit: judge at most this many of the input's samples, counted from its beginning.
+        references: a file of references by id.
+        retry: which earlier failures are judged again.
+        overwrite: start over.
+    """
+
+    inputs: tuple[str, ...]
+    out: str
+    limit: int | None = None
+    references: str | None = None
+    retry: Retry = "engine"
+    overwrite: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What a session has done so far; it grows while the run goes on."""
+
+    judged: int = 0
+    skipped: int = 0
+    rejected: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    both_orders: int = 0
+    consistent: int = 0
+    coerced: int = 0
+    cut: int = 0
+    neutralised: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    load_s: float = 0.0
+    judge_s: float = 0.0
+
+    def add(self, judgment: Judgment) -> None:
+        """Count a judgment."""
+        self.judged += 1
+        if judgment.failure is not None:
+            self.failures[judgment.failure.code] += 1
+        if judgment.verdict is not None:
+            self.winners[str(judgment.verdict.winner)] += 1
+        if judgment.consistent is not None:
+            self.both_orders += 1
+            self.consistent += judgment.consistent
+        self.cut += any(one.cut for one in judgment.shown)
+        self.neutralised += judgment.neutralised > 0
+        self.prompt_tokens += judgment.prompt_tokens
+        self.completion_tokens += judgment.completion_tokens
+
+    @property
+    def failure_rate(self) -> float:
+        """Share of this session's samples without a verdict; rejected lines count too. 0 when nothing was read."""
+        total = self.judged + self.rejected
+        return (sum(self.failures.values()) + self.rejected) / total if total else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """For the manifest, with rates."""
+        per_s = 1 / self.judge_s if self.judge_s else 0.0
+        counts = {name: getattr(self, name) for name in self.__slots__}
+        return counts | {
+            "samples_per_s": round(self.judged * per_s, 3),
+            "prompt_tokens_per_s": round(self.prompt_tokens * per_s, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchHooks:
+    """How a caller follows a run.
+
+    Attributes:
+        on_input: the input has been recognised.
+        on_resume: earlier sessions have finished so many samples; so many bytes of a torn line were removed.
+        on_judgment: a judgment is on disk.
+        on_reject: an input line could not be used.
+    """
+
+    on_input: Callable[[SampleStream], None] = lambda stream: None
+    on_resume: Callable[[int, int], None] = lambda finished, repaired: None
+    on_judgment: Callable[[Tally, Judgment], None] = lambda tally, judgment: None
+    on_reject: Callable[[Reject], None] = lambda reject: None
+
+
+def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> Tally:
+    """Judge a job's samples; what is finished is on disk whatever happens next.
+
+    Raises:
+        InputError: the input as a whole cannot be read.
+        RunError: the output cannot be written, or belongs to another run.
+        EngineError: the engine broke.
+    """
+    tally = Tally(load_s=load_s)
+    if job.out == "-":
+        _to_stdout(job, mode, engine, tally, hooks, sys.stdout)
+        return tally
+    described = engine.describe()
+    files = RunFiles(
+        Path(job.out),
+        fingerprint=fingerprint(job, mode, described),
+        provenance=provenance(mode, described),
+        inputs=_files(job),
+        retry=job.retry,
+        overwrite=job.overwrite,
+    )
+    session = _Session(files, tally)
+    try:
+        hooks.on_resume(len(files.finished), files.repaired_bytes)
+        stream = _open_stream(job, mode, tally, hooks, files.reject)
+        files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
+        session.start()
+        for judgment in judge(_unfinished(stream, files.finished, tally), mode, engine):
+            files.write(judgment)
+            tally.add(judgment)
+            session.tick()
+            hooks.on_judgment(tally, judgment)
+        tally.coerced = stream.coerced
+        session.end("finished")
+    except BaseException as error:
+        session.end("interrupted" if isinstance(error, KeyboardInterrupt | GeneratorExit) else type(error).__name__)
+        raise
+    finally:
+        files.close()
+    return tally
+
+
+def count_rows(path: str) -> int | None:
+    """How many rows a file has, for the progress bar; None where only reading it all would tell."""
+    if not path.endswith(".jsonl"):
+        return None
+    with open(path, "rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def fingerprint(job: BatchJob, mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:
+    """What must be the same for two sessions to belong to one run."""
+    return {
+        "model": described["model"],
+        "engine": {key: described[key] for key in ("engine", "dtype") if key in described},
+        "template": {"id": mode.template, "sha": get_template(mode.template).sha},
+        "mode": {"name": "pair", **_jsonable(asdict(mode))},
+        "input": input_identity(_files(job)),
+    }
+
+
+def provenance(mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:
+    """What the judgments of a session are made with, the machine included."""
+    return {
+        "judgelm": VERSION,
+        **described,
+        "template": {"id": mode.template, "sha": get_template(mode.template).sha},
+        "mode": {"name": "pair", **_jsonable(asdict(mode))},
+        "machine": {"system": platform.platform(), "python": platform.python_version()},
+    }
+
+
+def _jsonable(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
+
+
+def _files(job: BatchJob) -> list[str]:
+    return [*job.inputs, *([job.references] if job.references else [])]
+
+
+def _open_stream(
+    job: BatchJob, mode: Pairwise, tally: Tally, hooks: BatchHooks, record: Callable[[dict[str, object]], None]
+) -> SampleStream:
+    def on_reject(reject: Reject) -> None:
+        tally.rejected += 1
+        record(asdict(reject))
+        hooks.on_reject(reject)
+
+    use: ReferencePolicy = mode.reference
+    stream = SampleStream(job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references)
+    hooks.on_input(stream)
+    return stream
+
+
+def _unfinished(stream: SampleStream, finished: set[int], tally: Tally) -> Iterator[Sample]:
+    for sample in stream:
+        if hash(sample.id) in finished:
+            tally.skipped += 1
+        else:
+            yield sample
+
+
+def _to_stdout(job: BatchJob, mode: Pairwise, engine: Engine, tally: Tally, hooks: BatchHooks, out: TextIO) -> None:
+    """Write judgments to standard output; rejects go to the hook alone."""
+    sha = short_sha(provenance(mode, engine.describe()))
+    stream = _open_stream(job, mode, tally, hooks, lambda row: None)
+    began = time.monotonic()
+    for judgment in judge(stream, mode, engine):
+        row = judgment_row(judgment) | {"provenance": sha}
+        out.write(encode_line(row).decode())
+        out.flush()
+        tally.add(judgment)
+        tally.judge_s = time.monotonic() - began
+        hooks.on_judgment(tally, judgment)
+
+
+class _Session:
+    """One process's entry in the manifest, saved now and then, so that a killed session leaves its trace."""
+
+    def __init__(self, files: RunFiles, tally: Tally) -> None:
+        self._files = files
+        self._tally = tally
+        self._began = self._saved = time.monotonic()
+        self._entry: dict[str, Any] = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "outcome": "running"}
+        self._started = False
+
+    def start(self) -> None:
+        """Enter the session into the manifest."""
+        self._files.start_session(self._entry)
+        self._started = True
+
+    def tick(self) -> None:
+        """Count time, and save when the last save is long ago."""
+        now = time.monotonic()
+        self._tally.judge_s = now - self._began
+        if now - self._saved > _SAVE_EVERY_S:
+            self._saved = now
+            self._entry |= self._tally.row()
+            self._files.save()
+
+    def end(self, outcome: str) -> None:
+        """Write how the session ended; a full disk does not hide the first error."""
+        if not self._started:
+            return
+        self._entry |= self._tally.row() | {"outcome": outcome, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        if outcome == "finished":
+            self._files.save()
+            return
+        try:
+            self._files.save()
+        except RunError:
+            return

@@ -1,0 +1,146 @@
+"""What the commands share: where messages go, how errors end, how a run is watched."""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn as EtaColumn
+
+from judgelm.batch import Tally
+from judgelm.errors import JudgelmError
+from judgelm.records import Judgment
+
+EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
+_LOG_EVERY_S = 30.0
+_REFRESH_EVERY_S = 0.2
+
+console = Console(stderr=True)
+"""Messages go to standard error, so that standard output holds nothing but results."""
+
+
+def run_app(app: typer.Typer) -> None:
+    """Run a Typer app: usage errors and judgelm's own end with a sentence and exit code 1."""
+    try:
+        code = app(standalone_mode=False)
+    except JudgelmError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except typer.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # Click's usage errors; its own exit code for them is 2, which here means "too many failures".
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(EXIT_USAGE)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error and end with exit code 1."""
+    console.print("[bold red]error:[/] ", end="")
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(EXIT_USAGE)
+
+
+def load_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Take a YAML file's values as the command's defaults; flags go before them.
+
+    Raises:
+        typer.BadParameter: no such file, not YAML, or an option that the command does not have.
+    """
+    if path is None:
+        return None
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise typer.BadParameter(f"{path}: cannot read: {error}") from error
+    known = {parameter.name for parameter in context.command.params} - {"config", "help"}
+    if not isinstance(values, dict) or (unknown := {str(key) for key in values} - known):
+        found = ", ".join(sorted(unknown)) if isinstance(values, dict) else "no mapping"
+        raise typer.BadParameter(f"{path}: unknown option {found}; there are: {', '.join(sorted(map(str, known)))}")
+    context.default_map = {**(context.default_map or {}), **values}
+    return path
+
+
+@contextmanager
+def terminated_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM (a scheduler's preemption) like Ctrl-C: what is finished stays, the run can be resumed."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[[Tally, Judgment], None]]:
+    """A progress bar in a terminal, a line every half minute elsewhere: samples/s, tokens/s, ETA, failures."""
+    if quiet or not console.is_terminal:
+        yield _Log(total, quiet=quiet)
+        return
+    progress = Progress(
+        SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rates]}"),
+        TimeElapsedColumn(), TextColumn("ETA"), EtaColumn(), console=console, transient=True,
+    )  # fmt: skip
+    with progress:
+        task = progress.add_task("judging", total=total, rates="")
+        shown = 0.0
+
+        def update(tally: Tally, judgment: Judgment) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown > _REFRESH_EVERY_S:
+                shown = now
+                progress.update(task, completed=tally.judged + tally.skipped, rates=rates(tally))
+
+        yield update
+
+
+class _Log:
+    """A line to standard error every half minute, for runs under a scheduler."""
+
+    def __init__(self, total: int | None, *, quiet: bool) -> None:
+        self._total = total
+        self._quiet = quiet
+        self._logged = time.monotonic()
+
+    def __call__(self, tally: Tally, judgment: Judgment) -> None:
+        """Print the line when it is due."""
+        now = time.monotonic()
+        if self._quiet or now - self._logged < _LOG_EVERY_S:
+            return
+        self._logged = now
+        done = tally.judged + tally.skipped
+        of_total = f"/{self._total}" if self._total is not None else ""
+        eta = ""
+        if self._total and tally.judged:
+            eta = f", ETA {(self._total - done) * tally.judge_s / tally.judged:.0f} s"
+        console.print(f"{done}{of_total} judged, {rates(tally)}{eta}", highlight=False)
+
+
+def rates(tally: Tally) -> str:
+    """Samples per second, prompt and reply tokens per second, failures so far."""
+    seconds = tally.judge_s or 1e-9
+    tokens = (tally.prompt_tokens + tally.completion_tokens) / seconds
+    failed = sum(tally.failures.values())
+    return f"{tally.judged / seconds:,.1f} samples/s, {tokens:,.0f} tokens/s, {failed} failed"
+
+
+def json_default(value: Any) -> Any:
+    """What `json` cannot say by itself."""
+    return value.item() if hasattr(value, "item") else str(value)

@@ -1,0 +1,41 @@
+"""`judgelm <command>`."""
+
+from typing import Annotated
+
+import typer
+
+from judgelm.cli.batch import batch
+from judgelm.cli.console import run_app
+from judgelm.cli.evaluation import eval_command, report_command
+from judgelm.version import VERSION
+
+app = typer.Typer(
+    name="judgelm",
+    help="Fine-tune open judge models and run them locally.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("batch", no_args_is_help=True)(batch)
+app.command("eval", no_args_is_help=True)(eval_command)
+app.command("report", no_args_is_help=True)(report_command)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"judgelm {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Fine-tune open judge models and run them locally."""
+
+
+def main() -> None:
+    """Entry point of `judgelm`."""
+    run_app(app)

@@ -1,0 +1,179 @@
+"""What `judgelm eval` and `judgelm report` share: their options, and the way from files to an evaluation."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from judgelm.cli.console import console
+from judgelm.data.labels import LabelledSet, read_labels
+from judgelm.data.readers import read_rows
+from judgelm.data.results import read_results
+from judgelm.data.rows import Reject, Row
+from judgelm.errors import ConfigError, InputError
+from judgelm.metrics.resampling import Resampling
+from judgelm.parsing import parse_pair, parse_pair_original
+from judgelm.records import Judgment
+from judgelm.runfile import is_judgment_row, read_judgments
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, FailureTreatment, evaluate
+from judgelm.studies.pairing import OrderRule
+
+JudgmentsArgument = Annotated[
+    Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
+]
+LabelsOption = Annotated[
+    Path, typer.Option("--labels", "-l", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows.")
+]
+ReversedOption = Annotated[
+    Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")
+]
+ProtocolOption = Annotated[
+    Literal["judgelm", "pandalm"],
+    typer.Option(help="pandalm: failures count as ties, and so does a conflict of two orders."),
+]
+FailuresOption = Annotated[
+    Literal["excluded", "as_tie"] | None, typer.Option(help="Treatment of failures that headlines (both are shown).")
+]
+RuleOption = Annotated[
+    Literal["as_judged", "mean", "tie"] | None,
+    typer.Option(help="Two orders into one label, instead of the run's rule."),
+]
+LabelReferenceOption = Annotated[
+    Literal["auto", "with", "without"],
+    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
+]
+ParserOption = Annotated[
+    Literal["judgelm", "original"], typer.Option(help="Reads pred_text; original is the JudgeLM authors' own parser.")
+]
+ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
+BootstrapOption = Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the resampling.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """The options of both commands, as they were given."""
+
+    judgments: Path
+    labels: Path
+    reverse: Path | None
+    protocol: Literal["judgelm", "pandalm"]
+    failures: FailureTreatment | None
+    order_rule: OrderRule | None
+    label_reference: Literal["auto", "with", "without"]
+    parser: Literal["judgelm", "original"]
+    scale: str
+    bootstrap: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """An evaluation and everything it was made from."""
+
+    evaluation: Evaluation
+    judgments: dict[str, Judgment]
+    labelled: LabelledSet
+    manifest: dict[str, Any]
+
+
+def score(options: ScoringOptions) -> Scored:
+    """Read the files and evaluate.
+
+    Raises:
+        InputError: a file cannot be read, or nothing joins.
+        ConfigError: an option that makes no sense.
+    """
+    judgments = load_judgments(options.judgments, options)
+    reverse = load_judgments(options.reverse, options) if options.reverse else None
+    manifest = load_manifest(options.judgments)
+    labelled = _labels(options, manifest)
+    pandalm = options.protocol == "pandalm"
+    clusters = {sample.id: sample.question for sample in labelled.samples.values()}
+    evaluation = evaluate(
+        judgments,
+        labelled.labels,
+        reverse=reverse,
+        groups=labelled.groups,
+        clusters=clusters or None,
+        options=EvaluationOptions(
+            failures=options.failures or ("as_tie" if pandalm else "excluded"),
+            order_rule=options.order_rule or ("tie" if pandalm and _judged_twice(judgments) else "as_judged"),
+            scale=_scale_in_words(options, manifest),
+            resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
+        ),
+    )
+    return Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+
+
+def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
+    """Judgments of a run file, or of another program's results.
+
+    Raises:
+        InputError: the file is neither.
+    """
+    if _is_run_file(path):
+        return read_judgments(path)
+    if options.parser == "original":
+        return {one.sample_id: one for one in read_results(str(path), parse_pair_original)}
+    parser = partial(parse_pair, scale=_scale(options.scale))
+    return {one.sample_id: one for one in read_results(str(path), parser)}
+
+
+def load_manifest(judgments: Path) -> dict[str, Any]:
+    """The manifest beside a run file, or nothing."""
+    path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: cannot read the manifest: {error}") from error
+
+
+def _is_run_file(path: Path) -> bool:
+    first = next(iter(read_rows(str(path))), None)
+    return isinstance(first, Row) and is_judgment_row(first.data)
+
+
+def _labels(options: ScoringOptions, manifest: dict[str, Any]) -> LabelledSet:
+    """The labels that fit how the judge was asked: with or without reference."""
+
+    def warn(reject: Reject) -> None:
+        console.print(f"label left out: {reject.message}", markup=False, highlight=False, soft_wrap=True)
+
+    choice = options.label_reference
+    if choice == "auto":
+        shown = manifest.get("fingerprint", {}).get("mode", {}).get("reference", "ignore")
+        choice = "without" if shown == "ignore" else "with"
+        if choice == "with":
+            try:
+                return read_labels(str(options.labels), with_reference=True, on_reject=warn)
+            except InputError:
+                choice = "without"
+    return read_labels(str(options.labels), with_reference=choice == "with", on_reject=warn)
+
+
+def _judged_twice(judgments: dict[str, Judgment]) -> bool:
+    return any(len(judgment.shown) > 1 for judgment in judgments.values())
+
+
+def _scale(text: str) -> tuple[float, float]:
+    if text == "any":
+        return (float("-inf"), float("inf"))
+    low, _, high = text.partition("-")
+    try:
+        return (float(low), float(high))
+    except ValueError as error:
+        raise ConfigError(f"--scale {text}: expected LOW-HIGH, such as 1-10, or any") from error
+
+
+def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | None:
+    """Of a run its mode's scale, of foreign replies what the parser was told."""
+    if manifest:
+        low, high = manifest.get("fingerprint", {}).get("mode", {}).get("scale", (None, None))
+        return None if low is None else f"{low:g}-{high:g}"
+    return "any" if options.parser == "original" else options.scale

@@ -1,0 +1,172 @@
+"""judgelm's own JSON-lines files: append a line at a time, mend a torn tail, read strictly.
+
+Files of unknown origin are read by `judgelm.data.readers`, which quarantines bad lines; here a bad line is an error.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from judgelm.errors import InputError, RunError
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLOCK = 1 << 16
+
+
+def encode_line(row: Mapping[str, object]) -> bytes:
+    r"""One row as a line of UTF-8 that ends in a newline.
+
+    U+0085, U+2028 and U+2029, which some readers take for line ends, and lone surrogates, which UTF-8 cannot hold, are
+    written as `\uXXXX`. (Two surrogates that happen to stand next to each other as a pair are read back as the one
+    character they encode; JSON has no other way to write them.)
+
+    Raises:
+        ValueError: the row holds NaN or an infinity.
+        TypeError: the row holds something JSON cannot say.
+    """
+    text = _ENCODER.encode(row)
+    if text.isascii():
+        return text.encode("ascii") + b"\n"
+    text = text.replace("\x85", "\\u0085").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+
+
+class Appender:
+    """Appends rows to a file, each line handed to the operating system in one write before `write` returns.
+
+    A finished line so survives `kill -9` of this process. It need not survive a power cut: there is no fsync. One
+    process appends at a time. Opening mends a torn last line first; `repaired` is the number of bytes removed.
+
+    Raises:
+        RunError: the file cannot be opened or written; what was written before stays.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        try:
+            self.repaired = repair_tail(path)
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from error
+
+    def write(self, row: Mapping[str, object]) -> None:
+        """Append one row as one line.
+
+        Raises:
+            RunError: the disk is full, or another OSError; a half-written line is removed again where possible.
+            ValueError: the row holds NaN or an infinity; nothing was written.
+        """
+        try:
+            line = encode_line(row)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error} (NaN and infinities are not JSON)") from error
+        try:
+            written = os.write(self._fd, line)
+            while written < len(line):
+                written += os.write(self._fd, line[written:])
+        except OSError as error:
+            with suppress(OSError):  # a torn line that stays is mended when the run is resumed
+                repair_tail(self.path)
+            raise _cannot_write(self.path, error) from error
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _cannot_write(path: str, error: OSError) -> RunError:
+    finding = f"{path}: cannot write: {error.strerror or error}"
+    if isinstance(error, FileNotFoundError):
+        return RunError(f"{finding}; create the folder {Path(path).parent} first")
+    if isinstance(error, IsADirectoryError):
+        return RunError(f"{finding}; name a file in it")
+    if isinstance(error, PermissionError):
+        return RunError(f"{finding}; choose a place you may write to")
+    return RunError(f"{finding}; free some space and run the same command again, finished judgments are kept")
+
+
+def repair_tail(path: str | Path) -> int:
+    """Mend a last line that does not end in a newline, which a killed writer leaves behind.
+
+    A tail that is a whole JSON object gets its newline; any other tail is cut off. Only the tail is read, from the
+    end. A missing file, and anything that is not a regular file, is left alone.
+
+    Returns:
+        The number of bytes removed, 0 where nothing was torn.
+    """
+    if not Path(path).is_file():
+        return 0
+    with Path(path).open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        start, blocks = end, list[bytes]()
+        while start > 0:
+            step = min(_BLOCK, start)
+            file.seek(start - step)
+            block = file.read(step)
+            newline = block.rfind(b"\n")
+            blocks.append(block[newline + 1 :])
+            start -= len(blocks[-1])
+            if newline >= 0:
+                break
+        if start == end:
+            return 0
+        tail = b"".join(reversed(blocks))
+        if _is_object(tail):
+            file.seek(end)
+            file.write(b"\n")
+            return 0
+        file.truncate(start)
+        return end - start
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line.decode()), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """Rows of one of judgelm's own files, with their line numbers from 1; blank lines are passed over.
+
+    Raises:
+        InputError: the file cannot be opened, or a line is not a JSON object.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, _strict_object(path, number, line)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
+
+
+def _strict_object(path: str | Path, number: int, line: bytes) -> dict[str, object]:
+    try:
+        row = json.loads(line.decode())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}:{number}: not UTF-8 at byte {error.start + 1}; remove the line") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}:{number}: not JSON: {error}; remove the line") from error
+    if not isinstance(row, dict):
+        raise InputError(f"{path}:{number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")
+    return row

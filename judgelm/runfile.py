@@ -1,0 +1,304 @@
+"""A run's files: judgments appended as they are finished, a manifest that says what they were made with, rejects.
+
+    OUT.jsonl           one judgment a line, append-only; of two lines with one id the later one stands
+    OUT.run.json        fingerprint, provenance, input, and one entry per session
+    OUT.rejects.jsonl   input lines that could not be used: file, line, reason, raw text
+
+A rerun of the same command resumes: ids that are finished are skipped, a torn last line is mended, failures of the
+engine are tried again. Another model, template, mode or input is refused, both sides shown.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from judgelm.errors import InputError, RunError
+from judgelm.jsonl import Appender, read_jsonl
+from judgelm.records import Cut, Judgment, PairVerdict, Shown, Unparsed
+
+Retry = Literal["engine", "failed"]
+
+
+def judgment_row(judgment: Judgment) -> dict[str, Any]:
+    """A judgment as one line of a run file."""
+    verdict = judgment.verdict
+    return {
+        "id": judgment.sample_id,
+        "mode": judgment.mode,
+        "verdict": None if verdict is None else {"kind": "pair", "winner": verdict.winner},
+        "scores": judgment.scores,
+        "consistent": judgment.consistent,
+        "probability": judgment.probability,
+        "reason": judgment.reason,
+        "failure": _failure_row(judgment.failure),
+        "repaired": judgment.repaired,
+        "shown": [
+            {
+                "order": one.order,
+                "text": one.text,
+                "scores": one.scores,
+                "failure": _failure_row(one.failure),
+                "cut": [asdict(cut) for cut in one.cut],
+            }
+            for one in judgment.shown
+        ],
+        "neutralised": judgment.neutralised,
+        "prompt_tokens": judgment.prompt_tokens,
+        "completion_tokens": judgment.completion_tokens,
+        "provenance": judgment.provenance,
+    }
+
+
+def _failure_row(failure: Unparsed | None) -> dict[str, str] | None:
+    return None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why}
+
+
+def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
+    """The judgment that `judgment_row` wrote.
+
+    Raises:
+        KeyError, TypeError: the row is no judgment.
+    """
+    verdict = row["verdict"]
+    return Judgment(
+        sample_id=row["id"],
+        mode=row["mode"],
+        verdict=None if verdict is None else PairVerdict(winner=verdict["winner"]),
+        shown=tuple(
+            Shown(
+                order=tuple(one["order"]),
+                text=one["text"],
+                scores=_scores(one["scores"]),
+                failure=_failure(one["failure"]),
+                cut=tuple(Cut(**cut) for cut in one["cut"]),
+            )
+            for one in row["shown"]
+        ),
+        scores=_scores(row["scores"]),
+        consistent=row["consistent"],
+        probability=row["probability"],
+        reason=row["reason"],
+        failure=_failure(row["failure"]),
+        repaired=row["repaired"],
+        neutralised=row["neutralised"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        provenance=row["provenance"],
+    )
+
+
+def _scores(values: list[float] | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _failure(found: Mapping[str, Any] | None) -> Unparsed | None:
+    return None if found is None else Unparsed(found["code"], found["text"], found["why"])
+
+
+def is_judgment_row(row: Mapping[str, Any]) -> bool:
+    """Whether a row looks like a line of a run file."""
+    return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
+
+
+def iter_judgments(path: str | Path) -> Iterator[Judgment]:
+    """Judgments in the order written; an id can come twice after a retry, and then the later one stands.
+
+    Raises:
+        InputError: a line is no judgment.
+    """
+    for number, row in read_jsonl(path):
+        try:
+            yield judgment_from_row(row)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{path}:{number}: not a judgment written by judgelm-batch ({error!r})") from error
+
+
+def read_judgments(path: str | Path) -> dict[str, Judgment]:
+    """All judgments by sample id, the latest of each."""
+    return {judgment.sample_id: judgment for judgment in iter_judgments(path)}
+
+
+def short_sha(value: object) -> str:
+    """12 hex digits over the canonical JSON of a value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def input_identity(paths: list[str]) -> list[dict[str, Any]]:
+    """Name, size in bytes and sha256 of each input file; standard input has only its name."""
+    found = []
+    for path in paths:
+        if path == "-":
+            found.append({"file": "-", "bytes": 0, "sha": None})
+            continue
+        size = Path(path).stat().st_size
+        found.append({"file": Path(path).name, "bytes": size, "sha": _sha_of_beginning(path, size)})
+    return found
+
+
+def _sha_of_beginning(path: str, size: int) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while size > 0 and (block := file.read(min(1 << 20, size))):
+            digest.update(block)
+            size -= len(block)
+    return digest.hexdigest()
+
+
+class RunFiles:
+    """The three files of one run, open for appending.
+
+    Args:
+        out: path of the judgments, `NAME.jsonl`.
+        fingerprint: what must be the same for two sessions to belong to one run; `input` holds `input_identity`.
+        provenance: what every judgment of this session was made with.
+        inputs: paths behind `fingerprint["input"]`, to recognise a file that has only grown.
+        retry: which failures a rerun redoes: those of kind `engine`, or all that `failed`.
+        overwrite: start over, deleting what is there.
+
+    Raises:
+        RunError: another run's files, not a run's file, or not writable.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        fingerprint: dict[str, Any],
+        provenance: dict[str, Any],
+        inputs: list[str],
+        retry: Retry = "engine",
+        overwrite: bool = False,
+    ) -> None:
+        self.out = out
+        stem = out.name.removesuffix(".jsonl")
+        self.manifest_path = out.with_name(f"{stem}.run.json")
+        self.rejects_path = out.with_name(f"{stem}.rejects.jsonl")
+        if overwrite:
+            for path in (self.out, self.manifest_path, self.rejects_path):
+                path.unlink(missing_ok=True)
+        self.provenance_sha = short_sha(provenance)
+        self.manifest = self._begin(fingerprint, provenance, inputs)
+        self._judgments = Appender(self.out)
+        self.repaired_bytes = self._judgments.repaired
+        self.finished = self._read_finished(retry)
+        self._rejects: Appender | None = None
+        self.rejects_path.unlink(missing_ok=True)
+
+    def _begin(self, fingerprint: dict[str, Any], provenance: dict[str, Any], inputs: list[str]) -> dict[str, Any]:
+        earlier = self._earlier_manifest()
+        if earlier is None:
+            manifest: dict[str, Any] = {"fingerprint": fingerprint, "provenance": {}, "sessions": []}
+        else:
+            _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
+            manifest = earlier | {"fingerprint": fingerprint}
+        manifest["provenance"][self.provenance_sha] = provenance
+        return manifest
+
+    def _earlier_manifest(self) -> dict[str, Any] | None:
+        has_judgments = self.out.exists() and self.out.stat().st_size > 0
+        if not self.manifest_path.exists():
+            if has_judgments:
+                raise RunError(
+                    f"{self.out}: exists but has no {self.manifest_path.name} beside it, so it is not known what it "
+                    "was made with; choose another -o, or pass --overwrite"
+                )
+            return None
+        try:
+            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+            manifest["fingerprint"], manifest["provenance"], manifest["sessions"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self.manifest_path}: not a manifest of judgelm ({error}); pass --overwrite") from error
+        return manifest  # type: ignore[no-any-return]
+
+    def _read_finished(self, retry: Retry) -> set[int]:
+        """Hashes of the ids that need not be judged again.
+
+        Hashes instead of ids keep a million of them under 100 MB; that two ids of a million share one, and the second
+        is skipped on a rerun, has a probability of 3 in 10^8.
+        """
+        finished: set[int] = set()
+        for _, row in read_jsonl(self.out):
+            key, failure = hash(row["id"]), row["failure"]
+            redo = failure is not None and (retry == "failed" or failure["code"] == "engine")  # type: ignore[index]
+            (finished.discard if redo else finished.add)(key)
+        return finished
+
+    def start_session(self, session: dict[str, Any]) -> None:
+        """Enter a session into the manifest; `save` writes what is put into it later."""
+        self.manifest["sessions"].append(session)
+        self.save()
+
+    def save(self) -> None:
+        """Write the manifest, whole or not at all.
+
+        Raises:
+            RunError: it cannot be written.
+        """
+        draft = self.manifest_path.with_suffix(".tmp")
+        try:
+            draft.write_text(json.dumps(self.manifest, indent=1, ensure_ascii=False, default=str), encoding="utf-8")
+            os.replace(draft, self.manifest_path)
+        except OSError as error:
+            raise RunError(
+                f"{self.manifest_path}: cannot write: {error.strerror}; free some space or choose another -o"
+            ) from error
+
+    def write(self, judgment: Judgment) -> None:
+        """Append a finished judgment; it is with the operating system when this returns."""
+        row = judgment_row(judgment)
+        row["provenance"] = self.provenance_sha
+        self._judgments.write(row)
+
+    def reject(self, row: Mapping[str, object]) -> None:
+        """Append an input line that could not be used."""
+        if self._rejects is None:
+            self._rejects = Appender(self.rejects_path)
+        self._rejects.write(row)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._judgments.close()
+        if self._rejects is not None:
+            self._rejects.close()
+
+
+def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
+    """Refuse to mix two runs in one file; an input that has only grown at its end is the same input."""
+    differences = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if differences == ["input"] and _has_grown(before["input"], now["input"], inputs):
+        return
+    if not differences:
+        return
+    sides = "\n".join(
+        f"  {place}: there {_brief(old)}, now {_brief(new)}" for place, old, new in _differences("", before, now)
+    )
+    raise RunError(
+        f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite to start over"
+    )
+
+
+def _differences(place: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
+    """The leaves in which two fingerprints differ."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted({*before, *now}):
+            yield from _differences(f"{place}.{key}".strip("."), before.get(key), now.get(key))
+    elif before != now:
+        yield place, before, now
+
+
+def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: list[str]) -> bool:
+    if [one["file"] for one in before] != [one["file"] for one in now]:
+        return False
+    return all(
+        old["bytes"] <= new["bytes"]
+        and (old["sha"] == new["sha"] or _sha_of_beginning(path, old["bytes"]) == old["sha"])
+        for old, new, path in zip(before, now, inputs, strict=True)
+    )
+
+
+def _brief(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,117 @@
+"""Make a small base model from nothing: a tokenizer trained on given texts and a Llama with random weights.
+
+For tests, demos and laboratories that must train where no model can be downloaded. Nothing is trained here but the
+tokenizer; what the texts are, and how the model learns them, is the caller's business.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from judgelm.errors import ConfigError
+
+EOS = "</s>"
+PAD = "<pad>"
+
+# Whole words with their leading space (matching across text is learned by copying, which needs one token a word),
+# single digits (arithmetic and scores), and the compact prompt's markers as one piece each.
+_PIECES = r"\[[QRS12]\]| ?\p{L}+| ?\d| ?[^\s\p{L}\d]+|\s+(?!\S)|\s+"
+_BYTES = len(pre_tokenizers.ByteLevel.alphabet())
+
+
+def make_tokenizer(texts: Iterable[str], *, vocab_size: int, max_positions: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE tokenizer: words of the texts become tokens, any other text falls apart into bytes.
+
+    Args:
+        texts: read once; a few thousand suffice, as long as every word of the world occurs twice.
+        vocab_size: upper bound, special tokens and the 256 bytes included; small text may need fewer.
+        max_positions: the model's window, in tokens.
+
+    Raises:
+        ConfigError: `vocab_size` has no room for the bytes and the special tokens.
+    """
+    if vocab_size < _BYTES + 2:
+        raise ConfigError(f"vocab_size={vocab_size} is too small; {_BYTES} bytes and 2 special tokens are the least")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[EOS, PAD],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        tokenizer_object=tokenizer,
+        eos_token=EOS,
+        pad_token=PAD,
+        model_max_length=max_positions,
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def make_base(
+    texts: Iterable[str],
+    folder: Path,
+    *,
+    hidden_size: int,
+    layers: int,
+    heads: int,
+    vocab_size: int,
+    max_positions: int,
+    seed: int,
+) -> None:
+    """Write a randomly initialised Llama and its tokenizer, loadable by `AutoModelForCausalLM` and `AutoTokenizer`.
+
+    The embeddings are tied, the weights float32, the MLP four times as wide as the model less the gate's third;
+    the end of a text is `</s>`, and nothing stands at its beginning.
+
+    Args:
+        texts: what the tokenizer is trained on, read once.
+        folder: made if missing; files in it of the same names are overwritten.
+        hidden_size: a multiple of `2 * heads`.
+        layers: transformer blocks.
+        heads: attention heads, all with keys and values of their own.
+        vocab_size: upper bound; the model gets what the tokenizer really has.
+        max_positions: the window, in tokens.
+        seed: of the weights; the global random state stays as it was. The same arguments give the same files.
+
+    Raises:
+        ConfigError: `hidden_size` and `heads` do not fit, or `vocab_size` is too small.
+    """
+    if hidden_size % (2 * heads):
+        raise ConfigError(f"hidden_size={hidden_size} must be a multiple of 2 * heads (heads={heads})")
+    tokenizer = make_tokenizer(texts, vocab_size=vocab_size, max_positions=max_positions)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden_size,
+        intermediate_size=hidden_size * 8 // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=max_positions,
+        # The usual 0.02 is meant for far wider models; this keeps a layer's output as large as its input at any width.
+        initializer_range=hidden_size**-0.5,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype=torch.float32,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

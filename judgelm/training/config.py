@@ -1,0 +1,33 @@
+"""What `train/sft.py` is told beyond TRL's own settings."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(kw_only=True)
+class JudgeArguments:
+    """Data, template and target of a judge's fine-tuning.
+
+    TRL's `SFTConfig` holds everything about the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
+    `max_length` of the former is the judge's window.
+    """
+
+    train_data: list[str] = field(
+        metadata={"help": "Files of labelled pairs (JudgeLM rows or plain rows with scores)."}
+    )
+    eval_data: list[str] = field(default_factory=list, metadata={"help": "Files of labelled pairs for the eval loss."})
+    template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
+    scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
+    reference_drop_prob: float = field(
+        default=0.5,
+        metadata={
+            "help": "Probability that a row which was judged with a reference is shown without it, prompt and target "
+            "both: 0 always shows references, 1 never does. (JudgeLM, section 5.3; 0.5 is the original script's value.)"
+        },
+    )
+    reason_prob: float = field(
+        default=1.0, metadata={"help": "Share of rows whose target goes on after the score line, reason and EOS."}
+    )
+    loss_on: str = field(
+        default="completion",
+        metadata={"help": "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base."},
+    )

@@ -1,0 +1,179 @@
+"""Labelled pairs -> token rows that TRL trains on.
+
+A row is made by the same template and the same `fit` that batch runs use. The prompt's tokens carry no loss; a target
+that ends with its reason gets the end-of-sequence token; a bare score line does not, since a judge may go on from it,
+and neither does a reason that had to be cut (to half the window). What does not fit is counted and left out.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.data.rows import Reject
+from judgelm.data.samples import SampleStream
+from judgelm.errors import ConfigError, InputError
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.fitting import Fitted, Fitter, Tokenizer
+from judgelm.records import Label, Prompt, Sample, Unparsed
+
+IGNORED = -100
+"""The label of a token without loss, as torch's cross entropy takes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptions:
+    """How labelled pairs become rows.
+
+    Attributes:
+        template: id of the pair template.
+        window: most tokens of a row.
+        scale: targets outside it are left out.
+        reference_drop_prob: chance that a pair judged with a reference is used without.
+        reason_prob: share of rows with a reason behind the score line.
+        loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
+        seed: with a sample's id it decides what is drawn, so no row depends on its place.
+    """
+
+    template: str
+    window: int
+    scale: tuple[float, float] = (1, 10)
+    reference_drop_prob: float = 0.5
+    reason_prob: float = 1.0
+    loss_on_prompt: bool = False
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """What became of the pairs: rows made, and those left out by reason."""
+
+    made: int = 0
+    with_reference: int = 0
+    with_reason: int = 0
+    cut: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRow:
+    """One training row.
+
+    Attributes:
+        sample_id: where it comes from.
+        input_ids: shape (tokens,), int32.
+        labels: shape (tokens,), int32; `IGNORED` where there is no loss.
+    """
+
+    sample_id: str
+    input_ids: NDArray[np.int32]
+    labels: NDArray[np.int32]
+
+
+class RowBuilder:
+    """Turns labelled pairs into token rows; `counts` grows as it does.
+
+    Args:
+        tokenizer: a fast tokenizer with an end-of-sequence token.
+        options: how.
+
+    Raises:
+        ConfigError: no such template, or a probability outside 0 to 1.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
+        for name in ("reference_drop_prob", "reason_prob"):
+            if not 0 <= getattr(options, name) <= 1:
+                raise ConfigError(f"{name} is {getattr(options, name)}; it is a probability, 0 to 1")
+        self.options = options
+        self.counts = RowCounts()
+        self._template = get_template(options.template)
+        self._tokenizer = tokenizer
+        self._fitter = Fitter(tokenizer, options.window)
+
+    def read(self, paths: Sequence[str]) -> Iterator[TokenRow]:
+        """Rows of labelled files.
+
+        Raises:
+            InputError: a file cannot be read, or has no row that could be used.
+        """
+        for path in paths:
+            before = self.counts.made
+            stream = SampleStream([path], on_reject=self._reject)
+            for row, sample in stream.pairs():
+                try:
+                    plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
+                except InputError:
+                    self.counts.left_out["unreadable label"] += 1
+                    continue
+                if (made := self.build(sample, plain, referenced)) is not None:
+                    yield made
+            if self.counts.made == before:
+                why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
+                raise InputError(f"{path}: no row can be trained on ({why or 'the file has no rows'})")
+
+    def build(self, sample: Sample, plain: Label | None, referenced: Label | None) -> TokenRow | None:
+        """A row of one pair, or None where it is left out, which `counts` then says."""
+        label, reference = self._choose(sample, plain, referenced)
+        if label is None or label.scores is None:
+            self.counts.left_out["no teacher scores"] += 1
+            return None
+        low, high = self.options.scale
+        if not all(low <= score <= high for score in label.scores):
+            self.counts.left_out["scores outside the scale"] += 1
+            return None
+        reason = label.reason if self._draw(sample.id, "reason") < self.options.reason_prob else None
+        line = " ".join(f"{score:g}" for score in label.scores) + "\n"
+        return self._tokenise(sample, reference, line, (reason or "").strip())
+
+    def _choose(self, sample: Sample, plain: Label | None, referenced: Label | None) -> tuple[Label | None, str | None]:
+        """The judgment to learn and the reference to show: prompt and target are dropped together."""
+        if sample.reference is None or referenced is None:
+            return plain, None
+        dropped = self._draw(sample.id, "reference") < self.options.reference_drop_prob
+        return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
+
+    def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
+        prompt = self._template.render(sample, (0, 1), reference)
+        room = self.options.window // 2
+        length = min(len(self._ids(line + reason)) + 1, room)
+        fitted = self._fitter.fit(prompt, length)
+        if isinstance(fitted, Unparsed):
+            self.counts.left_out["too long"] += 1
+            return None
+        target = self._behind(fitted, prompt, line + reason)
+        if len(target) >= room:
+            target = target[:room]
+        elif reason:
+            target.append(self._tokenizer.eos_token_id)
+        ids = np.array(fitted.ids + target, dtype=np.int32)
+        labels = ids.copy()
+        if not self.options.loss_on_prompt:
+            labels[: len(fitted.ids)] = IGNORED
+        self.counts.made += 1
+        self.counts.with_reference += reference is not None
+        self.counts.with_reason += bool(reason)
+        self.counts.cut += bool(fitted.cut)
+        return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
+
+    def _behind(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
+        """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
+        whole = list(self._tokenizer(fitted.text + text, add_special_tokens=not prompt.chat)["input_ids"])
+        before = len(fitted.ids)
+        return whole[before:] if whole[:before] == fitted.ids else self._ids(text)
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def _draw(self, sample_id: str, what: str) -> float:
+        """A number in [0, 1) that depends on seed, sample and purpose alone."""
+        digest = hashlib.blake2b(
+            f"{self.options.seed}:{what}:{sample_id}".encode(errors="surrogatepass"), digest_size=8
+        )
+        return int.from_bytes(digest.digest(), "big") / 2**64
+
+    def _reject(self, reject: Reject) -> None:
+        self.counts.left_out["unusable line"] += 1
