@@ -1,0 +1,207 @@
+r"""Turn what others publish into JudgeLM rows, for training and as labels.
+
+    python data_tools/convert.py rows testset-v1.json -o pandalm.jsonl
+    python data_tools/convert.py rows pandalm_train.json -o train.jsonl --scores 8 4 6
+    python data_tools/convert.py reviews --questions question.jsonl --answers answer/*.jsonl \
+        --reviews review/*.jsonl -o vicuna.jsonl --split-by question --holdout 20 --seed 0
+
+`rows` reads every labelled format judgelm knows (JudgeLM, PandaLM test and train, plain, ...). Labels that name only a
+winner stay so (`winner`, no `score`) unless `--scores WIN LOSE TIE` says which scores stand for them. `reviews` joins
+Vicuna/FastChat review tables. With `--split-by question`, `--holdout` questions (a number of questions, with all their
+rows) go to OUT.holdout.jsonl and the others to OUT.train.jsonl, so that no question is in both; the rows are then held
+in memory. What cannot be used is counted, and kept with file and line in OUT.rejects.jsonl.
+"""
+
+import argparse
+import os
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+from judgelm.data.review_tables import join_reviews
+from judgelm.data.row_labels import as_written
+from judgelm.data.rows import Reject, Row
+from judgelm.data.samples import SampleStream, rejected
+from judgelm.errors import ConfigError, InputError, JudgelmError
+from judgelm.jsonl import Appender
+from judgelm.records import Label, Sample
+
+Converted = tuple[str, dict[str, object]]
+"""The question that a row belongs to, and the row."""
+
+
+def main() -> int:
+    """Read the options, convert, print what became of every row."""
+    options = parse_options()
+    counts: Counter[str] = Counter()
+    try:
+        convert(options, counts)
+    except JudgelmError as error:
+        print(error, file=sys.stderr)
+        for path in outputs(options).values():
+            Path(f"{path}.partial").unlink(missing_ok=True)
+        return 1
+    for what, count in counts.items():
+        print(f"{count:>8}  {what}")
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    rows = commands.add_parser("rows", help="any labelled format judgelm knows")
+    rows.add_argument("files", nargs="+", metavar="FILE")
+    rows.add_argument("--scores", nargs=3, type=float, metavar=("WIN", "LOSE", "TIE"), help="scores for a winner")
+    reviews = commands.add_parser("reviews", help="Vicuna/FastChat review tables")
+    reviews.add_argument("--questions", required=True, metavar="FILE")
+    reviews.add_argument("--answers", required=True, nargs="+", metavar="FILE")
+    reviews.add_argument("--reviews", required=True, nargs="+", metavar="FILE")
+    for command in (rows, reviews):
+        command.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
+        command.add_argument("--split-by", choices=["question"], help="write two files that share no question")
+        command.add_argument("--holdout", type=int, default=20, help="questions held out (default 20)")
+        command.add_argument("--seed", type=int, default=0, help="which questions are held out (default 0)")
+    return parser.parse_args()
+
+
+def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
+    """Write the converted rows and the rejects; each file appears only when it is complete."""
+    paths = outputs(options)
+    rejects_path = paths["rejects"]
+    counts.update({"rows read": 0, "rows written": 0})
+    partial = {name: Path(f"{path}.partial") for name, path in paths.items()}
+    for path in partial.values():
+        path.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(Appender(path)) for name, path in partial.items()}
+
+        def on_reject(reject: Reject) -> None:
+            counts["rows read"] += 1
+            counts[f"dropped: {_kind_of(reject.reason)} (see {rejects_path})"] += 1
+            files["rejects"].write(asdict(reject))
+
+        converted = from_reviews if options.command == "reviews" else from_rows
+        rows: Iterator[Converted] = converted(options, counts, on_reject)
+        for name, row in split(rows, options) if options.split_by else (("all", row) for _, row in rows):
+            files[name].write(row)
+            counts["rows written"] += 1
+            counts[f"in {paths[name]}"] += 1
+    if not partial["rejects"].stat().st_size:
+        partial.pop("rejects").unlink()
+        rejects_path.unlink(missing_ok=True)
+    for name, path in partial.items():
+        os.replace(path, paths[name])
+
+
+def outputs(options: argparse.Namespace) -> dict[str, Path]:
+    """The files to write."""
+    stem = options.out.with_suffix("") if options.out.suffix == ".jsonl" else options.out
+    paths = {"all": options.out}
+    if options.split_by:
+        paths = {name: Path(f"{stem}.{name}.jsonl") for name in ("train", "holdout")}
+    return paths | {"rejects": Path(f"{stem}.rejects.jsonl")}
+
+
+def _kind_of(reason: str) -> str:
+    """The finding with its particulars taken out, so that alike rejects are counted together."""
+    return re.sub(r"\d+(\.\d+)?", "N", re.sub(r'(id|opens|question than) "[^"]*"', r"\1 ...", reason))
+
+
+def split(rows: Iterator[Converted], options: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:
+    """Send all rows of `holdout` drawn questions to the one file and the rest to the other, in their order.
+
+    Raises:
+        ConfigError: nothing would be left on one side.
+    """
+    held = list(rows)
+    questions = sorted({question for question, _ in held})
+    if not 0 < options.holdout < len(questions):
+        raise ConfigError(f"--holdout {options.holdout}: there are {len(questions)} questions; leave some on each side")
+    holdout = set(random.Random(options.seed).sample(questions, options.holdout))
+    for question, row in held:
+        yield ("holdout" if question in holdout else "train"), row
+
+
+def from_reviews(
+    options: argparse.Namespace, counts: Counter[str], on_reject: Callable[[Reject], None]
+) -> Iterator[Converted]:
+    """Joined review tables; the question is the one of the questions file."""
+    for review in join_reviews(options.questions, options.answers, options.reviews):
+        if isinstance(review, Reject):
+            on_reject(review)
+            continue
+        counts["rows read"] += 1
+        counts["rebuilt: scores put before a text that did not open with them"] += review.rebuilt
+        yield review.question_id, review.row
+
+
+def from_rows(
+    options: argparse.Namespace, counts: Counter[str], on_reject: Callable[[Reject], None]
+) -> Iterator[Converted]:
+    """Labelled rows of any known format; the question is its id in `metadata`, or else its text."""
+    seen: set[str] = set()
+    for path in options.files:
+        stream = SampleStream([path], on_reject=on_reject)
+        for row, sample in stream.pairs():
+            try:
+                converted = _converted(row, sample, stream, options.scores)
+                if sample.id in seen:
+                    raise InputError(f'id "{sample.id}" appeared before in another file; ids must be unique')
+            except InputError as error:
+                on_reject(rejected(row, error))
+                continue
+            seen.add(sample.id)
+            counts["rows read"] += 1
+            yield str(sample.metadata.get("question_id") or sample.question), converted
+        counts["cells turned from boolean or number into text"] += stream.coerced
+
+
+def _converted(row: Row, sample: Sample, stream: SampleStream, scores: list[float] | None) -> dict[str, object]:
+    label = stream.format.label(row, False)
+    if label is None:
+        raise InputError("no label; rows without one cannot be trained on")
+    if len(sample.answers) != 2:
+        raise InputError(f"expected 2 answers, got {len(sample.answers)}; JudgeLM rows hold pairs")
+    first_model, second_model = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
+    converted: dict[str, object] = {
+        "question_id": sample.id,
+        "question_body": sample.question,
+        "answer1_body": sample.answers[0],
+        "answer2_body": sample.answers[1],
+        "answer1_model_id": first_model,
+        "answer2_model_id": second_model,
+    }
+    if sample.reference is not None:
+        converted["reference"] = {"text": sample.reference}
+    converted |= _label_fields(label, scores)
+    with_reference = stream.format.name == "judgelm" and stream.format.label(row, True)
+    if with_reference:
+        converted |= {f"{name}_w_reference": value for name, value in _label_fields(with_reference, scores).items()}
+    source = {"category": sample.category, "source": f"{Path(row.file).name}:{row.line}"}
+    return converted | {"metadata": {**source, **sample.metadata}}
+
+
+def _label_fields(label: Label, scores: list[float] | None) -> dict[str, object]:
+    pair = label.scores
+    if pair is None and scores is not None:
+        win, lose, tie = scores
+        pair = {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]
+    if pair is not None:
+        text = f"{pair[0]:g} {pair[1]:g}\n{label.reason or ''}"
+        return {"score": as_written(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
+    fields: dict[str, object] = {"winner": label.winner}
+    if label.votes:
+        fields["votes"] = list(label.votes)
+    if label.reason:
+        fields["text"] = label.reason
+    return fields
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Files in, records out: readers, formats, labels, foreign results and review tables."""

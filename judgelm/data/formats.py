@@ -1,0 +1,194 @@
+"""The field names of each known format, and how its rows become samples and labels.
+
+A format is recognised by the fields of a file's first good row. This file reads no files: rows come from
+`judgelm.data.readers`, and `judgelm.data.samples` drives both.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from judgelm.data import row_labels, row_samples
+from judgelm.data.fields import ID_FIELDS, row_error
+from judgelm.data.rows import Row
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How the rows of one kind of file are read.
+
+    Attributes:
+        name: what users and manifests call it.
+        needs: fields without which a row is not of this format.
+        mapping: what is taken from which field. As declared here, `a / b` names alternatives; `recognise` narrows
+            it to the fields that are there.
+        sample: row -> Sample. Raises InputError with the row's place.
+        label: row, whether the label made with a reference is meant -> Label, or None where the row has none.
+            The label's `sample_id` is left empty for the caller to fill in.
+        note: an error to raise instead, where such rows alone cannot be judged.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    mapping: Mapping[str, str]
+    sample: Callable[[Row], Sample]
+    label: Callable[[Row, bool], Label | None]
+    note: str = ""
+
+
+def _no_label(row: Row, with_reference: bool) -> Label | None:
+    return None
+
+
+FORMATS = (
+    Format(
+        name="judgelm",
+        needs=("question_body", "answer1_body", "answer2_body"),
+        mapping={
+            "id": "question_id / id / review_id / idx",
+            "question": "question_body",
+            "answers": "answer1_body, answer2_body",
+            "models": "answer1_model_id, answer2_model_id",
+            "reference": "reference",
+            "label": "score / text / winner",
+        },
+        sample=row_samples.judgelm_sample,
+        label=row_labels.judgelm_label,
+    ),
+    Format(
+        name="pandalm",
+        needs=("instruction", "response1", "response2"),
+        mapping={
+            "id": "idx / id / question_id / review_id",
+            "question": "instruction",
+            "question, continued": "input",
+            "answers": "response1, response2",
+            "models": "cmp_key",
+            "category": "motivation_app",
+            "reference": "reference",
+            "label": "annotator1",
+        },
+        sample=row_samples.pandalm_sample,
+        label=row_labels.pandalm_label,
+    ),
+    Format(
+        name="pandalm_train",
+        needs=("inputs", "outputs"),
+        mapping={
+            "id": "idx / id / question_id / review_id",
+            "question and answers": "inputs",
+            "label and reference": "outputs",
+        },
+        sample=row_samples.pandalm_train_sample,
+        label=row_labels.pandalm_train_label,
+    ),
+    Format(
+        name="alpaca_eval",
+        needs=("instruction", "output_1", "output_2"),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "question": "instruction",
+            "answers": "output_1, output_2",
+            "models": "generator_1, generator_2",
+            "category": "dataset",
+            "label": "preference",
+        },
+        sample=row_samples.alpaca_eval_sample,
+        label=row_labels.alpaca_eval_label,
+    ),
+    Format(
+        name="alpaca_eval_outputs",
+        needs=("instruction", "output"),
+        mapping={"question": "instruction", "answer": "output", "model": "generator"},
+        sample=row_samples.no_sample,
+        label=_no_label,
+        note="AlpacaEval outputs hold one answer per instruction; give two such files, and they are joined",
+    ),
+    Format(
+        name="llmbar",
+        needs=("input", "output_1", "output_2"),
+        mapping={"question": "input", "answers": "output_1, output_2", "label": "label"},
+        sample=row_samples.llmbar_sample,
+        label=row_labels.llmbar_label,
+    ),
+    Format(
+        name="plain",
+        needs=("question", "answer_1", "answer_2"),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "question": "question",
+            "answers": "answers / answer_1, answer_2 / answer",
+            "models": "answer_models / model_1, model_2",
+            "reference": "reference",
+            "category": "category",
+            "label": "winner / score / scores / score_1, score_2",
+        },
+        sample=row_samples.plain_sample,
+        label=row_labels.plain_label,
+    ),
+)
+
+LABELS = Format(
+    name="labels",
+    needs=("id",),
+    mapping={
+        "id": "question_id / id / idx / review_id",
+        "label": "winner / score / scores / score_1, score_2 / text / score_w_reference / text_w_reference",
+    },
+    sample=row_samples.label_alone,
+    label=row_labels.any_label,
+    note="rows hold labels but no answers to judge; give the file with the answers, and this one as labels "
+    "(a table of reviews is joined with its answers by `python data_tools/convert.py reviews`)",
+)
+"""Rows of an id and a label, which name samples of another file."""
+
+_LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_w_reference", "text_w_reference"})
+
+
+def recognise(row: Row) -> Format:
+    """The format of a file, from the field names of its first good row; its mapping narrowed to those fields.
+
+    Raises:
+        InputError: no format fits; says what was found, what each format needs, and what looks misspelt.
+    """
+    fields = row.data.keys()
+    for candidate in FORMATS:
+        if all(need in fields for need in candidate.needs):
+            return _narrowed(candidate, row)
+    if "question" in fields and ("answers" in fields or "answer" in fields):
+        return _narrowed(next(candidate for candidate in FORMATS if candidate.name == "plain"), row)
+    if not _LABEL_MARKS.isdisjoint(fields) and any(name in fields for name in ID_FIELDS):
+        return _narrowed(LABELS, row)
+    raise _unknown_fields(row)
+
+
+def _narrowed(found: Format, row: Row) -> Format:
+    mapping = {}
+    for part, alternatives in found.mapping.items():
+        for names in alternatives.split(" / "):
+            if all(name in row.data for name in names.split(", ")):
+                mapping[part] = names
+                break
+    mapping.setdefault("id", "a hash of the content")
+    return replace(found, mapping=mapping)
+
+
+def _unknown_fields(row: Row) -> InputError:
+    fields = list(row.data)
+    nearest = max(FORMATS, key=lambda known: sum(1 for need in known.needs if _near(need, fields)))
+    missing = [need for need in nearest.needs if need not in row.data]
+    guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
+    known = "; ".join(f"{known.name} ({', '.join(known.needs)})" for known in FORMATS)
+    hint = f"; {', '.join(guesses)}" if guesses else ""
+    return row_error(
+        row,
+        f"fields not recognised: {', '.join(fields) or 'none'}{hint}. Nearest is {nearest.name}, without "
+        f"{', '.join(missing)}. Formats known and what each needs: {known}; or an id with a winner or score, as labels",
+    )
+
+
+def _near(need: str, fields: list[str]) -> str | None:
+    close = difflib.get_close_matches(need, fields, n=1, cutoff=0.75)
+    return close[0] if close else None

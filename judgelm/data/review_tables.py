@@ -1,0 +1,127 @@
+"""Review tables (Vicuna, FastChat, QLoRA): questions, answers and reviews in files of their own, joined by id."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from judgelm.data.fields import optional_text, row_error, row_id, scores_field, text_field
+from judgelm.data.readers import read_rows
+from judgelm.data.row_labels import as_written, split_review
+from judgelm.data.rows import Reject, Row
+from judgelm.data.samples import rejected
+from judgelm.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedReview:
+    """One review as a JudgeLM row, and the question it belongs to.
+
+    `rebuilt`: the text did not open with its scores (reviews that first solve a problem), so they were put before it.
+    """
+
+    row: dict[str, object]
+    question_id: str
+    rebuilt: bool
+
+
+def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str]) -> Iterator[JoinedReview | Reject]:
+    """Join each review with its two answers and its question; questions and answers are held in memory.
+
+    Args:
+        questions: rows of question_id, text, and optionally category.
+        answers: files of rows of answer_id, question_id, text, model_id.
+        reviews: files of rows of review_id, question_id, answer1_id, answer2_id, text, score.
+
+    Returns:
+        One joined review or reject per review row.
+
+    Raises:
+        InputError: a file cannot be read, or a row of questions or answers is unusable.
+    """
+    question_rows = _by_id([questions], "question_id")
+    answer_rows = _by_id(answers, "answer_id")
+    seen: set[str] = set()
+    for path in reviews:
+        for row in read_rows(path):
+            if isinstance(row, Reject):
+                yield row
+                continue
+            try:
+                yield _joined(row, question_rows, answer_rows, seen)
+            except InputError as error:
+                yield rejected(row, error)
+
+
+def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    for path in paths:
+        for row in read_rows(path):
+            if isinstance(row, Reject):
+                raise InputError(row.message)
+            name = row_id(row, (field,))
+            if name is None:
+                raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
+            if name in rows:
+                before = rows[name]
+                raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
+            rows[name] = row
+    return rows
+
+
+def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
+    review_id = row_id(row, ("review_id",))
+    if review_id is None:
+        raise row_error(row, 'field "review_id" is missing; it becomes the id of the joined row')
+    if review_id in seen:
+        raise row_error(row, f'review_id "{review_id}" appeared before; ids must be unique')
+    seen.add(review_id)
+    question = _partner(row, "question_id", questions)
+    first, second = _partner(row, "answer1_id", answers), _partner(row, "answer2_id", answers)
+    question_id = row_id(row, ("question_id",)) or ""
+    for answer in (first, second):
+        if row_id(answer, ("question_id",)) != question_id:
+            place = f"{answer.file}:{answer.line}"
+            raise row_error(row, f'its answer in {place} belongs to another question than "{question_id}"')
+    score, text, rebuilt = _score_and_text(row)
+    joined: dict[str, object] = {
+        "question_id": review_id,
+        "question_body": text_field(question, "text", "question_id, text"),
+        "answer1_body": text_field(first, "text", "answer_id, text"),
+        "answer2_body": text_field(second, "text", "answer_id, text"),
+        "answer1_model_id": optional_text(first, "model_id"),
+        "answer2_model_id": optional_text(second, "model_id"),
+        "score": score,
+        "text": text,
+        "metadata": {
+            "question_id": question_id,
+            "category": optional_text(question, "category"),
+            "source": f"{Path(row.file).name}:{row.line}",
+        },
+    }
+    return JoinedReview(row=joined, question_id=question_id, rebuilt=rebuilt)
+
+
+def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
+    name = row_id(row, (field,))
+    if name is None:
+        raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
+    if name not in rows:
+        raise row_error(row, f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
+    return rows[name]
+
+
+def _score_and_text(row: Row) -> tuple[list[float], str, bool]:
+    needs = "review_id, question_id, answer1_id, answer2_id, text, score"
+    text = text_field(row, "text", needs)
+    if row.data.get("score") is None:
+        raise row_error(row, f'field "score" is missing; each row needs {needs}')
+    scores = scores_field(row, "score")
+    if scores == (-1.0, -1.0):
+        raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
+    written, _ = split_review(text)
+    if written is None:
+        return as_written(scores), f"{scores[0]:g} {scores[1]:g}\n{text}", True
+    if written != scores:
+        shown = f"{written[0]:g} {written[1]:g}"
+        raise row_error(row, f'score {as_written(scores)} and the text, which opens "{shown}", disagree; correct one')
+    return as_written(scores), text, False

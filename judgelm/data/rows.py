@@ -1,0 +1,53 @@
+"""What a file holds, row by row, before anybody asks what its fields mean: a good row, or a reject."""
+
+import re
+from dataclasses import dataclass
+
+_RAW_KEPT_WHOLE = 1_000_000
+_RAW_SHOWN = 10_000
+_BAD_BYTE = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One good row. `line` counts from 1; in Parquet it is the row's number, in a JSON list where the row begins."""
+
+    file: str
+    line: int
+    data: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One row that could not be used, and why. `raw` is its text, whole up to a million characters."""
+
+    file: str
+    line: int
+    reason: str
+    raw: str
+
+    @property
+    def message(self) -> str:
+        """The finding with its place, as an error would say it."""
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+def kept_raw(raw: str, length: int | None = None) -> str:
+    """The text to keep of a rejected row: whole up to a million characters, else its start and full length.
+
+    Args:
+        raw: the text, or only its start.
+        length: characters in the whole text, where `raw` is only its start.
+    """
+    total = len(raw) if length is None else length
+    return raw if total <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {total} characters in all]"
+
+
+def readable(text: str) -> str:
+    r"""Text decoded with `surrogateescape`, its undecodable bytes shown as `\xNN`."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def has_bad_bytes(text: str) -> bool:
+    """Whether text decoded with `surrogateescape` held bytes that are not UTF-8."""
+    return not text.isascii() and _BAD_BYTE.search(text) is not None

@@ -1,0 +1,237 @@
+"""The stream of samples that a run or a training reads: rows checked, ids unique, references settled."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Literal
+
+from judgelm.data.fields import described, reference_field, row_error, row_id
+from judgelm.data.formats import LABELS, Format, recognise
+from judgelm.data.readers import read_rows
+from judgelm.data.rows import Reject, Row, kept_raw
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Sample
+
+OnReject = Callable[[Reject], None]
+
+ReferencePolicy = Literal["auto", "use", "ignore"]
+"""`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
+
+
+def rejected(row: Row, error: InputError) -> Reject:
+    """The reject of a row that was read well but says something unusable; its raw text is written anew."""
+    reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
+    return Reject(row.file, row.line, reason, kept_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
+
+
+def raise_reject(reject: Reject) -> None:
+    """What becomes of a reject where the caller gave no other way: an error, so that nothing is lost unseen."""
+    raise InputError(reject.message)
+
+
+class SampleStream:
+    """Samples of one file (or of two AlpacaEval output files, joined), read as they are asked for, once.
+
+    The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
+    stream: a row whose id came before is a reject; rows without id are named by their content, and a repeated
+    content gets `-2`, `-3`, ... at the end.
+
+    Attributes:
+        format: what was recognised, with the mapping to show.
+        read: rows read so far, good and bad.
+        rejected: rows that went to `on_reject` so far.
+        coerced: cells so far that were no text and were turned into text (PandaLM only).
+        references_used: samples so far whose reference came from the `references` file.
+    """
+
+    format: Format
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        on_reject: OnReject = raise_reject,
+        limit: int | None = None,
+        reference: ReferencePolicy = "auto",
+        references: str | None = None,
+        label_rows: bool = False,
+    ) -> None:
+        """Open the input and recognise its format.
+
+        Args:
+            paths: one path (`-` is standard input), or two files of AlpacaEval outputs.
+            on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+            limit: stop after this many samples.
+            reference: what to do with references.
+            references: a file of id -> reference, which goes before the row's own.
+            label_rows: accept rows that are only labels; their samples have no answers.
+
+        Raises:
+            InputError: a file cannot be read, or its fields are not recognised.
+            ConfigError: more than two paths, or references that are to be ignored.
+        """
+        if len(paths) not in (1, 2):
+            raise ConfigError(f"expected one input file, or two of AlpacaEval outputs, got {len(paths)}")
+        if references is not None and reference == "ignore":
+            raise ConfigError(f"references {references} are given, but reference is ignore; leave one of them out")
+        self.read = self.rejected = self.coerced = self.references_used = 0
+        self._on_reject = on_reject
+        self._limit = limit
+        self._reference = reference
+        self._references = None if references is None else read_references(references)
+        self._seen: set[int] = set()
+        self._repeats: dict[str, int] = {}
+        self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
+        self._first = self._first_row(" and ".join(paths))
+        self.format = recognise(self._first)
+        if self.format.note and not (label_rows and self.format.name == LABELS.name):
+            raise row_error(self._first, self.format.note)
+
+    def _first_row(self, name: str) -> Row:
+        first_reject: Reject | None = None
+        for row in self._rows:
+            if isinstance(row, Row):
+                return row
+            first_reject = first_reject or row
+            self._refuse(row)
+        finding = f"none of its {self.read} rows can be used"
+        raise InputError(f"{name}: {finding}; the first: {first_reject.message if first_reject else 'none'}")
+
+    def _refuse(self, reject: Reject) -> None:
+        self.read += 1
+        self.rejected += 1
+        self._on_reject(reject)
+
+    def __iter__(self) -> Iterator[Sample]:
+        for _, sample in self.pairs():
+            yield sample
+
+    def pairs(self) -> Iterator[tuple[Row, Sample]]:
+        """Each sample with the row that it came from."""
+        yielded = 0
+        if self._limit is not None and self._limit <= 0:
+            return
+        for row in chain([self._first], self._rows):
+            if isinstance(row, Reject):
+                self._refuse(row)
+                continue
+            try:
+                sample = self._sample(row)
+            except InputError as error:
+                self._refuse(rejected(row, error))
+                continue
+            self.read += 1
+            yield row, sample
+            yielded += 1
+            if yielded == self._limit:
+                return
+
+    def _sample(self, row: Row) -> Sample:
+        sample = self.format.sample(row)
+        # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
+        # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
+        number = hash(sample.id)
+        if number in self._seen:
+            sample = self._repeated(row, sample)
+        else:
+            self._seen.add(number)
+        if sample.metadata and "coerced" in sample.metadata and self.format.name.startswith("pandalm"):
+            coerced = sample.metadata["coerced"]
+            self.coerced += len(coerced) if isinstance(coerced, list) else 0
+        if self._references is not None and sample.id in self._references:
+            sample = replace(sample, reference=self._references[sample.id])
+            self.references_used += 1
+        if sample.reference is None:
+            if self._reference == "use":
+                raise row_error(row, "no reference; give one in each row or with --references, or use --reference auto")
+        elif self._reference == "ignore":
+            sample = replace(sample, reference=None)
+        return sample
+
+    def _repeated(self, row: Row, sample: Sample) -> Sample:
+        if row_id(row) is not None:
+            name = json.dumps(sample.id, ensure_ascii=False)
+            raise row_error(row, f"id {name} appeared before in this input; ids must be unique, joins are by id")
+        count = self._repeats.get(sample.id, 1) + 1
+        self._repeats[sample.id] = count
+        repeated = replace(sample, id=f"{sample.id}-{count}")
+        self._seen.add(hash(repeated.id))
+        return repeated
+
+
+def read_references(path: str) -> dict[str, str]:
+    """A file of references: rows of `question_id` (or `id`) and `reference`, a text or `{"text": ...}`.
+
+    Raises:
+        InputError: a row is unusable, or an id comes twice.
+    """
+    references: dict[str, str] = {}
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            raise InputError(row.message)
+        name = row_id(row, ("question_id", "id", "idx", "review_id"))
+        if name is None or "reference" not in row.data:
+            raise row_error(row, "a row of references needs question_id (or id) and reference")
+        if name in references:
+            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; keep one reference")
+        text = reference_field(row)
+        if text is not None:
+            references[name] = text
+    return references
+
+
+def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
+    """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
+
+    A row without partner, or whose instruction came before in its file, is a reject.
+
+    Raises:
+        InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
+    """
+    partners: dict[str, Row] = {}
+    for second in _outputs(second_path):
+        instruction = second.data["instruction"] if isinstance(second, Row) else None
+        if isinstance(second, Row) and isinstance(instruction, str):
+            partners[instruction] = second
+        elif isinstance(second, Reject):
+            yield second
+    for first in _outputs(first_path):
+        if isinstance(first, Reject):
+            yield first
+            continue
+        partner = partners.pop(str(first.data["instruction"]), None)
+        if partner is None:
+            yield rejected(first, InputError(f"no row of {second_path} has this instruction"))
+        else:
+            yield Row(first.file, first.line, _joined(first.data, partner.data))
+    for partner in partners.values():
+        yield rejected(partner, InputError(f"no row of {first_path} has this instruction"))
+
+
+def _joined(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
+    joined = {name: value for name, value in first.items() if name not in ("output", "generator")}
+    joined |= {"output_1": first["output"], "output_2": second["output"]}
+    return joined | {"generator_1": first.get("generator"), "generator_2": second.get("generator")}
+
+
+def _outputs(path: str) -> Iterator[Row | Reject]:
+    """Rows with an instruction that did not come before in the file; the others as rejects."""
+    seen: set[str] = set()
+    any_good = False
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            yield row
+            continue
+        instruction = row.data.get("instruction")
+        if not isinstance(instruction, str) or "output" not in row.data:
+            if not any_good:
+                finding = "two input files are joined only where both hold AlpacaEval outputs (instruction, output)"
+                raise row_error(row, f"{finding}; found the fields {', '.join(row.data) or 'none'}")
+            yield rejected(row, InputError(f'field "instruction": expected text, got {described(instruction)}'))
+        elif instruction in seen:
+            yield rejected(row, InputError("this instruction appeared before in this file; keep one output"))
+        else:
+            any_good = True
+            seen.add(instruction)
+            yield row

@@ -1,0 +1,261 @@
+import csv
+import gzip
+import io
+import json
+import subprocess
+import sys
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.data.json_list import read_list
+from judgelm.data.readers import Reject, Row, read_rows
+from judgelm.errors import InputError
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def data(rows):
+    return [row.data for row in rows if isinstance(row, Row)]
+
+
+def rejects(rows):
+    return [(row.line, row.reason, row.raw) for row in rows if isinstance(row, Reject)]
+
+
+ROWS = [{"id": 1, "q": "é😀\u2028"}, {"id": 2, "q": "b\nc"}]
+LINES = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json", "a.txt", "a"])
+@pytest.mark.parametrize("content", [LINES, "\ufeff" + LINES, LINES.replace("\n", "\r\n"), "\n \n" + LINES, LINES[:-1]])
+def test_json_lines_whatever_the_name_mark_or_line_end(tmp_path, name, content):
+    assert data(read_rows(write(tmp_path, name, content))) == ROWS
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("mark", ["", "\ufeff", "\n  "])
+def test_json_list(tmp_path, indent, mark):
+    path = write(tmp_path, "a.json", mark + json.dumps(ROWS, indent=indent))
+    assert data(read_rows(path)) == ROWS
+
+
+def test_gzipped_text_is_read_by_the_inner_name(tmp_path):
+    assert data(read_rows(write(tmp_path, "a.jsonl.gz", gzip.compress(LINES.encode())))) == ROWS
+    assert data(read_rows(write(tmp_path, "b.json.gz", gzip.compress(json.dumps(ROWS).encode())))) == ROWS
+    assert data(read_rows(write(tmp_path, "c.csv.gz", gzip.compress(b"id,q\n1,x\n")))) == [{"id": "1", "q": "x"}]
+
+
+def test_standard_input_is_json_lines():
+    code = "from judgelm.data.readers import read_rows\nfor row in read_rows('-'): print(row.file, row.line, row.data)"
+    done = subprocess.run([sys.executable, "-c", code], input=b'{"a": 1}\n', capture_output=True, check=True)
+    assert done.stdout == b"<stdin> 1 {'a': 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "raw"),
+    [
+        (b'{"a": 1', "not JSON: Expecting ',' delimiter", '{"a": 1'),
+        (b'{"a": "\xe9"}', "not UTF-8 at byte 8 of the line", '{"a": "\\xe9"}'),
+        (b"[1, 2]", "expected a JSON object, got a list", "[1, 2]"),
+        (b"null", "expected a JSON object, got null", "null"),
+        (b'"x"', "expected a JSON object, got a text", '"x"'),
+        (b"[" * 100_000, "nested too deeply", "[" * 100_000),
+        (b'{"a": ' + b"1" * 5000 + b"}", "not JSON: Exceeds the limit", '{"a": ' + "1" * 5000 + "}"),
+    ],
+)
+def test_a_bad_line_is_set_aside_whole_and_reading_goes_on(tmp_path, line, reason, raw):
+    path = write(tmp_path, "a.jsonl", b'{"a": 0}\n' + line + b'\n{"a": 2}\n')
+    rows = list(read_rows(path))
+    assert data(rows) == [{"a": 0}, {"a": 2}]
+    [(number, found, kept)] = rejects(rows)
+    assert (number, kept) == (2, raw)
+    assert reason in found
+
+
+def test_a_torn_last_line_is_called_so(tmp_path):
+    rows = list(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
+    assert "torn last line" in rows[1].reason
+    assert rows[1].message.startswith(f"{tmp_path}/a.jsonl:2: not JSON")
+
+
+@pytest.mark.parametrize(("length", "whole"), [(900_000, True), (1_100_000, False)])
+def test_a_reject_keeps_up_to_a_million_characters(tmp_path, length, whole):
+    [reject] = read_rows(write(tmp_path, "a.jsonl", "x" * length))
+    assert (reject.raw == "x" * length) is whole
+    assert whole or reject.raw == "x" * 10_000 + " [... 1100000 characters in all]"
+
+
+def test_rows_carry_their_lines(tmp_path):
+    path = write(tmp_path, "a.json", '[\n{"a":\n 1},\n\n {"a": 2}]')
+    assert [row.line for row in read_rows(path)] == [2, 5]
+
+
+@given(
+    rows=st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=30) | st.integers() | st.none(), max_size=3)),
+    indent=st.sampled_from([None, 0, 2]),
+    ascii_only=st.booleans(),
+    chunk=st.integers(min_value=1, max_value=50),
+)
+def test_any_chunk_size_gives_the_rows_of_json_loads(rows, indent, ascii_only, chunk):
+    text = json.dumps(rows, indent=indent, ensure_ascii=ascii_only)
+    read = list(read_list(io.BytesIO(text.encode()), "f", chunk))
+    assert [row.data for row in read] == json.loads(text)
+    if indent is not None and rows:
+        lines = text.split("\n")
+        assert all(lines[row.line - 1].lstrip().startswith("{") for row in read)
+
+
+@given(cut=st.integers(min_value=1, max_value=200), chunk=st.integers(min_value=1, max_value=50))
+def test_a_list_cut_short_gives_its_whole_rows_and_the_rest_as_one_reject(cut, chunk):
+    whole = json.dumps([{"n": number, "text": 'é[]{}\\"'} for number in range(5)], ensure_ascii=False)
+    text = whole[: min(cut, len(whole) - 1)]
+    *rows, last = read_list(io.BytesIO(text.encode()), "f", chunk)
+    assert [row.data["n"] for row in rows] == list(range(len(rows)))
+    assert isinstance(last, Reject)
+    assert "cut short" in last.reason or "Unterminated" in last.reason
+    assert text.rstrip().endswith(last.raw)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "raw"),
+    [
+        ('[{"a": 0},\n{"a": 1 "b": 2}, {"a": 3}]', "Expecting ',' delimiter at line 2, character 20", '{"a": 1 "b"'),
+        ('[{"a": 0} {"a": 1}]', 'expected "," or "]" after a row, got "{"', '{"a": 1}]'),
+        ('[{"a": 0}] {"a": 1}', "text after the end of the JSON list", '{"a": 1}'),
+        ('[{"a": 0}, {"a": 1}', "the file ends: it is cut short", ""),
+        ('[{"a": 0}, ' + "[" * 100_000, "not usable JSON", "[[["),
+    ],
+)
+def test_a_broken_list_sets_the_rest_aside(tmp_path, text, reason, raw):
+    rows = list(read_rows(write(tmp_path, "a.json", text)))
+    assert rows[0].data == {"a": 0}
+    assert reason in rows[-1].reason
+    assert rows[-1].raw.startswith(raw)
+
+
+def test_bad_bytes_in_a_list_cost_one_row(tmp_path):
+    rows = list(read_rows(write(tmp_path, "a.json", b'[{"a": "\xe9"}, {"a": "b"}, 7]')))
+    assert data(rows) == [{"a": "b"}]
+    assert [(raw, reason.split(";")[0]) for _, reason, raw in rejects(rows)] == [
+        ('{"a": "\\xe9"}', "not UTF-8"),
+        ("7", "expected a JSON object in the list"),
+    ]
+
+
+def test_an_early_break_does_not_pull_the_file_into_memory():
+    text = b'[{"a": 0}, {"a": oops}, ' + b'{"a": 1}, ' * 1_000_000
+    *_, last = read_list(io.BytesIO(text), "f", 1000)
+    assert "Expecting value at line 1" in last.reason
+    assert len(last.raw) < 11_000
+    assert last.raw.endswith(f"[... {len(text) - 11} characters in all]")
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_tables_have_lines_quotes_and_big_cells(tmp_path, name, separator):
+    big = "x" * 10_000_000
+    out = io.StringIO(newline="")
+    csv.writer(out, delimiter=separator).writerows([["id", " q"], ["1", 'a\n"b"'], ["2", big]])
+    rows = list(read_rows(write(tmp_path, name, "\ufeff" + out.getvalue())))
+    assert data(rows) == [{"id": "1", "q": 'a\n"b"'}, {"id": "2", "q": big}]
+    assert [row.line for row in rows] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "raw"),
+    [
+        (b"1,2,3", "expected 2 cells as in the header, got 3", "1,2,3"),
+        (b"1", "expected 2 cells as in the header, got 1", "1"),
+        (b"1,\xe9", "not UTF-8", "1,\\xe9"),
+        (b'1,"x"y', "not a table row: ',' expected after '\"'", '1,"x"y'),
+    ],
+)
+def test_a_bad_table_row_is_set_aside(tmp_path, line, reason, raw):
+    rows = list(read_rows(write(tmp_path, "a.csv", b"id,q\n0,a\n" + line + b"\n\n2,b\n")))
+    assert data(rows) == [{"id": "0", "q": "a"}, {"id": "2", "q": "b"}]
+    [(number, found, kept)] = rejects(rows)
+    assert (number, kept) == (3, raw)
+    assert reason in found
+
+
+def test_an_unclosed_quote_keeps_what_it_swallowed(tmp_path):
+    rows = list(read_rows(write(tmp_path, "a.csv", 'id,q\n0,a\n1,"b\n2,c\n')))
+    assert data(rows) == [{"id": "0", "q": "a"}]
+    assert rejects(rows) == [(3, "not a table row: unexpected end of data; check its quotes", '1,"b\n2,c')]
+
+
+def test_parquet_rows(tmp_path):
+    table = pyarrow.table({"id": [1, 2, 3], "answers": [["a", "b"], [], None]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    rows = list(read_rows(str(tmp_path / "a.parquet")))
+    assert data(rows) == table.to_pylist()
+    assert [row.line for row in rows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "finding"),
+    [
+        ("a.jsonl", b"", "no rows; the file is empty"),
+        ("a.json", b"[]", "no rows; the file is empty"),
+        ("a.csv", b"id,q\n", "no rows; the file is empty"),
+        ("a.jsonl.gz", b"not gzip at all", "damaged gzip file: Not a gzipped file"),
+        ("a.jsonl.gz", gzip.compress(LINES.encode() * 99)[:-20], "damaged gzip file: Compressed file ended"),
+        ("a.parquet", b"PAR1 but no more", "damaged or not Parquet, after 0 rows"),
+        ("a.csv", b"id,id\n1,2\n", 'column "id" appears twice in the header'),
+        ("a.jsonl", LINES.encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
+    ],
+)
+def test_an_unusable_file_is_named_with_the_finding(tmp_path, name, content, finding):
+    with pytest.raises(InputError) as caught:
+        list(read_rows(write(tmp_path, name, content)))
+    assert str(caught.value).startswith(f"{tmp_path}/{name}:")
+    assert finding in str(caught.value)
+
+
+def test_rows_before_the_damage_of_a_gzip_file_are_given(tmp_path):
+    lines = b"".join(b'{"n": %d, "hash": "%d"}\n' % (number, hash(str(number))) for number in range(200_000))
+    rows = read_rows(write(tmp_path, "a.jsonl.gz", gzip.compress(lines)[:-1000]))
+    assert next(rows).data["n"] == 0
+    with pytest.raises(InputError, match="damaged gzip"):
+        list(rows)
+
+
+def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):
+    write(tmp_path, "pairs.jsonl", LINES)
+    with pytest.raises(InputError, match=r"pair\.jsonl: no such file; did you mean pairs\.jsonl\?"):
+        read_rows(str(tmp_path / "pair.jsonl"))
+
+
+def test_a_folder_and_a_missing_folder_are_called_so(tmp_path):
+    with pytest.raises(InputError, match="is a folder; name a file in it"):
+        read_rows(str(tmp_path))
+    with pytest.raises(InputError, match=r"no such file, and no folder .*nowhere"):
+        read_rows(str(tmp_path / "nowhere" / "a.jsonl"))
+
+
+def test_reading_text_does_not_import_pyarrow():
+    code = "import sys, judgelm.data.samples; sys.exit(any(m in sys.modules for m in ('pyarrow', 'torch', 'pandas')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@given(
+    content=st.binary(max_size=80) | st.text('[]{},:"\\\n\t 1ae\x00é', max_size=80).map(str.encode),
+    name=st.sampled_from(["a.jsonl", "a.json", "a.csv", "a.tsv", "a.parquet", "a.json.gz"]),
+    zipped=st.booleans(),
+)
+def test_whatever_the_bytes_there_are_rows_rejects_or_an_input_error(content, name, zipped, tmp_path_factory):
+    path = write(tmp_path_factory.mktemp("any"), name, gzip.compress(content) if zipped else content)
+    try:
+        rows = list(read_rows(path))
+    except InputError as error:
+        message = str(error)
+    else:
+        message = path if rows and all(isinstance(row, Row | Reject) for row in rows) else "neither"
+    assert message.startswith(path)

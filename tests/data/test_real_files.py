@@ -1,0 +1,90 @@
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.labels import read_labels
+from judgelm.data.results import read_results
+from judgelm.data.review_tables import JoinedReview, join_reviews
+from judgelm.data.samples import SampleStream
+from judgelm.parsing import parse_pair_original
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data"
+
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
+
+PANDALM = str(DATA / "pandalm" / "testset-v1.json")
+
+
+def test_pandalm_has_999_pairs_and_six_cells_that_are_no_text():
+    stream = SampleStream([PANDALM])
+    samples = list(stream)
+    assert (len(samples), stream.coerced, stream.rejected) == (999, 6, 0)
+    assert [s.id for s in samples if "coerced" in s.metadata] == ["157", "158", "159", "161", "162", "164"]
+    assert sum(answer == "" for sample in samples for answer in sample.answers) == 54
+    assert all(len(sample.answer_models) == 2 for sample in samples)
+
+
+def test_pandalm_majorities():
+    labelled = read_labels(PANDALM)
+    assert Counter(label.winner for label in labelled.labels.values()) == {"tie": 105, 1: 422, 2: 472}
+    assert (labelled.unlabelled, len(labelled.groups["category"])) == (0, 999)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("gpt-3.5-turbo", {2: 476, 1: 460, "tie": 38, "off_grammar": 25}),
+        ("pandalm-7b", {2: 459, 1: 433, "tie": 107}),
+    ],
+)
+def test_pandalm_baselines(name, counts):
+    judgments = read_results(str(DATA / "pandalm" / f"{name}-testset-v1.json"), parse_pair_original)
+    outcomes = (j.verdict.winner if j.verdict else j.failure.code for j in judgments)
+    assert Counter(outcomes) == counts
+
+
+def vicuna_tables():
+    folder = DATA / "vicuna_reviews"
+    answers = sorted(str(path) for path in (folder / "answer").iterdir())
+    reviews = sorted(str(path) for path in (folder / "review").iterdir())
+    return str(folder / "question.jsonl"), answers, reviews
+
+
+def test_all_640_vicuna_reviews_join_and_24_are_rebuilt():
+    reviews = list(join_reviews(*vicuna_tables()))
+    assert all(isinstance(review, JoinedReview) for review in reviews)
+    assert len({review.row["question_id"] for review in reviews}) == len(reviews) == 640
+    # The three math questions in each of eight files.
+    assert Counter(review.question_id for review in reviews if review.rebuilt) == {"68": 8, "69": 8, "70": 8}
+
+
+def test_vicuna_converted_and_split_reads_back_as_labels(tmp_path):
+    questions, answers, reviews = vicuna_tables()
+    options = ["--questions", questions, "--answers", *answers, "--reviews", *reviews, "-o", tmp_path / "v.jsonl"]
+    script = ROOT / "data_tools" / "convert.py"
+    split = ["--split-by", "question", "--holdout", "20", "--seed", "0"]
+    subprocess.run([sys.executable, script, "reviews", *options, *split], check=True, capture_output=True)
+    train, holdout = (read_labels(str(tmp_path / f"v.{side}.jsonl")) for side in ("train", "holdout"))
+    assert (len(train.labels), len(holdout.labels)) == (480, 160)
+    asked = [{sample.question for sample in side.samples.values()} for side in (train, holdout)]
+    assert not asked[0] & asked[1]
+
+
+def test_llmbar_labels():
+    labelled = read_labels(str(DATA / "llmbar" / "Adversarial_Neighbor" / "dataset.json"))
+    assert (len(labelled.labels), labelled.unlabelled) == (134, 0)
+
+
+def test_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels():
+    rows = labels = 0
+    for path in sorted((DATA / "qlora_ratings" / "relative-gpt-3.5").iterdir()):
+        labelled = read_labels(str(path))
+        assert labelled.samples == {}
+        rows += len(labelled.labels) + labelled.unlabelled
+        labels += len(labelled.labels)
+    assert rows == 14 * 80
+    assert labels > 1100

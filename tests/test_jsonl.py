@@ -1,0 +1,174 @@
+import json
+import resource
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.errors import InputError, RunError
+from judgelm.jsonl import Appender, encode_line, read_jsonl, repair_tail
+
+# A high surrogate right before a low one is one character in JSON, so it cannot come back as two.
+TEXT = st.text(st.characters(exclude_categories=[]), max_size=20).filter(
+    lambda text: not any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in pairwise(text))
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+ROWS = st.lists(st.dictionaries(TEXT, VALUES, max_size=4), max_size=5)
+
+
+@given(rows=ROWS)
+def test_rows_come_back_as_they_were_written(rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("jsonl") / "out.jsonl"
+    with Appender(path) as out:
+        for row in rows:
+            out.write(row)
+    assert [row for _, row in read_jsonl(path)] == rows
+    assert len(path.read_bytes().decode().splitlines()) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a\u2028b\u2029", rb'{"t": "a\u2028b\u2029"}'),
+        ("\ud800", rb'{"t": "\ud800"}'),
+        ("é😀", '{"t": "é😀"}'.encode()),
+    ],
+)
+def test_only_line_separators_and_surrogates_are_escaped(text, line):
+    assert encode_line({"t": text}) == line + b"\n"
+
+
+def test_nan_is_refused_and_nothing_is_written(tmp_path):
+    path = tmp_path / "out.jsonl"
+    with Appender(path) as out, pytest.raises(ValueError, match=r"out\.jsonl: .*NaN and infinities are not JSON"):
+        out.write({"score": float("nan")})
+    assert path.read_bytes() == b""
+
+
+def test_a_full_disk_names_path_finding_and_way_out():
+    with Appender("/dev/full") as out, pytest.raises(RunError) as caught:
+        out.write({"a": 1})
+    assert str(caught.value) == (
+        "/dev/full: cannot write: No space left on device; free some space and run the same command again, "
+        "finished judgments are kept"
+    )
+
+
+def test_a_half_written_line_is_cut_off_again(tmp_path):
+    path = tmp_path / "out.jsonl"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with Appender(path) as out:
+            out.write({"a": 1})
+            # 9 bytes stand; of the next line's 9, five fit before the limit of 14.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (14, before[1]))
+            with pytest.raises(RunError, match="File too large"):
+                out.write({"b": 2})
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            assert path.read_bytes() == b'{"a": 1}\n'
+            out.write({"b": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [row for _, row in read_jsonl(path)] == [{"a": 1}, {"b": 2}]
+
+
+def test_written_lines_survive_kill_9(tmp_path):
+    path = tmp_path / "out.jsonl"
+    code = (
+        "import os, sys; from judgelm.jsonl import Appender; out = Appender(sys.argv[1])\n"
+        "for i in range(3): out.write({'i': i})\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
+    assert [row["i"] for _, row in read_jsonl(path)] == [0, 1, 2]
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(RunError, match=r"cannot write: No such file or directory; create the folder .*nowhere first"):
+        Appender(tmp_path / "nowhere" / "out.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "removed"),
+    [
+        (b"", b"", 0),
+        (b'{"a": 1}\n', b'{"a": 1}\n', 0),
+        (b'{"a": 1}\n{"b": 2}', b'{"a": 1}\n{"b": 2}\n', 0),
+        (b'{"a": 1}\n{"b": ', b'{"a": 1}\n', 6),
+        (b'{"b": ', b"", 6),
+        (b'{"a": 1}\n12', b'{"a": 1}\n', 2),
+        (b'{"a": 1}\n\x00\x00\x00', b'{"a": 1}\n', 3),
+        (b'{"a": 1}\n{"b": "\xc3', b'{"a": 1}\n', 8),
+        (b'{"a": 1}\n' + b"[" * 200_000, b'{"a": 1}\n', 200_000),
+    ],
+)
+def test_a_torn_tail_is_mended(tmp_path, before, after, removed):
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(before)
+    assert repair_tail(path) == removed
+    assert path.read_bytes() == after
+
+
+@given(rows=ROWS, cut=st.integers(min_value=0))
+def test_any_cut_loses_the_torn_row_at_most(rows, cut, tmp_path_factory):
+    path = tmp_path_factory.mktemp("torn") / "out.jsonl"
+    whole = b"".join(encode_line(row) for row in rows)
+    kept = whole[: cut % (len(whole) + 1)]
+    path.write_bytes(kept)
+    with Appender(path) as out:
+        out.write({"next": 1})
+    *survivors, last = [row for _, row in read_jsonl(path)]
+    assert last == {"next": 1}
+    assert survivors == rows[: len(survivors)]
+    assert len(survivors) >= kept.count(b"\n")
+
+
+def test_a_missing_file_has_no_tail_to_mend(tmp_path):
+    assert repair_tail(tmp_path / "none.jsonl") == 0
+
+
+def test_opening_mends_and_says_how_much(tmp_path):
+    path = tmp_path / "out.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"b"')
+    with Appender(path) as out:
+        assert out.repaired == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        (b'{"a": ', "run.jsonl:3: not JSON: Expecting value"),
+        (b"[1]", "run.jsonl:3: expected a JSON object, got b'[1]'"),
+        (b'{"a": "\xff"}', "run.jsonl:3: not UTF-8 at byte 8"),
+    ],
+)
+def test_a_bad_line_is_an_error_with_its_place(tmp_path, line, finding):
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n' + line + b"\n")
+    rows = read_jsonl(path)
+    assert next(rows) == (1, {"a": 1})
+    with pytest.raises(InputError) as caught:
+        next(rows)
+    assert finding in str(caught.value)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match=r"none\.jsonl: cannot read: No such file"):
+        list(read_jsonl(tmp_path / "none.jsonl"))
+
+
+def test_a_closed_appender_may_be_closed_again(tmp_path):
+    out = Appender(tmp_path / "out.jsonl")
+    out.write(json.loads("{}"))
+    out.close()
+    out.close()
