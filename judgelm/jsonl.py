@@ -3,6 +3,7 @@
 Files of unknown origin are read by `judgelm.data.readers`, which quarantines bad lines; here a bad line is an error.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -44,7 +45,8 @@ class Appender:
     """Appends rows to a file, each line handed to the operating system in one write before `write` returns.
 
     A finished line so survives `kill -9` of this process. It need not survive a power cut: there is no fsync. One
-    process appends at a time. Opening mends a torn last line first; `repaired` is the number of bytes removed.
+    process appends at a time; a second is refused. Opening mends a torn last line first; `repaired` is the number of
+    bytes removed.
 
     Raises:
         RunError: the file cannot be opened or written; what was written before stays.
@@ -53,8 +55,12 @@ class Appender:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         try:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.repaired = repair_tail(path)
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o644)
+        except BlockingIOError as error:
+            os.close(self._fd)
+            raise RunError(f"{path}: another process is writing this file; wait for it, or choose another") from error
         except OSError as error:
             raise _cannot_write(self.path, error) from error
 

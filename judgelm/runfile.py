@@ -221,6 +221,8 @@ class RunFiles:
         is skipped on a rerun, has a probability of 3 in 10^8.
         """
         finished: set[int] = set()
+        if not self.out.is_file():  # a device or a pipe, which cannot be read back
+            return finished
         for _, row in read_jsonl(self.out):
             key, failure = hash(row["id"]), row["failure"]
             redo = failure is not None and (retry == "failed" or failure["code"] == "engine")  # type: ignore[index]

@@ -171,6 +171,8 @@ def _check_places(job: BatchJob) -> None:
     for path in job.inputs:
         if path != "-" and not Path(path).exists():
             SampleStream([path])  # raises with a hint at similar names
+    if job.out != "-" and Path(job.out).is_dir():
+        raise InputError(f"{job.out}: is a folder; name a file in it")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +16,6 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.reports.html import render_report
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.treatment import Treatment
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
 _NAMES = {"accuracy": "agreement (accuracy)", "majority": "always the most frequent label", "gain": "gain over that"}
@@ -151,23 +150,24 @@ def _print_counts(out: Console, scored: Scored) -> None:
 
 
 def _metrics_table(evaluation: Evaluation) -> Table:
-    table = Table(title="against the labels", title_justify="left")
+    table = Table(title="against the labels, in percent, with 95 % intervals", title_justify="left")
     table.add_column("metric")
-    for name in ("failures excluded", "95 % interval", "failures as ties", "95 % interval"):
-        table.add_column(name, justify="right")
+    table.add_column("failures excluded", justify="right")
+    table.add_column("failures as ties", justify="right")
     treatments = (evaluation.excluded, evaluation.as_tie)
-    table.add_row("n", *(cell for one in treatments for cell in (str(one.n) if one else "0", "")))
+    table.add_row("n", *(str(one.n) if one else "0" for one in treatments))
     for name in _ROWS:
-        table.add_row(_NAMES.get(name, name), *_both(treatments, lambda one, name=name: getattr(one, name)))
+        found = [getattr(one, name, None) for one in treatments]
+        table.add_row(_NAMES.get(name, name), *(_cell(estimate) for estimate in found))
     if evaluation.as_tie.position is not None:
         for name in _POSITION:
-            pick = lambda one, name=name: getattr(one.position, name, None)  # noqa: E731 - read in one place only
-            table.add_row(name.replace("_", " "), *_both(treatments, pick))
+            found = [getattr(one.position, name, None) if one else None for one in treatments]
+            table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in found))
     return table
 
 
-def _both(treatments: tuple[Treatment | None, Treatment], pick: Any) -> list[str]:
-    return [cell for one in treatments for cell in _cells(pick(one) if one is not None else None)]
+def _cell(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else "{} ({})".format(*_cells(estimate))
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:

@@ -1,0 +1,41 @@
+"""Commands, run in this process as the entry points run them."""
+
+import io
+import json
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Run `judgelm-batch` or `judgelm` with arguments; exit code, standard output, standard error."""
+
+    def run(program, *arguments, stdin=None):
+        from judgelm.cli import batch, main
+
+        entry = {"judgelm-batch": batch.main, "judgelm": main.main}[program]
+        monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            entry()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """A file of plain pairs."""
+
+    def write(n, name="pairs.jsonl", **fields):
+        path = tmp_path / name
+        rows = [{"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} | fields for i in range(n)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write

@@ -1,0 +1,95 @@
+"""The same input gives the same judgments: whatever the batch, the order, and however often the run was killed.
+
+Real processes, the transformers engine in float32, compared by id.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from judgelm.runfile import read_judgments
+
+WORDS = "a big red fox jumps over the lazy dog because it can".split()
+
+
+@pytest.fixture(scope="module")
+def input_rows():
+    rng = random.Random(0)
+    text = lambda most: " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, most)))  # noqa: E731
+    return [{"id": f"p{i}", "question": text(12), "answer_1": text(60), "answer_2": text(60)} for i in range(400)]
+
+
+def write_rows(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def command(model, path, out, *options):
+    return [
+        sys.executable, "-c", "from judgelm.cli.batch import main; main()", str(path), "-o", str(out), "--model", str(model),
+        "--template", "judgelm-compact", "--both-orders", "--max-failure-rate", "1", "--quiet", *options,
+    ]  # fmt: skip
+
+
+def run(*arguments):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return content(arguments[2])
+
+
+def content(out):
+    """What must not depend on how a run went: everything but the session's own provenance."""
+    return {
+        name: [(shown.order, shown.text, shown.scores, shown.failure) for shown in judgment.shown]
+        for name, judgment in read_judgments(out).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_model, input_rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return run(tiny_model, write_rows(folder / "in.jsonl", input_rows), folder / "out.jsonl")
+
+
+def test_the_judge_says_many_different_things(undisturbed):
+    # or else the tests below would compare little
+    assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > 50
+
+
+@pytest.mark.parametrize("options", [("--batch-tokens", "1"), ("--batch-tokens", "5000", "--max-sequences", "7")])
+def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
+    path = write_rows(tmp_path / "in.jsonl", input_rows)
+    assert run(tiny_model, path, tmp_path / "out.jsonl", *options) == undisturbed
+
+
+def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path):
+    shuffled = random.Random(1).sample(input_rows, len(input_rows))
+    assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
+    path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
+    slow = ("--max-sequences", "4")
+    process = subprocess.Popen(command(tiny_model, path, out, *slow), stderr=subprocess.PIPE)
+    until = time.monotonic() + 100
+    while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < 40):
+        time.sleep(0.005)
+    os.kill(process.pid, how)
+    _, err = process.communicate(timeout=60)
+    done_before = out.read_bytes().count(b"\n")
+    assert 40 <= done_before < 400, "the run was not killed in its middle"
+    if how != signal.SIGKILL:
+        assert process.returncode == 130
+        assert b"run the same command again to go on" in err
+    assert run(tiny_model, path, out, *slow) == undisturbed
+    lines = out.read_bytes().splitlines()
+    assert len({json.loads(line)["id"] for line in lines}) == len(lines) == 400, "something was judged twice"
+    outcomes = [session["outcome"] for session in json.loads((tmp_path / "out.run.json").read_text())["sessions"]]
+    assert outcomes == ["running" if how == signal.SIGKILL else "interrupted", "finished"]

@@ -1,0 +1,100 @@
+import hashlib
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from judgelm.data.synthetic import generate
+from judgelm.errors import ConfigError
+from judgelm.training.base import make_base, make_tokenizer
+
+
+def texts():
+    for row in generate(2000, seed=0, split="train"):
+        yield f"[Q] {row['question_body']}\n[1] {row['answer1_body']}\n[2] {row['answer2_body']}\n[S]{row['text']}"
+
+
+def make(folder, *, seed=0, **changed):
+    shape = {"hidden_size": 32, "layers": 1, "heads": 2, "vocab_size": 1024, "max_positions": 128}
+    make_base(texts(), folder, seed=seed, **(shape | changed))
+    return folder
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def test_the_folder_loads_as_a_float32_llama_with_tied_embeddings(folder, tokenizer):
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert model.config.model_type == "llama"
+    assert model.dtype == torch.float32
+    assert model.get_input_embeddings().weight is model.get_output_embeddings().weight
+    assert model.config.vocab_size == len(tokenizer)
+    assert model(torch.tensor([[5, 6, 7]])).logits.shape == (1, 3, len(tokenizer))
+
+
+def test_model_and_tokenizer_agree_on_the_special_tokens(folder, tokenizer):
+    config = AutoModelForCausalLM.from_pretrained(folder).config
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.bos_token) == ("</s>", "<pad>", None)
+    assert (config.eos_token_id, config.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
+    assert tokenizer("a b")["input_ids"] == tokenizer("a b", add_special_tokens=False)["input_ids"]
+
+
+@given(st.text())
+@settings(deadline=None, max_examples=200)
+def test_any_text_comes_back_from_its_tokens(tokenizer, text):
+    # Special tokens inside a text are one token each and come back too.
+    assert tokenizer.decode(tokenizer(text)["input_ids"], clean_up_tokenization_spaces=False) == text
+
+
+def test_the_words_of_the_world_and_the_markers_are_single_tokens(tokenizer):
+    # [Q], What, is, the, space before a digit, newline, [S]
+    assert tokenizer.tokenize("[Q] What is the\n[S]") == ["[Q]", "ĠWhat", "Ġis", "Ġthe", "Ċ", "[S]"]
+
+
+def test_every_digit_stands_alone(tokenizer):
+    assert tokenizer.tokenize("10 6 482") == ["1", "0", "Ġ6", "Ġ4", "8", "2"]
+
+
+def test_the_score_line_is_tokenised_alike_alone_and_after_the_prompt(tokenizer):
+    prompt, reply = "[2] It is opal.\n[S]", "8 6\n"
+    joined = tokenizer(prompt + reply)["input_ids"]
+    assert joined == tokenizer(prompt)["input_ids"] + tokenizer(reply)["input_ids"]
+
+
+def test_the_same_arguments_give_the_same_files(folder, tmp_path):
+    again = make(tmp_path)
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        assert digest(again / name) == digest(folder / name)
+
+
+def test_another_seed_gives_other_weights(folder, tmp_path):
+    assert digest(make(tmp_path, seed=1) / "model.safetensors") != digest(folder / "model.safetensors")
+
+
+def test_making_a_base_leaves_the_global_random_state_alone(tmp_path):
+    before = torch.random.get_rng_state()
+    make(tmp_path)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_vocabulary_without_room_for_the_bytes_is_refused():
+    with pytest.raises(ConfigError, match="256 bytes"):
+        make_tokenizer(texts(), vocab_size=200, max_positions=128)
+
+
+def test_a_width_that_the_heads_cannot_share_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="heads"):
+        make(tmp_path, hidden_size=30, heads=4)
