@@ -15,7 +15,7 @@ import pytest
 
 from judgelm.runfile import read_judgments
 
-WORDS = "a big red fox jumps over the lazy dog because it can".split()
+WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def write_rows(path, rows):
 
 def command(model, path, out, *options):
     return [
-        sys.executable, "-c", "from judgelm.cli.batch import main; main()", str(path), "-o", str(out), "--model", str(model),
+        sys.executable, "-c", "from judgelm.cli.batch import main; main()", str(path), "-o", str(out),
+        "--model", str(model),
         "--template", "judgelm-compact", "--both-orders", "--max-failure-rate", "1", "--quiet", *options,
     ]  # fmt: skip
 

@@ -129,8 +129,13 @@ def test_a_rerun_redoes_engine_failures_and_all_failures_only_when_asked(cli, pa
 
 def test_rejected_lines_are_kept_with_place_and_reason(cli, pairs, tmp_path):
     path = pairs(2)
-    bad = [b'{"id": "x", "question": "q"}', b'{"torn', b"\xff\xfe", b'{"id": "p0", "question": "q", "answer_1": "a", "answer_2": "b"}',
-           b'{"id": "n", "question": "q", "answer_1": 7, "answer_2": "b"}']  # fmt: skip
+    bad = [
+        b'{"id": "x", "question": "q"}',
+        b'{"torn',
+        b"\xff\xfe",
+        b'{"id": "p0", "question": "q", "answer_1": "a", "answer_2": "b"}',
+        b'{"id": "n", "question": "q", "answer_1": 7, "answer_2": "b"}',
+    ]
     path.write_bytes(path.read_bytes() + b"\n".join(bad) + b"\n")
     code, _, err = cli("judgelm-batch", path, "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n")
     assert code == 2

@@ -13,10 +13,10 @@ from transformers import (
     Qwen3Config,
 )
 
+from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions, load_engine
 from judgelm.errors import ModelError
 from judgelm.records import Request, Sampling
-from driving import prompt_of, run
 
 COMMON = {
     "hidden_size": 64,

@@ -2,10 +2,10 @@
 
 import pytest
 
+from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions, load_engine
 from judgelm.errors import ConfigError, ModelError
 from judgelm.records import Request, Sampling
-from driving import prompt_of, run
 
 ENGINES = ["scripted", "transformers"]
 

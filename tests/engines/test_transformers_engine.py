@@ -10,12 +10,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions, load_engine
 from judgelm.engines.transformers_engine import TransformersEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
-from driving import prompt_of, run
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
 
@@ -126,7 +126,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         from driving import prompt_of, run
         from judgelm.records import Request, Sampling
         requests = [
-            Request(key=str(i), prompt=prompt_of("a big fox jumps " * 60, f"what {{i}}"), sampling=Sampling(max_tokens=4))
+            Request(key=str(i), prompt=prompt_of("a big fox jumps " * 60, str(i)), sampling=Sampling(max_tokens=4))
             for i in range(200)
         ]
         free = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}))

@@ -1,0 +1,75 @@
+# make demo             generate data, train a small judge, judge, evaluate, report: runs/demo/report.html
+# make demo DATA=FILE   judge your own pairs with it
+# make test             the default tests;  test-slow, test-browser, test-gpu: the other tiers
+# make check            format, lint, types, import contracts
+# make bench            the benchmarks of this machine
+
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+RUN ?= runs/demo
+SEED ?= 0
+LAUNCH := $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: setup demo demo-judge demo-own test test-slow test-browser test-gpu check bench clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e ".[train,dev]"
+	touch $@
+
+ifdef DATA
+demo: $(RUN)/judge/judge.json
+	$(BIN)/judgelm-batch "$(DATA)" -o $(RUN)/own.jsonl --model $(RUN)/judge --both-orders --overwrite --max-failure-rate 1
+	@echo "judgments of your pairs: $(RUN)/own.jsonl"
+else
+demo: $(RUN)/judge/judge.json
+	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments.jsonl --model $(RUN)/judge --both-orders --overwrite
+	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments-without-reference.jsonl --model $(RUN)/judge \
+		--both-orders --reference ignore --overwrite
+	@echo; echo "== judged without reference =="
+	$(BIN)/judgelm eval $(RUN)/judgments-without-reference.jsonl --labels $(RUN)/test.jsonl \
+		--json $(RUN)/eval-without-reference.json
+	@echo; echo "== judged with reference =="
+	$(BIN)/judgelm eval $(RUN)/judgments.jsonl --labels $(RUN)/test.jsonl --json $(RUN)/eval.json
+	$(BIN)/judgelm report $(RUN)/judgments.jsonl --labels $(RUN)/test.jsonl -o $(RUN)/report.html \
+		--title "A small judge on held-out pairs of a synthetic world"
+	@echo "open $(RUN)/report.html"
+endif
+
+$(RUN)/judge/judge.json: | $(VENV)/.installed
+	$(BIN)/python data_tools/make_world.py --out $(RUN) --seed $(SEED)
+	$(LAUNCH) train/sft.py --config configs/train/demo_base.yaml --seed $(SEED) \
+		--model_name_or_path $(RUN)/base --train_data $(RUN)/pretrain.jsonl --output_dir $(RUN)/pretrained
+	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
+		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
+
+test: setup
+	$(BIN)/pytest
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+test-browser: setup
+	tests/install_chromium.sh
+	$(BIN)/pytest -m browser
+
+test-gpu: setup
+	$(BIN)/pytest -m gpu
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+bench: setup
+	$(BIN)/python benchmarks/batch_memory.py
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

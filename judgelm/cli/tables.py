@@ -1,0 +1,79 @@
+"""An evaluation as tables in a terminal."""
+
+from rich.console import Console
+from rich.table import Table
+
+from judgelm.cli.scoring import Scored
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports.wording import headline
+from judgelm.studies.evaluation import Evaluation
+
+_ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
+_NAMES = {"accuracy": "agreement (accuracy)", "majority": "always the most frequent label", "gain": "gain over that"}
+_POSITION = ("consistency", "toward_first", "toward_second", "delta")
+_SHOWN_GROUPS = 12
+
+
+def print_evaluation(scored: Scored) -> None:
+    """The evaluation as tables on standard output."""
+    out = Console()
+    evaluation = scored.evaluation
+    for sentence in headline(evaluation):
+        out.print(sentence, highlight=False)
+    out.print(_metrics_table(evaluation))
+    for name, rows in evaluation.groups.items():
+        table = Table(title=f"by {name}", title_justify="left")
+        for column in (name, "n", "failed", "agreement", "95 % interval", "most frequent label"):
+            table.add_column(column, justify="left" if column == name else "right")
+        for row in rows[:_SHOWN_GROUPS]:
+            accuracy = _cells(row.accuracy)
+            share = "-" if row.majority_share is None else f"{100 * row.majority_share:.1f} %"
+            table.add_row(row.value, str(row.n), str(row.failed), *accuracy, share)
+        out.print(table)
+        if len(rows) > _SHOWN_GROUPS:
+            out.print(f"{len(rows) - _SHOWN_GROUPS} more in --json and in the report", highlight=False)
+    out.print(evaluation.protocol, highlight=False)
+    _print_counts(out, scored)
+
+
+def _print_counts(out: Console, scored: Scored) -> None:
+    """What did not take part, by reason; never silent."""
+    counts = scored.evaluation.counts
+    codes = ", ".join(f"{code} {number}" for code, number in scored.evaluation.failure_codes.items()) or "none"
+    out.print(f"failures: {codes}", highlight=False)
+    for number, what in (
+        (counts.labels_without_judgment, "labels without judgment"),
+        (counts.judgments_without_label, "judgments without label"),
+        (scored.labelled.unlabelled, "rows of the labels file without label"),
+        (scored.labelled.rejected, "unusable rows of the labels file"),
+    ):
+        if number:
+            out.print(f"{number} {what}", highlight=False)
+
+
+def _metrics_table(evaluation: Evaluation) -> Table:
+    table = Table(title="against the labels, in percent, with 95 % intervals", title_justify="left")
+    table.add_column("metric")
+    table.add_column("failures excluded", justify="right")
+    table.add_column("failures as ties", justify="right")
+    treatments = (evaluation.excluded, evaluation.as_tie)
+    table.add_row("n", *(str(one.n) if one else "0" for one in treatments))
+    for name in _ROWS:
+        found = [getattr(one, name, None) for one in treatments]
+        table.add_row(_NAMES.get(name, name), *(_cell(estimate) for estimate in found))
+    if evaluation.as_tie.position is not None:
+        for name in _POSITION:
+            found = [getattr(one.position, name, None) if one else None for one in treatments]
+            table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in found))
+    return table
+
+
+def _cell(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else "{} ({})".format(*_cells(estimate))
+
+
+def _cells(estimate: Estimate | None) -> tuple[str, str]:
+    """An estimate and its interval, both in percent."""
+    if estimate is None:
+        return "-", "-"
+    return f"{100 * estimate.value:.2f}", f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"

@@ -1,0 +1,140 @@
+"""`judgelm eval` and `judgelm report` from the outside: the published figures, and judgelm's own runs."""
+
+import json
+
+import pytest
+
+SCENARIOS = ("clean_no_bad", "perfect", "always_first")
+NAMES = {  # the original authors' names
+    "accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "f1",
+}  # fmt: skip
+POSITION = {
+    "consistency": "consistency", "perfer_before_rate": "toward_first", "perfer_after_rate": "toward_second",
+    "delta_bias": "delta",
+}  # fmt: skip
+
+
+def numbers(cli, *arguments):
+    code, out, err = cli("judgelm", "eval", *arguments, "--json", "-", "--bootstrap", "100")
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize(
+    ("file", "percent"),
+    [
+        ("gpt-3.5-turbo-testset-v1.json", [71.07, 58.79, 57.36, 57.55]),
+        ("pandalm-7b-testset-v1.json", [66.77, 57.38, 57.50, 57.43]),
+    ],
+)
+def test_pandalms_published_figures(cli, shared_data, file, percent):
+    folder = shared_data / "pandalm"
+    found = numbers(cli, folder / file, "--labels", folder / "testset-v1.json", "--failures", "as_tie")
+    scores = [found["as_tie"][name]["value"] for name in ("accuracy", "precision", "recall", "f1")]
+    assert [round(100 * score, 2) for score in scores] == percent
+    assert found["counts"]["joined"] == 999
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_original_authors_metric_code_is_matched(cli, shared_data, tmp_path, scenario):
+    stored = json.loads((shared_data / "expected" / "judgelm_metrics.json").read_text())["scenarios"][scenario]
+    files = {"labels": "gt_text", "given": "seq_text", "swapped": "rev_text"}
+    for name, field in files.items():
+        key = "text" if name == "labels" else "pred_text"
+        rows = [
+            {"question_id": i, key: item[field]} | ({"score": item["gt_parsed"]} if name == "labels" else {})
+            for i, item in enumerate(stored["items"])
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = numbers(
+        cli, tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl",
+        "--parser", "original", "--failures", "as_tie",
+    )["as_tie"]  # fmt: skip
+    expected = stored["expected_filter_true"]
+    for original, ours in NAMES.items():
+        assert found[ours]["value"] == pytest.approx(expected[original], abs=1e-9)
+    for original, ours in POSITION.items():
+        assert found["position"][ours]["value"] == pytest.approx(expected[original], abs=1e-9)
+    assert found["n"] == expected["total_num"]
+
+
+@pytest.fixture
+def judged(cli, tmp_path):
+    """Four pairs judged in both orders by a script: right, flipped, wrong, unreadable."""
+    rows = [
+        {"question_id": str(i), "question_body": f"q{i}", "answer1_body": "a", "answer2_body": "b",
+         "score": [8, 6], "text": "8 6\nwhy", "metadata": {"kind": "copy", "vices": ["wrong", "empty"]}}
+        for i in range(4)
+    ]  # fmt: skip
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    script = {
+        "q0|a|b": "8 6", "q0|b|a": "6 8",  # first, first
+        "q1|a|b": "8 6", "q1|b|a": "9 5",  # first, then second: mean 6.5 against 7.5
+        "q2|a|b": "5 6", "q2|b|a": "6 5",  # second, second
+        "q3|a|b": "8 6", "q3|b|a": "dunno",
+    }  # fmt: skip
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    cli("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "out.jsonl", "--both-orders",
+        "--engine", "scripted", "--model", tmp_path / "script.json")  # fmt: skip
+    return tmp_path
+
+
+def test_failures_are_left_out_or_tied_and_always_counted(cli, judged):
+    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
+    # labels all say first; judged: first, second (mean 6.5 : 7.5), second, failed
+    assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert found["as_tie"]["accuracy"]["value"] == pytest.approx(1 / 4)
+    assert found["failure_codes"] == {"off_grammar": 1}
+    assert found["excluded"]["position"]["consistency"]["value"] == pytest.approx(2 / 3)
+    assert found["groups"]["kind"][0]["value"] == "copy"
+    assert found["groups"]["vice"][0]["value"] == "empty / wrong"
+
+
+def test_the_pandalm_protocol_turns_a_conflict_into_a_tie(cli, judged):
+    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--protocol", "pandalm")
+    # first, tie, second, tie (failed): confusion row of label "first" is one of each
+    assert found["as_tie"]["confusion"][0] == [1, 2, 1]
+    assert "conflict counted as a tie" in found["protocol"]
+
+
+def test_the_table_says_what_was_left_out(cli, judged):
+    code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
+    assert code == 0
+    assert "failures: off_grammar 1" in out
+    assert "by kind" in out
+
+
+def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
+    out = judged / "report.html"
+    code, _, err = cli("judgelm", "report", judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "-o", out)
+    assert code == 0
+    assert f"report in {out}" in err
+    page = out.read_text()
+    assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
+    assert "dunno" in page
+    assert "samples/s" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        (["nowhere.jsonl", "--labels", "pairs.jsonl"], "no such file"),
+        (["out.jsonl", "--labels", "nowhere.jsonl"], "no such file"),
+        (["out.jsonl", "--labels", "other.jsonl"], "no judgment"),
+        (["pairs.jsonl", "--labels", "pairs.jsonl"], "no result"),
+        (["out.jsonl", "--labels", "pairs.jsonl", "--scale", "ten"], "expected LOW-HIGH"),
+        (["out.jsonl", "--labels", "nan.jsonl"], "finite numbers"),
+    ],
+)
+def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkeypatch, arguments, finding):
+    monkeypatch.chdir(judged)
+    other = {"id": "x", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
+    (judged / "other.jsonl").write_text(json.dumps(other) + "\n")
+    (judged / "nan.jsonl").write_text(json.dumps(other | {"scores": [float("nan"), 3]}) + "\n")
+    if "--scale" in arguments:
+        arguments = [argument.replace("out.jsonl", "results.jsonl") for argument in arguments]
+        (judged / "results.jsonl").write_text('{"question_id": "0", "pred_text": "8 6"}\n')
+    code, _, err = cli("judgelm", "eval", *arguments)
+    assert code == 1
+    assert finding in err
+    assert "Traceback" not in err

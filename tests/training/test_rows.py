@@ -1,0 +1,139 @@
+"""Training rows: the same tokens that a judge reads at test time, and a loss in the right places."""
+
+import json
+
+import pytest
+from transformers import AutoTokenizer
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.fitting import Fitter
+from judgelm.records import Label, Sample
+from judgelm.training.rows import IGNORED, RowBuilder, RowOptions
+
+SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")
+PLAIN = Label(sample_id="1", winner=1, scores=(8, 6), reason="the first can jump")
+REFERENCED = Label(sample_id="1", winner=2, scores=(2, 9.5), reason="the dog is lazy")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model):
+    return AutoTokenizer.from_pretrained(tiny_model)
+
+
+def builder(tokenizer, **options):
+    return RowBuilder(tokenizer, RowOptions(**({"template": "judgelm-compact", "window": 200} | options)))
+
+
+def halves(row, tokenizer):
+    """Prompt and target of a row as text, by where the loss is."""
+    prompt = [token for token, label in zip(row.input_ids, row.labels, strict=True) if label == IGNORED]
+    target = [token for token, label in zip(row.input_ids, row.labels, strict=True) if label != IGNORED]
+    assert list(row.input_ids) == prompt + target
+    return tokenizer.decode(prompt), tokenizer.decode(target)
+
+
+def test_without_reference_the_plain_judgment_is_learned(tokenizer):
+    row = builder(tokenizer, reference_drop_prob=1.0).build(SAMPLE, PLAIN, REFERENCED)
+    prompt, target = halves(row, tokenizer)
+    assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
+    assert target == "8 6\nthe first can jump</s>"
+
+
+def test_with_reference_prompt_and_target_change_together(tokenizer):
+    row = builder(tokenizer, reference_drop_prob=0.0).build(SAMPLE, PLAIN, REFERENCED)
+    prompt, target = halves(row, tokenizer)
+    assert "[R] a big fox\n" in prompt
+    assert target == "2 9.5\nthe dog is lazy</s>"
+
+
+def test_a_reference_nobody_judged_with_is_not_shown(tokenizer):
+    row = builder(tokenizer, reference_drop_prob=0.0).build(SAMPLE, PLAIN, None)
+    assert "[R]" not in halves(row, tokenizer)[0]
+
+
+def test_a_bare_score_line_has_no_end(tokenizer):
+    row = builder(tokenizer, reason_prob=0.0).build(SAMPLE, PLAIN, None)
+    assert halves(row, tokenizer)[1] == "8 6\n"
+
+
+def test_prompt_tokens_are_those_of_a_batch_run(tokenizer):
+    row = builder(tokenizer).build(SAMPLE, PLAIN, None)
+    fitted = Fitter(tokenizer, 200).fit(get_template("judgelm-compact").render(SAMPLE, (0, 1), None), 16)
+    assert list(row.input_ids[: len(fitted.ids)]) == fitted.ids
+
+
+def test_the_loss_can_count_the_prompt_too(tokenizer):
+    row = builder(tokenizer, loss_on_prompt=True).build(SAMPLE, PLAIN, None)
+    assert (row.labels == row.input_ids).all()
+
+
+def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
+    rows = builder(tokenizer, window=120, reference_drop_prob=1.0)
+    long = Sample(id="1", question="what", answers=(" big" * 300, "a dog"))
+    row = rows.build(long, PLAIN, None)
+    assert len(row.input_ids) <= 120
+    assert halves(row, tokenizer)[1] == "8 6\nthe first can jump</s>"
+    assert rows.counts.cut == 1
+
+
+def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
+    row = builder(tokenizer, window=120).build(
+        SAMPLE, Label(sample_id="1", winner=1, scores=(8, 6), reason="fox " * 200), None
+    )
+    target = halves(row, tokenizer)[1]
+    assert target.startswith("8 6\nfox fox")
+    assert not target.endswith("</s>")
+    assert len(row.input_ids) <= 120
+
+
+@pytest.mark.parametrize(
+    ("sample", "label", "reason"),
+    [
+        (SAMPLE, None, "no teacher scores"),
+        (SAMPLE, Label(sample_id="1", winner=1), "no teacher scores"),
+        (SAMPLE, Label(sample_id="1", winner=2, scores=(0, 9)), "scores outside the scale"),
+        (Sample(id="1", question=" big" * 300, answers=("a", "b")), PLAIN, "too long"),
+    ],
+)
+def test_what_cannot_be_learned_is_left_out_and_counted(tokenizer, sample, label, reason):
+    rows = builder(tokenizer)
+    assert rows.build(sample, label, None) is None
+    assert rows.counts.left_out == {reason: 1}
+
+
+def test_draws_depend_on_seed_and_id_alone(tokenizer):
+    def dropped(seed, ids):
+        rows = builder(tokenizer, reference_drop_prob=0.5, seed=seed)
+        samples = [Sample(id=name, question="q", answers=("a", "b"), reference="r") for name in ids]
+        return {s.id: "[R]" not in tokenizer.decode(rows.build(s, PLAIN, REFERENCED).input_ids) for s in samples}
+
+    ids = [str(i) for i in range(200)]
+    assert dropped(0, ids) == dropped(0, ids[::-1])
+    assert dropped(0, ids) != dropped(1, ids)
+    assert 70 < sum(dropped(0, ids).values()) < 130  # 100 expected, standard deviation 7
+
+
+def test_files_are_read_with_both_judgments(tokenizer, tmp_path):
+    path = tmp_path / "train.jsonl"
+    row = {
+        "question_id": "1", "question_body": "what", "answer1_body": "a fox", "answer2_body": "a dog",
+        "score": [8, 6], "text": "8 6\nbecause", "reference": {"text": "a fox"},
+        "score_w_reference": [9, 2], "text_w_reference": "9 2\nit can",
+    }  # fmt: skip
+    path.write_text("".join(json.dumps(row | {"question_id": str(i)}) + "\n" for i in range(3)) + "torn\n")
+    rows = builder(tokenizer, reference_drop_prob=0.0)
+    assert [halves(found, tokenizer)[1] for found in rows.read([str(path)])] == ["9 2\nit can</s>"] * 3
+    assert rows.counts.left_out == {"unusable line": 1}
+
+
+def test_a_file_without_a_usable_row_is_an_error(tokenizer, tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
+    with pytest.raises(InputError, match="no row can be trained on"):
+        list(builder(tokenizer).read([str(path)]))
+
+
+def test_a_probability_out_of_range_is_named(tokenizer):
+    with pytest.raises(ConfigError, match=r"reason_prob is 1\.5"):
+        builder(tokenizer, reason_prob=1.5)

@@ -1,0 +1,124 @@
+"""`accelerate launch train/sft.py`, as users run it: a base, a few steps, a judge that `judgelm-batch` can use."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.synthetic import generate
+from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.errors import CardError
+from judgelm.judge import Judge
+
+ROOT = Path(__file__).parents[2]
+COMMON = {
+    "template": "judgelm-compact", "max_length": 256, "per_device_train_batch_size": 16, "max_steps": 6,
+    "learning_rate": 0.01, "use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": "none",
+    "gradient_checkpointing": False, "disable_tqdm": True, "logging_steps": 1,
+}  # fmt: skip
+
+
+def launch(tmp_path, **options):
+    """Run the recipe with a configuration file; its output."""
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps(COMMON | options))
+    command = [
+        sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"),
+        str(ROOT / "train/sft.py"), "--config", str(config),
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280, env=environment)
+
+
+@pytest.fixture(scope="module")
+def train_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("world") / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_model, train_file, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    done = launch(
+        folder, model_name_or_path=str(tiny_model), train_data=[str(train_file)], output_dir=str(folder / "judge"),
+        reason_prob=0.5,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "judge", done.stdout
+
+
+def test_it_says_what_became_of_the_data(trained):
+    _, out = trained
+    assert "train: 96 rows" in out
+    assert "with reference" in out
+
+
+def test_the_loss_falls(trained):
+    _, out = trained
+    losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in out.splitlines() if "'loss': '" in line]
+    assert len(losses) == 6
+    assert losses[-1] < losses[0]
+
+
+def test_the_card_says_how_the_judge_was_made(trained):
+    folder, _ = trained
+    card = json.loads((folder / "judge.json").read_text())
+    assert card["template"] == "judgelm-compact"
+    assert card["reference"] == "both"
+    assert card["training"]["rows"] == 96
+    assert card["training"]["steps"] == 6
+    assert len(card["training"]["data"][0]["sha"]) == 64
+
+
+def test_the_judge_is_asked_as_its_card_says(trained):
+    folder, _ = trained
+    with Judge(str(folder)) as judge:
+        assert judge.format.template == "judgelm-compact"
+        assert judge.format.source == "card"
+        judgment = judge.compare("What is 2 + 2?", "4", "5")
+    assert judgment.verdict is not None or judgment.failure is not None
+
+
+def test_another_template_than_the_cards_is_refused_with_the_way_out(trained):
+    folder, _ = trained
+    with pytest.raises(CardError, match=r"was trained with template 'judgelm-compact'.*--ignore-card"):
+        Judge(str(folder), template="judgelm-v1")
+    Judge(str(folder), template="judgelm-v1", ignore_card=True).close()
+
+
+def test_a_card_with_other_template_bytes_is_refused(trained, tmp_path):
+    folder, _ = trained
+    card = json.loads((folder / "judge.json").read_text())
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "judge.json").write_text(json.dumps(card | {"template_sha": "0" * 64}))
+    with pytest.raises(CardError, match="other bytes of template"):
+        Judge(str(tmp_path))
+    (tmp_path / "judge.json").write_text('{"template": 3}')
+    with pytest.raises(CardError, match=r"judge\.json: template"):
+        Judge(str(tmp_path))
+
+
+def test_lora_trains_an_adapter_that_loads_on_its_base(tiny_model, train_file, tmp_path):
+    folder = tmp_path / "adapter"
+    done = launch(
+        tmp_path, model_name_or_path=str(tiny_model), train_data=[str(train_file)], output_dir=str(folder),
+        use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert not (folder / "config.json").exists()
+    with Judge(str(folder)) as judge:  # the adapter names its base
+        assert judge.format.template == "judgelm-compact"
+        assert judge.engine.describe()["model"]["adapter"] == str(folder)
+    engine = load_engine("transformers", EngineOptions(model=str(tiny_model), adapter=str(folder)))
+    assert engine.describe()["model"]["path"] == str(tiny_model)
+
+
+def test_a_data_file_that_is_not_there_ends_with_a_sentence(tiny_model, tmp_path):
+    done = launch(tmp_path, model_name_or_path=str(tiny_model), train_data=["nowhere.jsonl"], output_dir=str(tmp_path))
+    assert done.returncode != 0
+    assert "error: nowhere.jsonl: no such file" in done.stderr
