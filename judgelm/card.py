@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from judgelm.errors import CardError, RunError
+from judgelm.errors import CardError, ModelError, RunError
 
 CARD_NAME = "judge.json"
 
@@ -48,15 +50,35 @@ class _CardFile(BaseModel):
     training: dict[str, Any] = {}
 
 
-def read_card(folder: str | Path) -> Card | None:
-    """The card in a model folder, or None where there is none (a hub id, or a model that judgelm did not train).
+def find_card(model: str, revision: str | None = None) -> Card | None:
+    """The card of a model folder or hub id, or None where there is none (a model that judgelm did not train).
 
     Raises:
         CardError: the file is there but is no card.
+        ModelError: no such folder or hub id, or the hub cannot be reached and the model is not in the cache.
     """
-    path = Path(folder) / CARD_NAME
-    if not path.is_file():
+    folder = Path(model)
+    if folder.is_dir():
+        path = folder / CARD_NAME
+        return _read(path) if path.is_file() else None
+    if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") != 1:
+        raise ModelError(f"{model}: no such folder; a model is a local folder or a hub id (owner/name)")
+    try:
+        return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
+    except LocalEntryNotFoundError as error:
+        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
+            return None  # offline, with a cached model that has no card
+        raise ModelError(
+            f"{model}: no such folder here, and the hub cannot be reached; check the path or the network"
+        ) from error
+    except EntryNotFoundError:
         return None
+    except (HfHubHTTPError, HFValidationError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ModelError(f"{model}: no such folder here, and the hub says: {first}; check the id") from error
+
+
+def _read(path: Path) -> Card:
     try:
         found = _CardFile.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from judgelm.batch import BatchHooks, BatchJob, Tally, run_batch
-from judgelm.card import Card, check_card, read_card
+from judgelm.card import Card, check_card, find_card
 from judgelm.engines.base import AUTO_ENGINE, Engine, EngineOptions, load_engine
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
@@ -60,7 +60,8 @@ class Judge:
             known = ", ".join(EngineOptions.__dataclass_fields__)
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; the engines know: {known}")
         engine_options = EngineOptions(model=model, **options)
-        self.format = judge_format(engine_options, template, ignore_card=ignore_card)
+        card = None if engine == "scripted" else _find_card(engine_options)
+        self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
         began = time.monotonic()
         self.engine: Engine = load_engine(AUTO_ENGINE if engine == "auto" else engine, engine_options)
         self.load_s = time.monotonic() - began
@@ -101,25 +102,22 @@ class Judge:
         self.close()
 
 
-def judge_format(options: EngineOptions, template: str | None, *, ignore_card: bool) -> JudgeFormat:
-    """The template and scale to ask a judge with.
+def judge_format(card: Card | None, template: str | None, *, place: str, ignore_card: bool) -> JudgeFormat:
+    """The template and scale to ask a judge with; `place` names the model in errors.
 
     Raises:
         CardError: the model's card names another template, or other bytes of it.
         ConfigError: no such template.
     """
-    card = _card(options)
     chosen = get_template(template or (card.template if card else DEFAULT_TEMPLATE))
     if card is None:
         return JudgeFormat(template=chosen.id, scale=(1, 10), source="option" if template else "default")
     if not ignore_card:
-        check_card(card, template=chosen.id, template_sha=chosen.sha, place=options.model)
+        check_card(card, template=chosen.id, template_sha=chosen.sha, place=place)
     return JudgeFormat(template=chosen.id, scale=card.scale, source="option" if ignore_card and template else "card")
 
 
-def _card(options: EngineOptions) -> Card | None:
-    """The adapter's card, else the model's; only local folders have one."""
-    for folder in (options.adapter, options.model):
-        if folder is not None and (card := read_card(folder)) is not None:
-            return card
-    return None
+def _find_card(options: EngineOptions) -> Card | None:
+    """The adapter's card, else the model's."""
+    card = find_card(options.adapter) if options.adapter is not None else None
+    return card or find_card(options.model, options.revision)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
@@ -51,7 +52,7 @@ def load(options: EngineOptions) -> Loaded:
         tokenizer=tokenizer,
         window=_window(model, tokenizer, options),
         eos_ids=_eos_ids(model, tokenizer),
-        identity=_identity(base, adapter, options, model),
+        identity=_identity(base, adapter, options),
     )
 
 
@@ -64,15 +65,9 @@ def _split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         return str(base), options.model
-    if not folder.exists() and _looks_like_path(options.model):
-        raise ModelError(f"{options.model}: no such folder; --model takes a local folder or a hub id (owner/name)")
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
     return options.model, options.adapter
-
-
-def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") != 1
 
 
 def _has_tokenizer(folder: str) -> bool:
@@ -199,12 +194,12 @@ def _eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(ids)
 
 
-def _identity(base: str, adapter: str | None, options: EngineOptions, model: Any) -> dict[str, Any]:
+def _identity(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
     """What tells this model from another: for a folder a hash of its files, for the hub id and revision."""
     found: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
-    commit = getattr(model.config, "_commit_hash", None)
-    if commit:
-        found["commit"] = commit
+    cached = None if found["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
+    if isinstance(cached, str):
+        found["commit"] = Path(cached).parent.name
     if adapter is not None:
         found |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
     return {key: value for key, value in found.items() if value is not None}

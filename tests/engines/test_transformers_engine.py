@@ -183,11 +183,6 @@ def test_missing_weights_are_not_made_up(tiny_model, tmp_path):
         load(folder)
 
 
-def test_a_folder_that_is_not_there():
-    with pytest.raises(ModelError, match="no such folder"):
-        load("./nowhere")
-
-
 def test_options_that_do_not_exist(tiny_model):
     with pytest.raises(ConfigError, match="dtype 'float64x' does not exist"):
         load(tiny_model, dtype="float64x")
