@@ -9,7 +9,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN ?= runs/demo
 SEED ?= 0
-LAUNCH := $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml
+LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
+	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: setup demo demo-judge demo-own test test-slow test-browser test-gpu check bench clean

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import torch
 from huggingface_hub import try_to_load_from_cache
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
+from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.packed_attention import ATTENTION_NAME
@@ -40,6 +43,23 @@ def load(options: EngineOptions) -> Loaded:
         ConfigError: an option that does not exist.
     """
     base, adapter = _split_adapter(options)
+    with _without_progress_bars():
+        return _load(base, adapter, options)
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars into the run's own; its setting is put back."""
+    shown = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     tokenizer = _load_tokenizer(adapter if adapter and _has_tokenizer(adapter) else base, options)
     device = _device(options.device)
     model = _load_model(base, options, device)
