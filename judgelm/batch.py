@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import Engine
@@ -22,6 +23,7 @@ from judgelm.runner import judge
 from judgelm.version import VERSION
 
 _SAVE_EVERY_S = 30.0
+_COUNTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,22 +157,30 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
 
 
 def count_rows(path: str) -> int | None:
-    """How many rows a file has, for the progress bar; None where only reading it all would tell."""
-    if not path.endswith(".jsonl"):
+    """How many rows a file has, for the progress bar; None for standard input and where counting would take long."""
+    if path == "-":
         return None
-    with open(path, "rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    if path.endswith(".jsonl"):
+        with open(path, "rb") as file:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
 
 
 def fingerprint(job: BatchJob, mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run."""
     return {
-        "model": described["model"],
+        "model": _content(described["model"]),
         "engine": {key: described[key] for key in ("engine", "dtype") if key in described},
         "template": {"id": mode.template, "sha": get_template(mode.template).sha},
         "mode": {"name": "pair", **_jsonable(asdict(mode))},
         "input": input_identity(_files(job)),
     }
+
+
+def _content(model: dict[str, Any]) -> dict[str, Any]:
+    """A model by its content: where it lies does not matter once its files have a hash."""
+    places = {place for place, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
+    return {key: value for key, value in model.items() if key not in places}
 
 
 def provenance(mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:

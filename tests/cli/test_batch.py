@@ -230,3 +230,19 @@ def test_two_runs_cannot_write_one_file(cli, pairs, tmp_path):
         code, _, err = cli(*command)
     assert code == 1
     assert "another process is writing this file" in err
+
+
+def test_a_model_that_has_moved_is_the_same_model(cli, pairs, tmp_path, tiny_model):
+    path, out = pairs(3), tmp_path / "out.jsonl"
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for file in tiny_model.iterdir():
+        (moved / file.name).write_bytes(file.read_bytes())
+    options = ("-o", out, "--template", "judgelm-compact", "--max-failure-rate", "1")
+    assert cli("judgelm-batch", path, "--model", tiny_model, *options, "--limit", "1")[0] == 0
+    assert cli("judgelm-batch", path, "--model", moved, *options)[0] == 0
+    assert len(rows_of(out)) == 3
+    (moved / "config.json").write_text((moved / "config.json").read_text() + "\n")
+    code, _, err = cli("judgelm-batch", path, "--model", moved, *options)
+    assert code == 1
+    assert "model.sha" in err
