@@ -4,11 +4,11 @@
 # make check            format, lint, types, import contracts
 # make bench            the benchmarks of this machine
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
-RUN ?= runs/demo
 SEED ?= 0
+RUN ?= runs/demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
@@ -25,8 +25,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 ifdef DATA
 demo: $(RUN)/judge/judge.json
-	$(BIN)/judgelm-batch "$(DATA)" -o $(RUN)/own.jsonl --model $(RUN)/judge --both-orders --overwrite --max-failure-rate 1
-	@echo "judgments of your pairs: $(RUN)/own.jsonl"
+	mkdir -p runs/own
+	$(BIN)/judgelm-batch "$(DATA)" -o "runs/own/$(notdir $(basename $(DATA))).jsonl" --model $(RUN)/judge \
+		--both-orders --overwrite --max-failure-rate 1
 else
 demo: $(RUN)/judge/judge.json
 	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments.jsonl --model $(RUN)/judge --both-orders --overwrite
@@ -73,4 +74,4 @@ bench: setup
 	$(BIN)/python benchmarks/batch_memory.py
 
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs/demo* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import Engine
-from judgelm.errors import RunError
+from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import encode_line
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
-from judgelm.runfile import Retry, RunFiles, input_identity, judgment_row, short_sha
+from judgelm.runfile import Retry, RunFiles, input_identity, judgment_row, run_paths, short_sha
 from judgelm.runner import judge
 from judgelm.version import VERSION
 
@@ -49,13 +49,14 @@ class BatchJob:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a session has done so far; it grows while the run goes on."""
+    """What a session has done so far; it grows while the run goes on. `earlier_failures` stand from sessions before."""
 
     judged: int = 0
     skipped: int = 0
     rejected: int = 0
     winners: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
+    earlier_failures: Counter[str] = field(default_factory=Counter)
     both_orders: int = 0
     consistent: int = 0
     coerced: int = 0
@@ -83,9 +84,10 @@ class Tally:
 
     @property
     def failure_rate(self) -> float:
-        """Share of this session's samples without a verdict; rejected lines count too. 0 when nothing was read."""
-        total = self.judged + self.rejected
-        return (sum(self.failures.values()) + self.rejected) / total if total else 0.0
+        """Share of the input without a verdict, over all sessions; rejected lines count too. 0 when it was empty."""
+        total = self.judged + self.skipped + self.rejected
+        failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
+        return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
         """For the manifest, with rates."""
@@ -123,10 +125,13 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
         EngineError: the engine broke.
     """
     tally = Tally(load_s=load_s)
+    _check_apart(job)
     if job.out == "-":
-        _to_stdout(job, mode, engine, tally, hooks, sys.stdout)
+        _to_stdout(job, mode, engine, tally, hooks, sys.stdout.buffer)
         return tally
     described = engine.describe()
+    rejects = _Rejects()
+    stream = _open_stream(job, mode, tally, hooks, rejects)
     files = RunFiles(
         Path(job.out),
         fingerprint=fingerprint(job, mode, described),
@@ -138,7 +143,8 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
     session = _Session(files, tally)
     try:
         hooks.on_resume(len(files.finished), files.repaired_bytes)
-        stream = _open_stream(job, mode, tally, hooks, files.reject)
+        tally.earlier_failures = files.earlier_failures
+        rejects.write_to(files)
         files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
         session.start()
         for judgment in judge(_unfinished(stream, files.finished, tally), mode, engine):
@@ -149,6 +155,7 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
         tally.coerced = stream.coerced
         session.end("finished")
     except BaseException as error:
+        tally.coerced = stream.coerced
         session.end("interrupted" if isinstance(error, KeyboardInterrupt | GeneratorExit) else type(error).__name__)
         raise
     finally:
@@ -156,10 +163,24 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
     return tally
 
 
+def _check_apart(job: BatchJob) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        ConfigError: an input is one of the run's own files.
+    """
+    own = {path.resolve() for path in run_paths(Path(job.out))}
+    for path in _files(job):
+        if path != "-" and Path(path).resolve() in own:
+            raise ConfigError(f"-o {job.out}: this run would write over its own input {path}; choose another -o")
+
+
 def count_rows(path: str) -> int | None:
     """How many rows a file has, for the progress bar; None for standard input and where counting would take long."""
     if path == "-":
         return None
+    if not Path(path).is_file():
+        return None  # a pipe can be read only once
     if path.endswith(".jsonl"):
         with open(path, "rb") as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
@@ -170,7 +191,7 @@ def fingerprint(job: BatchJob, mode: Pairwise, described: dict[str, Any]) -> dic
     """What must be the same for two sessions to belong to one run."""
     return {
         "model": _content(described["model"]),
-        "engine": {key: described[key] for key in ("engine", "dtype") if key in described},
+        "engine": {key: described[key] for key in ("engine", "dtype", "window", "quantization") if key in described},
         "template": {"id": mode.template, "sha": get_template(mode.template).sha},
         "mode": {"name": "pair", **_jsonable(asdict(mode))},
         "input": input_identity(_files(job)),
@@ -211,7 +232,9 @@ def _open_stream(
         hooks.on_reject(reject)
 
     use: ReferencePolicy = mode.reference
-    stream = SampleStream(job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references)
+    stream = SampleStream(
+        job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references, answers=2
+    )
     hooks.on_input(stream)
     return stream
 
@@ -224,18 +247,40 @@ def _unfinished(stream: SampleStream, finished: set[int], tally: Tally) -> Itera
             yield sample
 
 
-def _to_stdout(job: BatchJob, mode: Pairwise, engine: Engine, tally: Tally, hooks: BatchHooks, out: TextIO) -> None:
+def _to_stdout(job: BatchJob, mode: Pairwise, engine: Engine, tally: Tally, hooks: BatchHooks, out: BinaryIO) -> None:
     """Write judgments to standard output; rejects go to the hook alone."""
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, tally, hooks, lambda row: None)
     began = time.monotonic()
     for judgment in judge(stream, mode, engine):
-        row = judgment_row(judgment) | {"provenance": sha}
-        out.write(encode_line(row).decode())
+        out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         tally.add(judgment)
         tally.judge_s = time.monotonic() - began
         hooks.on_judgment(tally, judgment)
+    tally.coerced = stream.coerced
+
+
+class _Rejects:
+    """Keeps rejects until the run's files are open: reading the input begins before anything is written."""
+
+    def __init__(self) -> None:
+        self._kept: list[dict[str, object]] = []
+        self._files: RunFiles | None = None
+
+    def __call__(self, row: dict[str, object]) -> None:
+        """Take a reject."""
+        if self._files is None:
+            self._kept.append(row)
+        else:
+            self._files.reject(row)
+
+    def write_to(self, files: RunFiles) -> None:
+        """Write what was kept, and from now on at once."""
+        self._files = files
+        for row in self._kept:
+            files.reject(row)
+        self._kept.clear()
 
 
 class _Session:

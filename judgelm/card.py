@@ -28,6 +28,7 @@ class Card:
         scale: lowest and highest score the judge writes.
         prompt_format: `text` or `chat` (the tokenizer's own chat template).
         reference: which prompts it saw in training: `without`, `with` or `both`.
+        window: tokens that prompt and reply had at most in training; None where that is not known.
         training: free-form facts (base model, data and its hash, hyper-parameters, versions, measured metrics).
     """
 
@@ -36,6 +37,7 @@ class Card:
     scale: tuple[float, float] = (1, 10)
     prompt_format: str = "text"
     reference: str = "both"
+    window: int | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
 
@@ -47,6 +49,7 @@ class _CardFile(BaseModel):
     scale: tuple[float, float] = (1, 10)
     prompt_format: str = "text"
     reference: str = "both"
+    window: int | None = None
     training: dict[str, Any] = {}
 
 

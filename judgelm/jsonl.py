@@ -46,17 +46,19 @@ class Appender:
 
     A finished line so survives `kill -9` of this process. It need not survive a power cut: there is no fsync. One
     process appends at a time; a second is refused. Opening mends a torn last line first; `repaired` is the number of
-    bytes removed.
+    bytes removed. With `overwrite` the file is emptied once it is certain that nobody else writes it.
 
     Raises:
         RunError: the file cannot be opened or written; what was written before stays.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
         self.path = str(path)
         try:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if overwrite and Path(path).is_file():
+                os.ftruncate(self._fd, 0)
             self.repaired = repair_tail(path)
         except BlockingIOError as error:
             os.close(self._fd)

@@ -6,7 +6,7 @@ with Judge("my-judge") as judge:
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -61,6 +61,8 @@ class Judge:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; the engines know: {known}")
         engine_options = EngineOptions(model=model, **options)
         card = None if engine == "scripted" else _find_card(engine_options)
+        if card is not None and engine_options.window_tokens is None:
+            engine_options = replace(engine_options, window_tokens=card.window)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
         began = time.monotonic()
         self.engine: Engine = load_engine(AUTO_ENGINE if engine == "auto" else engine, engine_options)

@@ -11,12 +11,14 @@ import re
 from judgelm.records import Scores, Unparsed
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
-_MARKDOWN = re.compile(r"[*_`~]+")
+_MARKDOWN = re.compile(r"(?<!\d)[*_`]+|[*_`]+(?!\d)")
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
 _BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
 _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
 _NAMED = re.compile(
-    r"(?:the\s+)?(?:assistant|answer|response)\s*([12])(?:'s)?(?:\s+(?:overall\s+)?(?:score|rating))?\s*(?::|=|-|is)?\s*"
+    r"(?:the\s+)?(?:assistant|answer|response)\s*([12])(?:'s)?(?:\s+(?:overall\s+)?(?:score|rating))?(?:\s*(?::|=|-|\bis\b)\s*|\s+)"
     rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])",
     re.IGNORECASE,
 )
@@ -36,8 +38,9 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
     Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
     """
-    line = next((line for line in text.splitlines() if line.strip()), "").strip()
-    plain = _MARKDOWN.sub("", line).strip()
+    cleaned = _INVISIBLE.sub("", _MARKDOWN.sub("", text))
+    plain = next((line for line in cleaned.splitlines() if line.strip()), "").strip().strip('"“”')
+    plain = plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain
     if bracketed := _BRACKETS.fullmatch(plain):
         plain = bracketed[1]
     if bare := _BARE.fullmatch(plain):
@@ -45,7 +48,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
     if out_of := _OUT_OF.fullmatch(plain):
         return _in_scale((out_of[1], out_of[3]), (out_of[2], out_of[4]), scale, text)
     if _NAMED.match(plain):
-        return _parse_named(_MARKDOWN.sub("", text), scale, text)
+        return _parse_named(cleaned, scale, text)
     return Unparsed("off_grammar", text, _why_off_grammar(plain))
 
 

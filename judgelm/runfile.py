@@ -11,13 +11,14 @@ engine are tried again. Another model, template, mode or input is refused, both 
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.errors import InputError, RunError
-from judgelm.jsonl import Appender, read_jsonl
+from judgelm.jsonl import Appender, read_jsonl, repair_tail
 from judgelm.records import Cut, Judgment, PairVerdict, Shown, Unparsed
 
 Retry = Literal["engine", "failed"]
@@ -148,6 +149,12 @@ def _sha_of_beginning(path: str, size: int) -> str:
     return digest.hexdigest()
 
 
+def run_paths(out: Path) -> tuple[Path, Path, Path]:
+    """The judgments, the manifest and the rejects of a run."""
+    stem = out.name.removesuffix(".jsonl")
+    return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
+
+
 class RunFiles:
     """The three files of one run, open for appending.
 
@@ -158,6 +165,11 @@ class RunFiles:
         inputs: paths behind `fingerprint["input"]`, to recognise a file that has only grown.
         retry: which failures a rerun redoes: those of kind `engine`, or all that `failed`.
         overwrite: start over, deleting what is there.
+
+    Attributes:
+        finished: hashes of the ids that need not be judged again.
+        earlier_failures: those of them that failed and stand, by code.
+        repaired_bytes: length of the torn last line that was removed.
 
     Raises:
         RunError: another run's files, not a run's file, or not writable.
@@ -173,30 +185,22 @@ class RunFiles:
         retry: Retry = "engine",
         overwrite: bool = False,
     ) -> None:
-        self.out = out
-        stem = out.name.removesuffix(".jsonl")
-        self.manifest_path = out.with_name(f"{stem}.run.json")
-        self.rejects_path = out.with_name(f"{stem}.rejects.jsonl")
-        if overwrite:
-            for path in (self.out, self.manifest_path, self.rejects_path):
-                path.unlink(missing_ok=True)
+        self.out, self.manifest_path, self.rejects_path = run_paths(out)
         self.provenance_sha = short_sha(provenance)
-        self.manifest = self._begin(fingerprint, provenance, inputs)
-        self._judgments = Appender(self.out)
+        earlier = None if overwrite else self._earlier_manifest()
+        if earlier is not None:
+            _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
+        self._judgments = Appender(self.out, overwrite=overwrite)
+        if overwrite:
+            self.manifest_path.unlink(missing_ok=True)
+            self.rejects_path.unlink(missing_ok=True)
+        self.manifest: dict[str, Any] = (earlier or {"sessions": [], "provenance": {}}) | {"fingerprint": fingerprint}
+        self.manifest["provenance"][self.provenance_sha] = provenance
         self.repaired_bytes = self._judgments.repaired
+        self.earlier_failures: Counter[str] = Counter()
         self.finished = self._read_finished(retry)
         self._rejects: Appender | None = None
-        self.rejects_path.unlink(missing_ok=True)
-
-    def _begin(self, fingerprint: dict[str, Any], provenance: dict[str, Any], inputs: list[str]) -> dict[str, Any]:
-        earlier = self._earlier_manifest()
-        if earlier is None:
-            manifest: dict[str, Any] = {"fingerprint": fingerprint, "provenance": {}, "sessions": []}
-        else:
-            _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
-            manifest = earlier | {"fingerprint": fingerprint}
-        manifest["provenance"][self.provenance_sha] = provenance
-        return manifest
+        self._known_rejects = self._read_rejects()
 
     def _earlier_manifest(self) -> dict[str, Any] | None:
         has_judgments = self.out.exists() and self.out.stat().st_size > 0
@@ -215,7 +219,7 @@ class RunFiles:
         return manifest  # type: ignore[no-any-return]
 
     def _read_finished(self, retry: Retry) -> set[int]:
-        """Hashes of the ids that need not be judged again.
+        """Hashes of the ids that need not be judged again; those among them that failed are counted.
 
         Hashes instead of ids keep a million of them under 100 MB; that two ids of a million share one, and the second
         is skipped on a rerun, has a probability of 3 in 10^8.
@@ -223,11 +227,25 @@ class RunFiles:
         finished: set[int] = set()
         if not self.out.is_file():  # a device or a pipe, which cannot be read back
             return finished
+        failed: dict[int, str] = {}
         for _, row in read_jsonl(self.out):
             key, failure = hash(row["id"]), row["failure"]
-            redo = failure is not None and (retry == "failed" or failure["code"] == "engine")  # type: ignore[index]
-            (finished.discard if redo else finished.add)(key)
+            failed.pop(key, None)
+            if isinstance(failure, dict):
+                if retry == "failed" or failure["code"] == "engine":
+                    finished.discard(key)
+                    continue
+                failed[key] = failure["code"]
+            finished.add(key)
+        self.earlier_failures.update(failed.values())
         return finished
+
+    def _read_rejects(self) -> set[int]:
+        """Hashes of the rejects on file, so that reading the same input again does not write them twice."""
+        if not self.rejects_path.is_file():
+            return set()
+        repair_tail(self.rejects_path)
+        return {_reject_key(row) for _, row in read_jsonl(self.rejects_path)}
 
     def start_session(self, session: dict[str, Any]) -> None:
         """Enter a session into the manifest; `save` writes what is put into it later."""
@@ -242,7 +260,7 @@ class RunFiles:
         """
         draft = self.manifest_path.with_suffix(".tmp")
         try:
-            draft.write_text(json.dumps(self.manifest, indent=1, ensure_ascii=False, default=str), encoding="utf-8")
+            draft.write_text(json.dumps(self.manifest, indent=1, default=str), encoding="utf-8")
             os.replace(draft, self.manifest_path)
         except OSError as error:
             raise RunError(
@@ -256,7 +274,11 @@ class RunFiles:
         self._judgments.write(row)
 
     def reject(self, row: Mapping[str, object]) -> None:
-        """Append an input line that could not be used."""
+        """Append an input line that could not be used, unless an earlier session did."""
+        key = _reject_key(row)
+        if key in self._known_rejects:
+            return
+        self._known_rejects.add(key)
         if self._rejects is None:
             self._rejects = Appender(self.rejects_path)
         self._rejects.write(row)
@@ -266,6 +288,10 @@ class RunFiles:
         self._judgments.close()
         if self._rejects is not None:
             self._rejects.close()
+
+
+def _reject_key(row: Mapping[str, object]) -> int:
+    return hash((row["file"], row["line"], row["raw"]))
 
 
 def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:

@@ -37,6 +37,12 @@ from judgelm.records import Scores, Unparsed
         "Answer 1 = 8, Answer 2 = 6.",
         "+8 6",
         "8 6.",
+        "\ufeff8 6",
+        "8 6\u200b",
+        '"8 6"',
+        "Scores: 8 6",
+        "```\n8 6\n```",
+        "Assistant 1 8, Assistant 2 6",
     ],
 )
 def test_readable_score_lines(text):
@@ -63,6 +69,10 @@ def test_decimals_are_kept():
         ("8 6 because 3 points were missed", "3 numbers"),
         ("8 out of 10, 6 out of 10", "4 numbers"),
         ("8/5 6/5", "out of something other than 10"),
+        ("Assistant 18 Assistant 26", "more than one way"),
+        ("1*0 6", "3 numbers"),
+        ("1_0 6", "3 numbers"),
+        ("~~8~~ ~~6~~", "more than one way"),
         ("Assistant 1: 8 Assistant 1: 6", "do not stand side by side"),
         ("Assistant 1: 8, which is 2 more than Assistant 2: 6", "do not stand side by side"),
         ("Assistant 1: 8 Assistant 2: 6 Assistant 3: 5", "more text follows"),

@@ -13,7 +13,6 @@ from judgelm.cli.console import (
     console,
     load_config,
     run_app,
-    terminated_as_interrupt,
     watch,
 )
 from judgelm.data.rows import Reject
@@ -117,7 +116,8 @@ def batch(
     )
     _check_places(job)
     if not quiet:
-        console.print(f"loading {model} ({AUTO_ENGINE if engine == 'auto' else engine} engine)", highlight=False)
+        used = AUTO_ENGINE if engine == "auto" else engine
+        console.print(f"loading {model} ({used} engine)", markup=False, highlight=False)
     judge = Judge(
         model,
         engine=engine,
@@ -186,12 +186,12 @@ def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
         done = tally.judged
         update(tally, judgment)
 
-    with terminated_as_interrupt(), watch(_total(job), quiet=quiet) as update:
+    with watch(_total(job), quiet=quiet) as update:
         hooks = BatchHooks(
             on_input=lambda stream: None if quiet else _show_input(stream, judge, mode),
             on_resume=_show_resume,
             on_judgment=count,
-            on_reject=_RejectPrinter(),
+            on_reject=_RejectPrinter(_SHOWN_REJECTS if job.out != "-" else None),
         )
         try:
             tally = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
@@ -202,7 +202,7 @@ def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
     if not quiet:
         console.print(summary_table(tally))
         if job.out != "-":
-            console.print(f"judgments in {job.out}", highlight=False)
+            console.print(f"judgments in {job.out}", markup=False, highlight=False)
     return tally
 
 
@@ -226,17 +226,18 @@ def _show_resume(finished: int, repaired: int) -> None:
 
 
 class _RejectPrinter:
-    """Prints the first rejects; all of them are in the rejects file."""
+    """Prints the first rejects, as all of them are in the rejects file; all of them where there is no such file."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None) -> None:
+        self._most = most
         self._count = 0
 
     def __call__(self, reject: Reject) -> None:
         """Print one."""
         self._count += 1
-        if self._count <= _SHOWN_REJECTS:
+        if self._most is None or self._count <= self._most:
             console.print(f"rejected {reject.message}", markup=False, highlight=False, soft_wrap=True)
-        elif self._count == _SHOWN_REJECTS + 1:
+        elif self._count == self._most + 1:
             console.print("more rejects follow; all are in the rejects file", highlight=False)
 
 
@@ -252,6 +253,7 @@ def summary_table(tally: Tally) -> Table:
         share = tally.consistent / tally.both_orders
         table.add_row("same winner in both orders", f"{share:.1%} of {tally.both_orders}")
     for name, count in (
+        ("failed in earlier sessions (see --retry)", sum(tally.earlier_failures.values())),
         ("rejected input lines", tally.rejected),
         ("judged in an earlier session", tally.skipped),
         ("input cells that were no text, coerced", tally.coerced),

@@ -30,12 +30,11 @@ console = Console(stderr=True)
 def run_app(app: typer.Typer) -> None:
     """Run a Typer app: usage errors and judgelm's own end with a sentence and exit code 1."""
     try:
-        code = app(standalone_mode=False)
+        with terminated_as_interrupt():
+            code = app(standalone_mode=False)
     except JudgelmError as error:
         fail(str(error))
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
     except Exception as error:
         if not hasattr(error, "format_message"):

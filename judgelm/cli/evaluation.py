@@ -95,7 +95,7 @@ def report_command(
         title=title or f"{judgments.stem} against {labels.stem}",
     )
     _write(out, page)
-    console.print(f"report in {out}", highlight=False)
+    console.print(f"report in {out}", markup=False, highlight=False)
 
 
 def _write(path: Path, text: str) -> None:

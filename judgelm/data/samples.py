@@ -56,6 +56,7 @@ class SampleStream:
         reference: ReferencePolicy = "auto",
         references: str | None = None,
         label_rows: bool = False,
+        answers: int | None = None,
     ) -> None:
         """Open the input and recognise its format.
 
@@ -66,6 +67,7 @@ class SampleStream:
             reference: what to do with references.
             references: a file of id -> reference, which goes before the row's own.
             label_rows: accept rows that are only labels; their samples have no answers.
+            answers: a row with another number of answers is a reject; None takes any.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
@@ -78,6 +80,7 @@ class SampleStream:
         self.read = self.rejected = self.coerced = self.references_used = 0
         self._on_reject = on_reject
         self._limit = limit
+        self._answers = answers
         self._reference = reference
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
@@ -129,6 +132,8 @@ class SampleStream:
 
     def _sample(self, row: Row) -> Sample:
         sample = self.format.sample(row)
+        if self._answers is not None and len(sample.answers) != self._answers:
+            raise row_error(row, f"expected {self._answers} answers, got {len(sample.answers)}")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         number = hash(sample.id)

@@ -21,7 +21,8 @@ from judgelm.errors import ConfigError, ModelError
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
-_SAMPLED_BYTES = 1 << 20
+_WHOLE_BYTES = 64 << 20
+_PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Loaded:
     tokenizer: Any
     window: int
     eos_ids: frozenset[int]
+    quantization: str | None
     identity: dict[str, Any]
 
 
@@ -72,6 +74,7 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
         tokenizer=tokenizer,
         window=_window(model, tokenizer, options),
         eos_ids=_eos_ids(model, tokenizer),
+        quantization=options.quantization,
         identity=_identity(base, adapter, options),
     )
 
@@ -81,7 +84,10 @@ def _split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     folder = Path(options.model)
     config = folder / "adapter_config.json"
     if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
-        base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        try:
+            base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        except ValueError as error:
+            raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         return str(base), options.model
@@ -123,7 +129,7 @@ def _load_model(source: str, options: EngineOptions, device: str) -> Any:
             quantization_config=_quantization(options.quantization),
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
         raise ModelError(f"{source}: cannot load the model: {_first_line(error)}{_load_hint(source)}") from error
     model, info = loaded
     if info["missing_keys"]:
@@ -188,9 +194,13 @@ def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda or cuda:0") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; try auto"
+        )
     return name
 
 
@@ -226,7 +236,7 @@ def _identity(base: str, adapter: str | None, options: EngineOptions) -> dict[st
 
 
 def _folder_sha(source: str) -> str | None:
-    """sha256 over config, tokenizer and weight files; of large files size, beginning and end only."""
+    """sha256 over config, tokenizer and weight files; of large ones size and 256 pieces spread over the file."""
     folder = Path(source)
     if not folder.is_dir():
         return None
@@ -237,8 +247,10 @@ def _folder_sha(source: str) -> str | None:
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())
         with path.open("rb") as file:
-            digest.update(file.read(_SAMPLED_BYTES))
-            if size > _SAMPLED_BYTES:
-                file.seek(max(_SAMPLED_BYTES, size - _SAMPLED_BYTES))
-                digest.update(file.read(_SAMPLED_BYTES))
+            if size <= _WHOLE_BYTES:
+                digest.update(file.read())
+                continue
+            for piece in range(_PIECES):
+                file.seek((size - _PIECE_BYTES) * piece // (_PIECES - 1))
+                digest.update(file.read(_PIECE_BYTES))
     return digest.hexdigest()

@@ -69,11 +69,10 @@ class TransformersEngine:
         """Tokenise requests and queue them; a prompt that cannot fit is finished at once.
 
         Raises:
-            EngineError: a request asks for a grammar.
+            EngineError: a request asks for a grammar, or for no reply at all.
         """
         for request in requests:
-            if request.sampling.grammar is not None:
-                raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+            _check(request)
             fitted = self._fitter.fit(request.prompt, request.sampling.max_tokens)
             if isinstance(fitted, Unparsed):
                 failed = Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
@@ -108,6 +107,7 @@ class TransformersEngine:
             "dtype": str(self._loaded.model.dtype).removeprefix("torch."),
             "device": str(self._device),
             "window": self._loaded.window,
+            "quantization": self._loaded.quantization,
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         }
 
@@ -117,10 +117,14 @@ class TransformersEngine:
         self._running.clear()
 
     def _step(self) -> None:
-        """One pass; on out-of-memory what was new goes back and the budget is halved."""
+        """One pass; on out-of-memory nothing has changed but the budget, which is halved."""
         fresh = self._admit()
         try:
             logits = self._forward(fresh)
+            for reply in fresh:
+                reply.store.advance(len(reply.source.fitted.ids))
+            self._score_trees(fresh, logits[len(self._running) :])
+            begun = [reply.branches() for reply in fresh]
         except (torch.OutOfMemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
@@ -128,10 +132,7 @@ class TransformersEngine:
             return
         for reply in self._running:
             reply.store.advance(1)
-        for reply in fresh:
-            reply.store.advance(len(reply.source.fitted.ids))
-        self._score_trees(fresh, logits[len(self._running) :])
-        self._extend(self._running + fresh, logits)
+        self._extend([[reply] for reply in self._running] + begun, logits)
 
     def _admit(self) -> list[Reply]:
         """New prompts for this pass, within the budgets of tokens, sequences and memory."""
@@ -196,42 +197,50 @@ class TransformersEngine:
             )
             start = end
 
-    def _extend(self, replies: list[Reply], logits: torch.Tensor) -> None:
-        """Add each reply's next token; a new prompt with `n` replies branches here."""
+    def _extend(self, rows: list[list[Reply]], logits: torch.Tensor) -> None:
+        """Add the next token to each reply; the `n` replies of a new prompt share a row of logits."""
         greedy = logits.argmax(-1).tolist()
         running: list[Reply] = []
-        for row, reply in enumerate(replies):
-            for branch in reply.branches():
-                branch.add(draw(branch, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
-                if branch.finish_reason is None:
-                    running.append(branch)
-                elif (completion := branch.source.collect(branch)) is not None:
+        for row, replies in enumerate(rows):
+            for reply in replies:
+                reply.add(draw(reply, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
+                if reply.finish_reason is None:
+                    running.append(reply)
+                elif (completion := reply.source.collect(reply)) is not None:
                     self._finished.append(completion)
         self._running = running
 
     def _retreat(self, fresh: list[Reply], message: str) -> None:
-        """Make the next pass half as large; what does not fit even alone has failed."""
+        """Make the next pass half as large; a request that does not fit even alone has failed."""
         self.halvings += 1
-        if fresh and len(fresh) + len(self._running) > 1:
+        under_way = {id(reply.source): reply.source for reply in self._running}
+        if fresh and len(fresh) + len(under_way) > 1:
             total = sum(len(reply.source.fitted.ids) for reply in fresh) + len(self._running)
             self.batch_tokens = max(1, min(self.batch_tokens, total) // 2)
             self._waiting.extendleft(reply.source for reply in reversed(fresh))
         elif fresh:
             self._finished.append(fresh[0].source.failed(f"out of memory: {message}"))
-        elif len(self._running) > 1:
+        elif len(under_way) > 1:
             self.max_sequences = max(1, len(self._running) // 2)
-            self._restart(self._running[self.max_sequences :])
+            self._restart(list(under_way.values())[len(under_way) // 2 :])
         else:
-            source = self._running.pop().source
-            self._finished.append(source.failed(f"out of memory: {message}"))
+            self._running = []
+            self._finished += [source.failed(f"out of memory: {message}") for source in under_way.values()]
 
-    def _restart(self, replies: list[Reply]) -> None:
-        """Put requests back to the start; a reply of the same request that is still under way goes with them."""
-        sources = {id(reply.source): reply.source for reply in replies}
-        self._running = [reply for reply in self._running if id(reply.source) not in sources]
-        for source in sources.values():
+    def _restart(self, sources: list[Waiting]) -> None:
+        """Put requests back to the start, all their replies with them."""
+        dropped = {id(source) for source in sources}
+        self._running = [reply for reply in self._running if id(reply.source) not in dropped]
+        for source in sources:
             source.reset()
-        self._waiting.extendleft(reversed(sources.values()))
+        self._waiting.extendleft(reversed(sources))
+
+
+def _check(request: Request) -> None:
+    if request.sampling.grammar is not None:
+        raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+    if request.sampling.n < 1 or request.sampling.max_tokens < 1:
+        raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -33,6 +33,10 @@ class Tokenizer(Protocol):
         """Token ids and, on request, each token's (start, end) in the text."""
         ...
 
+    def get_added_vocab(self) -> dict[str, int]:
+        """Tokens that were added to the vocabulary, special or not."""
+        ...
+
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
         """The text of token ids."""
         ...
@@ -63,7 +67,9 @@ class Fitter:
     def __init__(self, tokenizer: Tokenizer, window: int) -> None:
         self.tokenizer = tokenizer
         self.window = window
-        self._neutraliser = Neutraliser(tokenizer.all_special_tokens, exact=True)
+        added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
+        self._neutraliser = Neutraliser({*tokenizer.all_special_tokens, *added}, exact=True)
+        self._appended = _appended_tokens(tokenizer)
 
     def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
@@ -80,6 +86,20 @@ class Fitter:
             return Fitted(text=text, ids=ids, neutralised=neutralised)
         return self._cut(spans, bounded, prompt, limit, neutralised)
 
+    def defuse(self, text: str) -> tuple[str, int]:
+        """Untrusted text without the tokenizer's special and added tokens, and how many there were."""
+        return self._neutraliser(text)
+
+    def encode(self, text: str, *, chat: bool) -> list[int]:
+        """Token ids of a text that the model goes on from: with the tokenizer's beginning, never with its end.
+
+        Args:
+            text: the prompt, with or without the beginning of a reply.
+            chat: whether the tokenizer's chat template has already put special tokens into it.
+        """
+        ids = list(self.tokenizer(text, add_special_tokens=not chat)["input_ids"])
+        return ids if chat or not self._appended else ids[: -self._appended]
+
     def _neutralised(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
         """Defuse the tokenizer's special tokens in untrusted text, where they would become one token."""
         total = 0
@@ -88,7 +108,7 @@ class Fitter:
             if span.kind == "template":
                 out.append(span)
                 continue
-            text, found = self._neutraliser(span.text)
+            text, found = self.defuse(span.text)
             total += found
             out.append(replace(span, text=text) if found else span)
         return (tuple(out), total) if total else (spans, 0)
@@ -136,7 +156,7 @@ class Fitter:
 
     def _encode(self, spans: tuple[Span, ...], prompt: Prompt) -> tuple[str, list[int]]:
         text = self._text(spans, chat=prompt.chat) + prompt.continuation
-        return text, list(self.tokenizer(text, add_special_tokens=not prompt.chat)["input_ids"])
+        return text, self.encode(text, chat=prompt.chat)
 
     def _text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
         if not chat:
@@ -146,6 +166,13 @@ class Fitter:
             for role, group in groupby(spans, key=lambda span: span.role)
         ]
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+def _appended_tokens(tokenizer: Tokenizer) -> int:
+    """How many tokens the tokenizer puts behind every text, such as an end-of-sequence token."""
+    bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
+    starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
+    return len(whole) - starts[0] - len(bare) if starts else 0
 
 
 def prompt_key(prompt: Prompt) -> str:

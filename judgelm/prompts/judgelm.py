@@ -63,5 +63,5 @@ JUDGELM_COMPACT = PairTemplate(
     id="judgelm-compact",
     plain=((None, "[Q] {question}\n[1] {answer_1}\n[2] {answer_2}\n[S]"),),
     with_reference=((None, "[Q] {question}\n[R] {reference}\n[1] {answer_1}\n[2] {answer_2}\n[S]"),),
-    delimiters=("[Q]", "[R]", "[{n}]", "[S]"),
+    delimiters=("[Q]", "[R]", "[1]", "[2]", "[S]"),
 )

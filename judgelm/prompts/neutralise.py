@@ -1,9 +1,9 @@
 """Candidate text can never close its own block.
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block
-has ended and write the judge's verdict itself. Look-alikes of such markers, in any case, with other blanks, zero-width
-characters or full-width letters, are defused by exchanging their brackets and hashes for plain characters of the
-same number; the words stay readable. How many were found is counted in the judgment.
+has ended and write the judge's verdict itself. Look-alikes of such markers, in any case, with other blanks, invisible
+characters, accents, full-width or foreign letters, are defused by exchanging their brackets and hashes for plain
+characters; the words stay readable. How many were found is counted in the judgment.
 """
 
 import re
@@ -11,8 +11,21 @@ import unicodedata
 from collections.abc import Iterable
 
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
-_IGNORABLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
-_CONFUSABLE = str.maketrans("’‘ʼ′⟨⟩❲❳〔〕", "''''<>[][]")
+_LOOK_LIKE = {
+    "[": "［﹇【⟦〚⁅❲〔",
+    "]": "］﹈】⟧〛⁆❳〕",
+    "#": "＃﹟♯",
+    "<": "＜﹤⟨",
+    ">": "＞﹥⟩",
+    "'": "’‘ʼ′´ʹ",
+    **dict(zip("aeopcyxisv", ("аα", "еε", "оο", "рρ", "с", "у", "х", "і", "ѕ", "ν"), strict=True)),
+    **dict(
+        zip("AEOPCTHMBKXIS", ("АΑ", "ЕΕ", "ОΟ", "РΡ", "С", "ТΤ", "Н", "МΜ", "ВΒ", "КΚ", "ХΧ", "ІΙ", "Ѕ"), strict=True)
+    ),
+}
+_CONFUSABLE = str.maketrans({odd: plain for plain, look_alikes in _LOOK_LIKE.items() for odd in look_alikes})
+_BLANK_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
+_PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
 class Neutraliser:
@@ -24,22 +37,22 @@ class Neutraliser:
     """
 
     def __init__(self, markers: Iterable[str], *, exact: bool = False) -> None:
-        patterns = [re.escape(marker) if exact else _loose(marker) for marker in sorted(set(markers), key=len)[::-1]]
+        known = sorted(set(markers), key=len)[::-1]
+        patterns = [re.escape(marker) if exact else _loose(marker) for marker in known]
         self._find = re.compile("|".join(patterns), 0 if exact else re.IGNORECASE) if patterns else None
+        self._begins = None if exact else _beginnings(known)
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
         """The defused text and how many markers were found in it."""
-        if self._find is None or not text:
+        if self._find is None or (self._begins is not None and self._begins.search(text) is None):
             return text, 0
-        if self._exact or text.isascii():
+        if self._exact or _PLAIN.fullmatch(text):
             return self._find.subn(lambda match: _defuse(match[0]), text)
-        if self._find.search(_fold_whole(text)) is None:
-            return text, 0
         return self._defuse_folded(text)
 
     def _defuse_folded(self, text: str) -> tuple[str, int]:
-        """Search in a compatibility-folded copy of the text and defuse the same places in the text itself."""
+        """Search in a folded copy of the text and defuse the same places in the text itself."""
         assert self._find is not None
         folded, origin = _fold(text)
         pieces: list[str] = []
@@ -53,11 +66,19 @@ class Neutraliser:
         return "".join(pieces) + text[done:], found
 
 
+def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
+    """What some marker must begin with, so that most texts need no further look; None where it could be a letter."""
+    firsts = {marker[0] for marker in markers}
+    if not firsts <= {"[", "#", "<"}:
+        return None
+    return re.compile("[" + re.escape("".join(first + _LOOK_LIKE[first] for first in sorted(firsts))) + "]")
+
+
 def _loose(marker: str) -> str:
-    """A pattern for a marker with any blanks between its words and any number where it has `{n}`."""
-    words = [re.escape(word).replace(r"\{n\}", r"\d+") for word in marker.split()]
-    pattern = r"\s*".join(words)
-    return pattern.replace(r"\[", r"\[\s*", 1).replace(r"\]", r"\s*\]") if marker.startswith("[") else pattern
+    """A pattern for a marker with any blanks between its words and signs, and any number where it has `{n}`."""
+    parts = re.findall(r"\{n\}|\w+|[^\w\s]", marker)
+    known = {"{n}": r"\d+", "'": "['`]"}
+    return r"\s*".join(known.get(part, re.escape(part)) for part in parts)
 
 
 def _defuse(marker: str) -> str:
@@ -65,21 +86,24 @@ def _defuse(marker: str) -> str:
     return defused if defused != marker else f"{marker[0]} {marker[1:]}"
 
 
-def _fold_whole(text: str) -> str:
-    """What `_fold` gives, at the speed of C but without the places; composed letters are no part of any marker."""
-    return _IGNORABLE.sub("", unicodedata.normalize("NFKC", text).translate(_CONFUSABLE))
+def _is_invisible(character: str) -> bool:
+    """Format and control characters, combining marks and fillers: nothing that a reader sees in a marker."""
+    if character.isspace():
+        return False
+    return unicodedata.category(character) in ("Cf", "Cc", "Mn", "Me") or character in _BLANK_FILLERS
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
-    """NFKC, ignorable characters dropped, quotation marks made plain; with each character's index in the text."""
+    """Compatibility forms and look-alikes made plain, invisible characters dropped; and where each one stood."""
     folded: list[str] = []
     origin: list[int] = []
     for index, character in enumerate(text):
-        if character.isascii():
+        if " " <= character <= "~":
             folded.append(character)
             origin.append(index)
-        elif not _IGNORABLE.match(character):
-            plain = unicodedata.normalize("NFKC", character).translate(_CONFUSABLE)
-            folded.append(plain)
-            origin.extend([index] * len(plain))
+            continue
+        for plain in unicodedata.normalize("NFKD", character).translate(_CONFUSABLE):
+            if not _is_invisible(plain):
+                folded.append(plain)
+                origin.append(index)
     return "".join(folded), origin

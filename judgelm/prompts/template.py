@@ -7,7 +7,7 @@ stands in every model card and every run, so that training, batch runs, server a
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from judgelm.prompts.neutralise import Neutraliser
@@ -45,8 +45,9 @@ class PairTemplate:
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over id, both texts and the delimiters: a change of any byte changes it."""
-        canonical = json.dumps(asdict(self), ensure_ascii=False, sort_keys=True)
+        """sha256 (hex) over id and both texts: a change of any byte that judges were trained on changes it."""
+        texts = {"id": self.id, "plain": self.plain, "with_reference": self.with_reference}
+        canonical = json.dumps(texts, ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @cached_property

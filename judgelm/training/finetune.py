@@ -32,6 +32,7 @@ class FineTuning:
     """A trainer ready to run, and what its data came to."""
 
     trainer: SFTTrainer
+    window: int
     train_counts: RowCounts
     eval_counts: RowCounts | None
 
@@ -79,7 +80,12 @@ def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTu
         )
     except OSError as error:
         raise ModelError(f"{_base(model)}: cannot load the base model: {str(error).splitlines()[0]}") from error
-    return FineTuning(trainer=trainer, train_counts=train.counts, eval_counts=evaluate.counts if evaluate else None)
+    return FineTuning(
+        trainer=trainer,
+        window=options.window,
+        train_counts=train.counts,
+        eval_counts=evaluate.counts if evaluate else None,
+    )
 
 
 def row_options(judge: JudgeArguments, *, window: int, seed: int) -> RowOptions:
@@ -124,6 +130,7 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
         scale=(judge.scale[0], judge.scale[1]),
         prompt_format="chat" if template.chat else "text",
         reference=_reference(done.train_counts),
+        window=done.window,
         training=_facts(done, judge, model),
     )
     write_card(folder, card)

@@ -102,7 +102,7 @@ class RowBuilder:
         """
         for path in paths:
             before = self.counts.made
-            stream = SampleStream([path], on_reject=self._reject)
+            stream = SampleStream([path], on_reject=self._reject, answers=2)
             for row, sample in stream.pairs():
                 try:
                     plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
@@ -125,9 +125,10 @@ class RowBuilder:
         if not all(low <= score <= high for score in label.scores):
             self.counts.left_out["scores outside the scale"] += 1
             return None
-        reason = label.reason if self._draw(sample.id, "reason") < self.options.reason_prob else None
+        drawn = self._draw(sample.id, "reason") < self.options.reason_prob
+        reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
-        return self._tokenise(sample, reference, line, (reason or "").strip())
+        return self._tokenise(sample, reference, line, reason)
 
     def _choose(self, sample: Sample, plain: Label | None, referenced: Label | None) -> tuple[Label | None, str | None]:
         """The judgment to learn and the reference to show: prompt and target are dropped together."""
@@ -161,7 +162,7 @@ class RowBuilder:
 
     def _behind(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
         """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
-        whole = list(self._tokenizer(fitted.text + text, add_special_tokens=not prompt.chat)["input_ids"])
+        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
         before = len(fitted.ids)
         return whole[before:] if whole[:before] == fitted.ids else self._ids(text)
 

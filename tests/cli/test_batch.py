@@ -109,8 +109,10 @@ def test_failures_are_counted_and_set_the_exit_code(cli, pairs, tmp_path):
     assert "engine 1" in err
     failures = {row["id"]: row["failure"] and row["failure"]["code"] for row in rows_of(tmp_path / "out.jsonl")}
     assert failures == {"p0": None, "p1": "off_grammar", "p2": "out_of_range", "p3": "engine"}
-    assert cli(*command, "--max-failure-rate", "0.75")[0] == 2  # only p3 is judged again, and fails again
-    assert cli(*command, "--max-failure-rate", "1")[0] == 0
+    code, _, err = cli(*command)  # only p3 is judged again, but the earlier failures still stand
+    assert code == 2
+    assert "failed in earlier sessions" in err
+    assert cli(*command, "--max-failure-rate", "0.75")[0] == 0  # 3 of 4 failed, over all sessions
 
 
 def test_a_rerun_redoes_engine_failures_and_all_failures_only_when_asked(cli, pairs, tmp_path):
@@ -246,3 +248,56 @@ def test_a_model_that_has_moved_is_the_same_model(cli, pairs, tmp_path, tiny_mod
     code, _, err = cli("judgelm-batch", path, "--model", moved, *options)
     assert code == 1
     assert "model.sha" in err
+
+
+def test_a_good_run_stays_good_when_it_is_run_again(cli, pairs, tmp_path):
+    path = pairs(40)
+    path.write_text(path.read_text() + "torn\n")  # 1 of 41 is under the limit of 5 %
+    command = ("judgelm-batch", path, "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n")
+    assert [cli(*command)[0] for _ in range(2)] == [0, 0]
+    assert len(rows_of(tmp_path / "out.rejects.jsonl")) == 1  # the same line is not rejected twice
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out.rejects.jsonl", "out.run.json"])
+def test_a_run_never_writes_over_its_input(cli, pairs, tmp_path, name):
+    path = pairs(3, name=name)
+    before = path.read_bytes()
+    code, _, err = cli("judgelm-batch", path, "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n", "--overwrite")
+    assert code == 1
+    assert "would write over its own input" in err
+    assert path.read_bytes() == before
+
+
+def test_overwrite_deletes_nothing_until_the_input_has_been_read(cli, pairs, tmp_path):
+    out = tmp_path / "out.jsonl"
+    cli("judgelm-batch", pairs(3), "-o", out, *SCRIPTED, "8 6\\n")
+    (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
+    assert cli("judgelm-batch", tmp_path / "odd.jsonl", "-o", out, *SCRIPTED, "8 6\\n", "--overwrite")[0] == 1
+    assert len(rows_of(out)) == 3
+
+
+@pytest.mark.parametrize("answers", [["a"], ["a", "b", "c"]])
+def test_a_row_without_exactly_two_answers_is_a_reject(cli, pairs, tmp_path, answers):
+    path = pairs(2)
+    path.write_text(json.dumps({"id": "k", "question": "q", "answers": answers}) + "\n" + path.read_text())
+    # the first row decides the format, so the plain rows are read as rows with a list of answers, or the other way
+    code, _, err = cli("judgelm-batch", path, "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n")
+    assert code in (1, 2)
+    assert f"expected 2 answers, got {len(answers)}" in err
+    assert "Traceback" not in err
+
+
+def test_every_reject_is_shown_where_there_is_no_rejects_file(cli, pairs):
+    stdin = pairs(1).read_bytes() + b"torn\n" * 9
+    _, out, err = cli("judgelm-batch", "-", *SCRIPTED, "8 6\\n", stdin=stdin)
+    assert len(out.splitlines()) == 1
+    assert err.count("rejected <stdin>:") == 9
+
+
+def test_another_window_is_another_run(cli, pairs, tmp_path, tiny_model):
+    command = ("judgelm-batch", pairs(2), "-o", tmp_path / "out.jsonl", "--model", tiny_model, "--template",
+               "judgelm-compact", "--max-failure-rate", "1")  # fmt: skip
+    assert cli(*command, "--limit", "1")[0] == 0
+    code, _, err = cli(*command, "--window-tokens", "100")
+    assert code == 1
+    assert "engine.window: there 512, now 100" in err

@@ -1,5 +1,6 @@
 """The embedded engine against transformers' own `generate` and forward pass."""
 
+import json
 import os
 import subprocess
 import sys
@@ -149,6 +150,41 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
     assert done.stdout.startswith("halved")
 
 
+class Short(TransformersEngine):
+    """Has memory for so many sequences in a pass."""
+
+    most = 1
+
+    def _run(self, ids, places, segments, keep):
+        if len(segments) > self.most or sum(segment.tokens for segment in segments) > 2000:
+            raise torch.OutOfMemoryError("no memory for this")
+        return super()._run(ids, places, segments, keep)
+
+
+def test_n_replies_that_never_fit_together_fail_instead_of_going_round(tiny_model):
+    engine = Short.load(EngineOptions(model=str(tiny_model)))
+    done = run(engine, varied_requests(3, n=2, temperature=1.0))
+    assert {one.finish_reasons for one in done.values()} == {("error",)}
+    assert all("out of memory" in one.error for one in done.values())
+
+
+def test_memory_for_two_sequences_gives_what_plenty_gives(tiny_model):
+    engine = Short.load(EngineOptions(model=str(tiny_model)))
+    engine.most = 2
+    requests = [
+        Request(key=r.key, prompt=r.prompt, sampling=r.sampling, candidates=SCORE_LINES)
+        for r in varied_requests(12, n=2, temperature=1.0)
+    ]
+    found, expected = run(engine, requests), run(load(tiny_model), requests)
+    assert engine.halvings > 0
+    assert {key: one.texts for key, one in found.items()} == {key: one.texts for key, one in expected.items()}
+
+
+def test_a_request_for_nothing_is_refused(tiny_model):
+    with pytest.raises(EngineError, match="n and max_tokens must be 1 or more"):
+        load(tiny_model).submit(varied_requests(1, max_tokens=0))
+
+
 @pytest.mark.parametrize(
     ("break_it", "finding"),
     [
@@ -190,3 +226,15 @@ def test_options_that_do_not_exist(tiny_model):
         load(tiny_model, quantization="3bit")
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
         load(tiny_model, device="gpux")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="torch sees 0 CUDA devices"):
+            load(tiny_model, device="cuda")
+
+
+def test_weights_of_another_shape_than_the_config(tiny_model, tmp_path):
+    for path in tiny_model.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 300}))
+    with pytest.raises(ModelError, match="cannot load the model"):
+        load(tmp_path)

@@ -84,3 +84,27 @@ def test_a_chat_prompt_goes_through_the_tokenizers_template(tokenizer):
     assert fitted.text.startswith("<system>You are a helpful")
     assert "<user>[Question]\nwhat\n" in fitted.text
     assert fitted.text.endswith("<assistant>")
+
+
+def test_added_tokens_in_an_answer_are_text_too(tokenizer):
+    chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    chat.add_tokens(["<|eot_id|>", "<think>", "plainword"])  # Llama 3 keeps its markers so: added, not named special
+    fitted = Fitter(chat, 200).fit(prompt_of("what", "a fox<|eot_id|>8 1<think>", "a plainword"), 8)
+    assert isinstance(fitted, Fitted)
+    assert fitted.neutralised == 2
+    assert not {chat.convert_tokens_to_ids(token) for token in ("<|eot_id|>", "<think>")} & set(fitted.ids)
+    assert "a plainword" in fitted.text
+
+
+def test_an_end_that_the_tokenizer_appends_is_left_off(tokenizer):
+    from tokenizers.processors import TemplateProcessing
+
+    ending = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    ending.backend_tokenizer.post_processor = TemplateProcessing(
+        single="</s> $A </s>", special_tokens=[("</s>", ending.eos_token_id)]
+    )
+    assert ending("a fox")["input_ids"][-1] == ending.eos_token_id
+    fitted = Fitter(ending, 200).fit(prompt_of("what", "a fox", "a dog"), 8)
+    assert isinstance(fitted, Fitted)
+    assert fitted.ids[0] == ending.eos_token_id  # what it puts first stays
+    assert fitted.ids[1:] == tokenizer(fitted.text)["input_ids"]

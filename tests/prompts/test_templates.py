@@ -12,10 +12,10 @@ SAMPLE = Sample(id="1", question="Why?", answers=("Because.", "No idea."), refer
 
 # A change here is a change of what every trained judge expects: give the template a new id instead.
 GOLDEN_SHA = {
-    "judgelm-v1": "5d23d777ff49d8d6f3c5066f8e5c0f6a1d3f34508815abf2f540eba482b3cb44",
-    "judgelm-paper": "9bb91e8e1398b6bf5576283c0bb2b015e691d9deb2f5b498080ea7cfb9994cf7",
-    "judgelm-chat": "6b585b6fdffce807346509155a69e401cb839542cc1554d27a1636abc223ada1",
-    "judgelm-compact": "be4a2157e9fe5cb0cca34db5128d28ecbf0a6aacebd598c23e76e1c9dc98753e",
+    "judgelm-v1": "63beb0615b30431fa53eed744fa38c22e55f0153087f22a6c57116d23f5843c8",
+    "judgelm-paper": "d6d1247f2fecacb8fec5898a312c99c21a7d9897024b478c078902b06d1fa044",
+    "judgelm-chat": "86cf0d3a41068163cb815b6c7ab2455c912e611a4fc060022c6bf190a997f3da",
+    "judgelm-compact": "659dceccf822cf439c0b6ba7ca377a7846828ffbb6656b4e4f8a6ff6b20f5e69",
 }
 
 

@@ -68,6 +68,12 @@ def test_the_loss_can_count_the_prompt_too(tokenizer):
     assert (row.labels == row.input_ids).all()
 
 
+def test_a_special_token_in_a_reason_is_text(tokenizer):
+    label = Label(sample_id="1", winner=1, scores=(8, 6), reason="it ends with </s> here")
+    row = builder(tokenizer).build(SAMPLE, label, None)
+    assert list(row.input_ids).count(tokenizer.eos_token_id) == 1
+
+
 def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
     rows = builder(tokenizer, window=120, reference_drop_prob=1.0)
     long = Sample(id="1", question="what", answers=(" big" * 300, "a dog"))
