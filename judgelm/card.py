@@ -7,11 +7,11 @@ the template's id and sha256 here, and whoever loads the model compares them wit
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
 
@@ -32,6 +32,8 @@ class Card:
         training: free-form facts (base model, data and its hash, hyper-parameters, versions, measured metrics).
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     template: str
     template_sha: str
     scale: tuple[float, float] = (1, 10)
@@ -41,16 +43,7 @@ class Card:
     training: dict[str, Any] = field(default_factory=dict)
 
 
-class _CardFile(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    template: str
-    template_sha: str
-    scale: tuple[float, float] = (1, 10)
-    prompt_format: str = "text"
-    reference: str = "both"
-    window: int | None = None
-    training: dict[str, Any] = {}
+_FILE = TypeAdapter(Card)
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
@@ -83,14 +76,13 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
 def _read(path: Path) -> Card:
     try:
-        found = _CardFile.model_validate_json(path.read_bytes())
+        return _FILE.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "file"
         raise CardError(
             f"{path}: {place}: {first['msg']}; restore the card or delete it to use the defaults"
         ) from error
-    return Card(**found.model_dump())
 
 
 def write_card(folder: str | Path, card: Card) -> None:

@@ -112,9 +112,10 @@ class TransformersEngine:
         }
 
     def close(self) -> None:
-        """Drop what is in hand."""
+        """Drop what is in hand, and the model."""
         self._waiting.clear()
         self._running.clear()
+        self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
         """One pass; on out-of-memory nothing has changed but the budget, which is halved."""
@@ -125,7 +126,7 @@ class TransformersEngine:
                 reply.store.advance(len(reply.source.fitted.ids))
             self._score_trees(fresh, logits[len(self._running) :])
             begun = [reply.branches() for reply in fresh]
-        except (torch.OutOfMemoryError, RuntimeError) as error:
+        except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not _is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             self._retreat(fresh, str(error))

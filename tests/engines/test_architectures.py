@@ -7,6 +7,7 @@ from transformers import (
     AutoTokenizer,
     Gemma2Config,
     GPT2Config,
+    LlamaConfig,
     MambaConfig,
     MistralConfig,
     Qwen2Config,
@@ -55,6 +56,26 @@ def test_greedy_replies_equal_generate(name, tiny_model, tmp_path):
         ids = tokenizer("".join(span.text for span in request.prompt.spans), return_tensors="pt").input_ids
         out = plain.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
         assert done[request.key].texts[0] == tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+def test_four_bit_weights_judge_nearly_like_whole_ones(tiny_model, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(
+        LlamaConfig(**COMMON | {"intermediate_size": 128}, vocab_size=len(tokenizer))
+    ).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    request = Request(
+        key="1", prompt=prompt_of("a big fox"), sampling=Sampling(max_tokens=2), candidates=("8 6\n", "fox\n", "a\n")
+    )
+    whole, small = (
+        run(load_engine("transformers", EngineOptions(model=str(tmp_path), **options)), [request])["1"]
+        for options in ({}, {"quantization": "4bit"})
+    )
+    # 4 bits change the numbers, but not beyond recognition
+    assert small.candidate_logprobs != whole.candidate_logprobs
+    assert small.candidate_logprobs == pytest.approx(whole.candidate_logprobs, abs=2.5)
 
 
 def test_a_model_without_attention_is_refused(tiny_model, tmp_path):
