@@ -12,7 +12,8 @@ from typing import Any, Self
 
 from judgelm.batch import BatchHooks, BatchJob, Tally, run_batch
 from judgelm.card import Card, check_card, find_card
-from judgelm.engines.base import AUTO_ENGINE, Engine, EngineOptions, load_engine
+from judgelm.engines.base import Engine, EngineOptions
+from judgelm.engines.catalog import AUTO_ENGINE, load_engine
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template

@@ -17,7 +17,7 @@ from judgelm.cli.console import (
 )
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.engines.base import AUTO_ENGINE, ENGINES
+from judgelm.engines.catalog import AUTO_ENGINE, ENGINES
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import MODES, Pairwise

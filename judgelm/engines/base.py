@@ -1,11 +1,9 @@
-"""What an engine is, and the door through which one is had."""
+"""What an engine is, and what one is loaded with."""
 
-import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.records import Completion, Request
 
 
@@ -74,49 +72,3 @@ class EngineOptions:
     max_sequences: int = 256
     window_tokens: int | None = None
     trust_remote_code: bool = False
-
-
-def require(module: str, *, extra: str) -> None:
-    """Say what to install before an import would fail.
-
-    Raises:
-        MissingExtraError: the module is not installed.
-    """
-    if importlib.util.find_spec(module) is None:
-        raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
-
-
-def load_engine(name: str, options: EngineOptions) -> Engine:
-    """The engine of that name, its model loaded.
-
-    Raises:
-        ConfigError: no such engine.
-        ModelError: the model cannot be loaded.
-    """
-    if name not in ENGINES:
-        raise ConfigError(f"engine {name!r} does not exist; there are: auto, {', '.join(ENGINES)}")
-    load: Callable[[EngineOptions], Engine] = ENGINES[name]
-    return load(options)
-
-
-def _load_scripted(options: EngineOptions) -> Engine:
-    from judgelm.engines.scripted import ScriptedEngine
-
-    return ScriptedEngine.load(options)
-
-
-def _load_transformers(options: EngineOptions) -> Engine:
-    if options.adapter is not None:
-        require("peft", extra="train")
-    if options.quantization is not None:
-        require("bitsandbytes", extra="train")
-    from judgelm.engines.transformers_engine import TransformersEngine
-
-    return TransformersEngine.load(options)
-
-
-ENGINES: dict[str, Callable[[EngineOptions], Engine]] = {
-    "transformers": _load_transformers,
-    "scripted": _load_scripted,
-}
-AUTO_ENGINE = "transformers"

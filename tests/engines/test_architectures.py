@@ -15,7 +15,8 @@ from transformers import (
 )
 
 from driving import prompt_of, run
-from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
 from judgelm.errors import ModelError
 from judgelm.records import Request, Sampling
 

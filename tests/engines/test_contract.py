@@ -3,7 +3,8 @@
 import pytest
 
 from driving import prompt_of, run
-from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, ModelError
 from judgelm.records import Request, Sampling
 

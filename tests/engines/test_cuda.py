@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from driving import prompt_of, run
-from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
 
 

@@ -12,7 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from driving import prompt_of, run
-from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
 from judgelm.engines.transformers_engine import TransformersEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
@@ -123,7 +124,8 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
     script = textwrap.dedent(
         f"""
         import resource
-        from judgelm.engines.base import EngineOptions, load_engine
+        from judgelm.engines.base import EngineOptions
+        from judgelm.engines.catalog import load_engine
         from driving import prompt_of, run
         from judgelm.records import Request, Sampling
         requests = [

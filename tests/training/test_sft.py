@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from judgelm.data.synthetic import generate
-from judgelm.engines.base import EngineOptions, load_engine
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
 from judgelm.errors import CardError
 from judgelm.judge import Judge
 
