@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from judgelm.data.arriving import arriving
 from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
@@ -147,7 +148,8 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
         rejects.write_to(files)
         files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
         session.start()
-        for judgment in judge(_unfinished(stream, files.finished, tally), mode, engine):
+        samples = _unfinished(_source(job, stream, engine), files.finished, tally)
+        for judgment in judge(samples, mode, engine):
             files.write(judgment)
             tally.add(judgment)
             session.tick()
@@ -239,9 +241,14 @@ def _open_stream(
     return stream
 
 
-def _unfinished(stream: SampleStream, finished: set[int], tally: Tally) -> Iterator[Sample]:
-    for sample in stream:
-        if hash(sample.id) in finished:
+def _source(job: BatchJob, stream: SampleStream, engine: Engine) -> Iterator[Sample | None]:
+    """The input's samples; those of a pipe as they arrive."""
+    return arriving(stream, hold=engine.window) if "-" in job.inputs else iter(stream)
+
+
+def _unfinished(samples: Iterator[Sample | None], finished: set[int], tally: Tally) -> Iterator[Sample | None]:
+    for sample in samples:
+        if sample is not None and hash(sample.id) in finished:
             tally.skipped += 1
         else:
             yield sample
@@ -252,7 +259,7 @@ def _to_stdout(job: BatchJob, mode: Pairwise, engine: Engine, tally: Tally, hook
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, tally, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(stream, mode, engine):
+    for judgment in judge(_source(job, stream, engine), mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         tally.add(judgment)

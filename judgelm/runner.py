@@ -12,6 +12,7 @@ from judgelm.modes.flow import Flow, Mode
 from judgelm.records import Completion, Judgment, Request, Sample
 
 _POLL_S = 0.5
+_END: tuple[int, Sample | None] = (-1, None)
 
 
 class _Running:
@@ -31,10 +32,11 @@ class _Running:
         return [replace(request, key=f"{number}:{place}") for place, request in enumerate(requests)]
 
 
-def judge(samples: Iterable[Sample], mode: Mode, engine: Engine) -> Iterator[Judgment]:
+def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
     """Judge samples and give each judgment as soon as it is finished, in any order.
 
-    Closing the iterator early aborts what is in hand. Samples are read only as the engine has room for them.
+    Closing the iterator early aborts what is in hand. Samples are read only as the engine has room for them. A source
+    that has none for the moment gives None, and the engine goes on with what it has.
 
     Raises:
         EngineError: the engine as a whole broke; what was given so far stands.
@@ -47,9 +49,9 @@ def judge(samples: Iterable[Sample], mode: Mode, engine: Engine) -> Iterator[Jud
         while more or running:
             outgoing: list[Request] = []
             while more and in_hand + len(outgoing) < engine.window:
-                number, sample = next(source, (-1, None))
+                number, sample = next(source, _END)
                 if sample is None:
-                    more = False
+                    more = number >= 0
                     break
                 one = _Running(mode(sample))
                 requests = _advance(one, None)

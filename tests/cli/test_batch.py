@@ -301,3 +301,18 @@ def test_another_window_is_another_run(cli, pairs, tmp_path, tiny_model):
     code, _, err = cli(*command, "--window-tokens", "100")
     assert code == 1
     assert "engine.window: there 512, now 100" in err
+
+
+def test_a_live_pipe_gets_each_judgment_at_once():
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-c", "from judgelm.cli.batch import main; main()", "-", *SCRIPTED, "8 6", "-q"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for i in range(2):
+            row = {"id": str(i), "question": "q", "answer_1": "a", "answer_2": "b"}
+            process.stdin.write(json.dumps(row).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == str(i)  # long before the pipe is closed
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0
