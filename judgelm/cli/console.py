@@ -20,6 +20,7 @@ from judgelm.errors import JudgelmError
 from judgelm.records import Judgment
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
 
@@ -36,12 +37,9 @@ def run_app(app: typer.Typer) -> None:
         fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(EXIT_INTERRUPTED)
-    except Exception as error:
-        if not hasattr(error, "format_message"):
-            raise
-        # Click's usage errors; its own exit code for them is 2, which here means "too many failures".
+    except _UsageError as error:
         error.show()  # type: ignore[attr-defined]
-        sys.exit(EXIT_USAGE)
+        sys.exit(EXIT_USAGE)  # click's own code for these is 2, which here means "too many failures"
     sys.exit(code if isinstance(code, int) else 0)
 
 

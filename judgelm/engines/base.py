@@ -1,9 +1,11 @@
 """What an engine is, and what one is loaded with."""
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from judgelm.errors import MissingExtraError
 from judgelm.records import Completion, Request
 
 
@@ -72,3 +74,13 @@ class EngineOptions:
     max_sequences: int = 256
     window_tokens: int | None = None
     trust_remote_code: bool = False
+
+
+def require(module: str, *, extra: str) -> None:
+    """Say what to install before an import would fail.
+
+    Raises:
+        MissingExtraError: the module is not installed.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")

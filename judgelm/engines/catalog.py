@@ -1,20 +1,9 @@
 """All engines by name, and the door through which one is had; what an engine needs is imported only behind it."""
 
-import importlib.util
 from collections.abc import Callable
 
-from judgelm.engines.base import Engine, EngineOptions
-from judgelm.errors import ConfigError, MissingExtraError
-
-
-def require(module: str, *, extra: str) -> None:
-    """Say what to install before an import would fail.
-
-    Raises:
-        MissingExtraError: the module is not installed.
-    """
-    if importlib.util.find_spec(module) is None:
-        raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
+from judgelm.engines.base import Engine, EngineOptions, require
+from judgelm.errors import ConfigError
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -37,8 +26,6 @@ def _load_scripted(options: EngineOptions) -> Engine:
 
 
 def _load_transformers(options: EngineOptions) -> Engine:
-    if options.adapter is not None:
-        require("peft", extra="train")
     if options.quantization is not None:
         require("bitsandbytes", extra="train")
     from judgelm.engines.transformers_engine import TransformersEngine

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 from transformers.utils import logging as hf_logging
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.errors import ConfigError, ModelError
 
@@ -66,7 +66,10 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     device = _device(options.device)
     model = _load_model(base, options, device)
     if adapter is not None:
-        model = _put_adapter(model, adapter, merge=options.quantization is None)
+        require("peft", extra="train")
+        from judgelm.engines.adapters import put_adapter
+
+        model = put_adapter(model, adapter, merge=options.quantization is None)
     model.eval()
     _check_attention(model, base)
     return Loaded(
@@ -166,19 +169,6 @@ def _load_hint(source: str) -> str:
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__
-
-
-def _put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
-    """Put a PEFT adapter on; merged where the weights allow it, so that it costs nothing."""
-    from peft import PeftModel  # file boundary is not enough here: peft is needed only for adapters
-
-    if Path(adapter).is_dir() and not (Path(adapter) / "adapter_model.safetensors").is_file():
-        raise ModelError(f"{adapter}: no adapter_model.safetensors in this folder; it is not a PEFT adapter")
-    try:
-        peft_model = PeftModel.from_pretrained(model, adapter)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{adapter}: cannot load the adapter: {_first_line(error)}") from error
-    return peft_model.merge_and_unload() if merge else peft_model
 
 
 def _check_attention(model: Any, source: str) -> None:
