@@ -15,6 +15,7 @@ import pytest
 
 from judgelm.runfile import read_judgments
 
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}  # a model this small gains nothing from more
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]
 
 
@@ -39,7 +40,9 @@ def command(model, path, out, *options):
 
 
 def run(*arguments):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=250)
+    done = subprocess.run(
+        command(*arguments), env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=250
+    )
     assert done.returncode == 0, done.stderr
     return content(arguments[2])
 
@@ -77,8 +80,8 @@ def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undistur
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
-    slow = ("--max-sequences", "4")
-    process = subprocess.Popen(command(tiny_model, path, out, *slow), stderr=subprocess.PIPE)
+    slow = ("--batch-tokens", "1", "--max-sequences", "1")  # there must be time to hit it in its middle
+    process = subprocess.Popen(command(tiny_model, path, out, *slow), env=ENVIRONMENT, stderr=subprocess.PIPE)
     until = time.monotonic() + 100
     while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < 40):
         time.sleep(0.005)
@@ -89,7 +92,7 @@ def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, 
     if how != signal.SIGKILL:
         assert process.returncode == 130
         assert b"run the same command again to go on" in err
-    assert run(tiny_model, path, out, *slow) == undisturbed
+    assert run(tiny_model, path, out) == undisturbed
     lines = out.read_bytes().splitlines()
     assert len({json.loads(line)["id"] for line in lines}) == len(lines) == 400, "something was judged twice"
     outcomes = [session["outcome"] for session in json.loads((tmp_path / "out.run.json").read_text())["sessions"]]

@@ -28,7 +28,7 @@ class Tokenizer(Protocol):
     chat_template: str | None
 
     def __call__(
-        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False
+        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False, verbose: bool = True
     ) -> Mapping[str, Any]:
         """Token ids and, on request, each token's (start, end) in the text."""
         ...
@@ -86,6 +86,10 @@ class Fitter:
             return Fitted(text=text, ids=ids, neutralised=neutralised)
         return self._cut(spans, bounded, prompt, limit, neutralised)
 
+    def ids(self, text: str) -> list[int]:
+        """Token ids of a text by itself, without any special token."""
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
     def defuse(self, text: str) -> tuple[str, int]:
         """Untrusted text without the tokenizer's special and added tokens, and how many there were."""
         return self._neutraliser(text)
@@ -97,7 +101,8 @@ class Fitter:
             text: the prompt, with or without the beginning of a reply.
             chat: whether the tokenizer's chat template has already put special tokens into it.
         """
-        ids = list(self.tokenizer(text, add_special_tokens=not chat)["input_ids"])
+        # verbose=False: a text longer than the window is what this class is for, and no reason to warn
+        ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
 
     def _neutralised(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
@@ -151,7 +156,7 @@ class Fitter:
         return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
 
     def _offsets(self, text: str) -> list[tuple[int, int]]:
-        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        encoded = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         return list(encoded["offset_mapping"])
 
     def _encode(self, spans: tuple[Span, ...], prompt: Prompt) -> tuple[str, list[int]]:

@@ -140,7 +140,7 @@ class RowBuilder:
     def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
         prompt = self._template.render(sample, (0, 1), reference)
         room = self.options.window // 2
-        length = min(len(self._ids(line + reason)) + 1, room)
+        length = min(len(self._fitter.ids(line + reason)) + 1, room)
         fitted = self._fitter.fit(prompt, length)
         if isinstance(fitted, Unparsed):
             self.counts.left_out["too long"] += 1
@@ -164,10 +164,7 @@ class RowBuilder:
         """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
         whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
         before = len(fitted.ids)
-        return whole[before:] if whole[:before] == fitted.ids else self._ids(text)
-
-    def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
 
     def _draw(self, sample_id: str, what: str) -> float:
         """A number in [0, 1) that depends on seed, sample and purpose alone."""
