@@ -127,7 +127,7 @@ def _load_model(source: str, options: EngineOptions, device: str) -> Any:
             trust_remote_code=options.trust_remote_code,
             use_safetensors=True,
             dtype=_DTYPES[options.dtype],
-            device_map={"": device},
+            device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
             attn_implementation=ATTENTION_NAME,
             quantization_config=_quantization(options.quantization),
             output_loading_info=True,
@@ -138,7 +138,7 @@ def _load_model(source: str, options: EngineOptions, device: str) -> Any:
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
         raise ModelError(f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); the folder is torn")
-    return model
+    return model if options.quantization else model.to(device)
 
 
 def _quantization(name: str | None) -> Any:
