@@ -3,7 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from peft import PeftModel
+from peft.utils import SAFETENSORS_WEIGHTS_NAME
+from safetensors import SafetensorError
 
 from judgelm.errors import ModelError
 
@@ -14,10 +18,24 @@ def put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.
     """
-    if Path(adapter).is_dir() and not (Path(adapter) / "adapter_model.safetensors").is_file():
-        raise ModelError(f"{adapter}: no adapter_model.safetensors in this folder; it is not a PEFT adapter")
+    _check_safetensors(adapter)
     try:
         peft_model = PeftModel.from_pretrained(model, adapter)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {str(error).strip().splitlines()[0]}") from error
     return peft_model.merge_and_unload() if merge else peft_model
+
+
+def _check_safetensors(adapter: str) -> None:
+    """Refuse an adapter that peft would load from pickled weights."""
+    if Path(adapter).is_dir():
+        found = (Path(adapter) / SAFETENSORS_WEIGHTS_NAME).is_file()
+    else:
+        try:
+            found = bool(hf_hub_download(adapter, SAFETENSORS_WEIGHTS_NAME))
+        except EntryNotFoundError:
+            found = False
+        except (OSError, HFValidationError) as error:
+            raise ModelError(f"{adapter}: no such folder here, and not to be had from the hub: {error}") from error
+    if not found:
+        raise ModelError(f"{adapter}: holds no {SAFETENSORS_WEIGHTS_NAME}; pickled adapters are never loaded")
