@@ -38,6 +38,7 @@ The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input
 above --max-failure-rate, 130 interrupted (resumable).
 """
 _SHOWN_REJECTS = 5
+_JUDGING, _MODEL = "How to judge", "Model and engine"
 
 
 @app.command(epilog=_EPILOG, no_args_is_help=True)
@@ -54,47 +55,78 @@ def batch(
     out: Annotated[
         str | None, typer.Option("--out", "-o", help="Judgments as JSONL; - is standard output (no resume).")
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="Local folder or hub id of the judge.")] = "",
-    mode: Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.")] = "pair",
-    engine: Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}.")] = "auto",
-    both_orders: Annotated[bool, typer.Option("--both-orders", help="Show each pair in both orders.")] = False,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Local folder or hub id of the judge.", rich_help_panel=_MODEL)
+    ] = "",
+    mode: Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.", rich_help_panel=_JUDGING)] = "pair",
+    engine: Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL)] = "auto",
+    both_orders: Annotated[
+        bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=_JUDGING)
+    ] = False,
     order_rule: Annotated[
-        Literal["mean", "tie"], typer.Option(help="Two orders into one verdict: mean score, or a conflict is a tie.")
+        Literal["mean", "tie"],
+        typer.Option(help="Two orders into one verdict: mean score, or a conflict is a tie.", rich_help_panel=_JUDGING),
     ] = "mean",
     accept_one_order: Annotated[
-        bool, typer.Option("--accept-one-order", help="When one order fails, take the other's verdict.")
+        bool,
+        typer.Option(
+            "--accept-one-order", help="When one order fails, take the other's verdict.", rich_help_panel=_JUDGING
+        ),
     ] = False,
     reference: Annotated[
-        Literal["auto", "use", "ignore"], typer.Option(help="Show references: where there are, always, never.")
+        Literal["auto", "use", "ignore"],
+        typer.Option(help="Show references: where there are, always, never.", rich_help_panel=_JUDGING),
     ] = "auto",
-    references: Annotated[str | None, typer.Option(help="A file of references by id.")] = None,
-    template: Annotated[str | None, typer.Option(help="Prompt template; default: the model card's.")] = None,
+    references: Annotated[
+        str | None, typer.Option(help="A file of references by id.", rich_help_panel=_JUDGING)
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(help="Prompt template; default: the model card's.", rich_help_panel=_JUDGING)
+    ] = None,
     ignore_card: Annotated[
-        bool, typer.Option("--ignore-card", help="Use another template than the model was trained with.")
+        bool,
+        typer.Option(
+            "--ignore-card", help="Use another template than the model was trained with.", rich_help_panel=_JUDGING
+        ),
     ] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed for temperature above 0.")] = 0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Room for the score line, in tokens.")] = 24,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.", rich_help_panel=_JUDGING)] = 0.0,
+    seed: Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=_JUDGING)] = 0,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Room for the score line, in tokens.", rich_help_panel=_JUDGING)
+    ] = 24,
     limit: Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")] = None,
     retry: Annotated[
         Literal["engine", "failed"], typer.Option(help="Which earlier failures a rerun judges again.")
     ] = "engine",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start over, deleting OUT and its manifest.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", metavar="", help="Start over, deleting OUT and its manifest.")
+    ] = False,
     max_failure_rate: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of failures.")
     ] = 0.05,
-    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.")] = None,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...")] = "auto",
-    quantization: Annotated[str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Hub revision.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens in one forward pass.")] = None,
-    max_sequences: Annotated[int, typer.Option(min=1, help="Most replies under way at once.")] = 256,
-    window_tokens: Annotated[int | None, typer.Option(min=1, help="Limit the model's window.")] = None,
+    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=_MODEL)] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto",
+    quantization: Annotated[
+        str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens in one forward pass.", rich_help_panel=_MODEL)
+    ] = None,
+    max_sequences: Annotated[
+        int, typer.Option(min=1, help="Most replies under way at once.", rich_help_panel=_MODEL)
+    ] = 256,
+    window_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Limit the model's window.", rich_help_panel=_MODEL)
+    ] = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model.")
+        bool,
+        typer.Option(
+            "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
+        ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
     config: Annotated[
         Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")
     ] = None,

@@ -30,7 +30,7 @@ def _show_version(value: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Fine-tune open judge models and run them locally."""
