@@ -70,7 +70,10 @@ def batch(
     accept_one_order: Annotated[
         bool,
         typer.Option(
-            "--accept-one-order", help="When one order fails, take the other's verdict.", rich_help_panel=_JUDGING
+            "--accept-one-order",
+            metavar="",
+            help="When one order fails, take the other's verdict.",
+            rich_help_panel=_JUDGING,
         ),
     ] = False,
     reference: Annotated[
@@ -86,7 +89,10 @@ def batch(
     ignore_card: Annotated[
         bool,
         typer.Option(
-            "--ignore-card", help="Use another template than the model was trained with.", rich_help_panel=_JUDGING
+            "--ignore-card",
+            metavar="",
+            help="Use another template than the model was trained with.",
+            rich_help_panel=_JUDGING,
         ),
     ] = False,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.", rich_help_panel=_JUDGING)] = 0.0,
