@@ -73,11 +73,9 @@ class Reply:
             self.generator.manual_seed(sampling.seed + number)
 
     def branches(self) -> "list[Reply]":
-        """The reply itself; where its prompt has just been read, all `n` replies."""
-        n = self.source.request.sampling.n
-        if self.ids or n == 1:
-            return [self]
-        return [self] + [Reply(self.source, self.store.fork(), number) for number in range(1, n)]
+        """All `n` replies to the prompt, which has just been read."""
+        others = range(1, self.source.request.sampling.n)
+        return [self, *(Reply(self.source, self.store.fork(), number) for number in others)]
 
     def add(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
         """Append a token and see whether the reply ends with it."""
