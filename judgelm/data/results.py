@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
-from judgelm.data.row_labels import split_review, winner_of
+from judgelm.data.row_labels import split_review
 from judgelm.data.rows import Reject, Row
 from judgelm.data.samples import OnReject, raise_reject, rejected
 from judgelm.errors import InputError
+from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
 
 Parser = Callable[[str], Scores | Unparsed]

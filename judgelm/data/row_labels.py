@@ -4,16 +4,11 @@ import re
 
 from judgelm.data.fields import field_error, number_field, optional_text, row_error, scores_field, winner_field
 from judgelm.data.rows import Row
+from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Winner
 
 _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\n\s*|$)")
 _PANDALM_WINNERS: dict[object, Winner] = {0: "tie", 1: 1, 2: 2}
-
-
-def winner_of(scores: tuple[float, float]) -> Winner:
-    """The higher score wins; equal scores are a tie."""
-    first, second = scores
-    return 1 if first > second else 2 if second > first else "tie"
 
 
 def as_written(scores: tuple[float, ...]) -> list[float]:
