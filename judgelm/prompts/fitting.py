@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
+from jinja2 import TemplateError
+
+from judgelm.errors import ConfigError
 from judgelm.prompts.neutralise import Neutraliser
 from judgelm.records import Cut, Prompt, Span, Unparsed
 
@@ -77,6 +80,9 @@ class Fitter:
         Returns:
             The fitted prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
             kept of each answer do not fit.
+
+        Raises:
+            ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it.
         """
         limit = self.window - reply_tokens
         spans, neutralised = self._neutralised(prompt.spans)
@@ -170,7 +176,13 @@ class Fitter:
             {"role": str(role), "content": "".join(span.text for span in group)}
             for role, group in groupby(spans, key=lambda span: span.role)
         ]
-        return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        try:
+            return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except (ValueError, TemplateError) as error:
+            raise ConfigError(
+                f"the tokenizer's chat template cannot take this prompt ({str(error).splitlines()[0]}); "
+                "choose a plain --template, such as judgelm-v1"
+            ) from error
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:

@@ -3,6 +3,7 @@
 import pytest
 from transformers import AutoTokenizer
 
+from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.fitting import MIN_ANSWER_TOKENS, Fitted, Fitter
 from judgelm.records import Sample, Unparsed
@@ -108,3 +109,12 @@ def test_an_end_that_the_tokenizer_appends_is_left_off(tokenizer):
     assert isinstance(fitted, Fitted)
     assert fitted.ids[0] == ending.eos_token_id  # what it puts first stays
     assert fitted.ids[1:] == tokenizer(fitted.text)["input_ids"]
+
+
+@pytest.mark.parametrize("template", [None, "{{ raise_exception('System role not supported') }}"])
+def test_a_chat_that_the_tokenizer_cannot_take_says_so(tokenizer, template):
+    chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    chat.chat_template = template
+    prompt = get_template("judgelm-chat").render(Sample(id="1", question="q", answers=("a", "b")), (0, 1), None)
+    with pytest.raises(ConfigError, match=r"chat template cannot take this prompt.*choose a plain --template"):
+        Fitter(chat, 3000).fit(prompt, 8)
