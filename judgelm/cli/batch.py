@@ -227,7 +227,7 @@ def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
     with watch(_total(job), quiet=quiet) as update:
         hooks = BatchHooks(
             on_input=lambda stream: None if quiet else _show_input(stream, judge, mode),
-            on_resume=_show_resume,
+            on_resume=(lambda finished, repaired: None) if quiet else _show_resume,
             on_judgment=count,
             on_reject=_RejectPrinter(_SHOWN_REJECTS if job.out != "-" else None),
         )

@@ -221,6 +221,8 @@ def test_two_alpaca_eval_files_are_joined(cli, tmp_path):
 def test_quiet_prints_errors_only(cli, pairs, tmp_path):
     code, out, err = cli("judgelm-batch", pairs(2), "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n", "--quiet")
     assert (code, out, err) == (0, "", "")
+    again = cli("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n", "--quiet")
+    assert again == (0, "", "")  # nor does it say that it resumes
 
 
 def test_two_runs_cannot_write_one_file(cli, pairs, tmp_path):
