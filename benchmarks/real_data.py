@@ -4,7 +4,7 @@
     python benchmarks/real_data.py --data DATA --out runs/real
 
 DATA holds `pandalm/` (testset-v1.json) and `vicuna_reviews/` (question.jsonl, answer/, review/). The judge knows a
-synthetic world of 1,200 words and reads this text nearly byte by byte: its figures show that the path works and what
+synthetic world's few words and reads this text nearly byte by byte: its figures show that the path works and what
 such a judge is worth on real text, which is little.
 """
 
