@@ -5,6 +5,7 @@ allows, packed into one row (see `packed_attention`). A reply that ends makes ro
 does not depend on what else was in its passes. When memory runs out, the budget is halved and the pass repeated.
 """
 
+import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -129,11 +130,14 @@ class TransformersEngine:
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not _is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
-            self._retreat(fresh, str(error))
+            message = str(error)
+        else:
+            for reply in self._running:
+                reply.store.advance(1)
+            self._extend([[reply] for reply in self._running] + begun, logits)
             return
-        for reply in self._running:
-            reply.store.advance(1)
-        self._extend([[reply] for reply in self._running] + begun, logits)
+        gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+        self._retreat(fresh, message)
 
     def _admit(self) -> list[Reply]:
         """New prompts for this pass, within the budgets of tokens, sequences and memory."""
