@@ -111,12 +111,19 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One prompt for an engine. `key` names it within its flow; the runner makes it unique in the engine."""
+    """One prompt for an engine.
+
+    Attributes:
+        key: names the request within its flow; the runner makes it unique in the engine.
+        candidates: replies whose probabilities are asked for, see `Completion.candidate_logprobs`.
+        adapter: folder or hub id of the LoRA adapter that answers; None takes what the engine was loaded with.
+    """
 
     key: str
     prompt: Prompt
     sampling: Sampling
     candidates: tuple[str, ...] = ()
+    adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +142,10 @@ class Completion:
     Attributes:
         texts: `n` replies; empty when `finish_reasons` tells of a failure.
         finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
-        candidate_logprobs: natural log of each candidate's probability as a whole reply, when asked for.
+        candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
+            begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
+            because all that it left out has at most 0.01 together. None where not asked for or not to be had.
+        approximation: in what the log-probabilities are not exact, in words; empty where they are.
         prompt_tokens: tokens of the prompt as the model read it.
         completion_tokens: tokens of all replies together.
         cut: what the length policy shortened.
@@ -147,6 +157,7 @@ class Completion:
     texts: tuple[str, ...]
     finish_reasons: tuple[FinishReason, ...]
     candidate_logprobs: tuple[float, ...] | None = None
+    approximation: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cut: tuple[Cut, ...] = ()
@@ -165,16 +176,45 @@ Verdict = PairVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairDistribution:
+    """The judge's probabilities of all score lines for one prompt, in the order shown.
+
+    Attributes:
+        expected: mean of each answer's score over the mass that is assigned.
+        first_better: P(s1 > s2) + P(s1 = s2) / 2 over the mass that is assigned, in [0, 1].
+        tie: P(s1 = s2) over the mass that is assigned, in [0, 1].
+        unassigned: probability that the reply begins with no score line of the judge's scale, in [0, 1].
+        likeliest: (s1, s2, probability), likeliest first; those of 0.0001 or more.
+        approximation: in what this is not exact, in words; empty where it is.
+    """
+
+    expected: tuple[float, float]
+    first_better: float
+    tie: float
+    unassigned: float
+    likeliest: tuple[tuple[float, float, float], ...]
+    approximation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """One prompt that the judge saw and what it wrote.
 
-    `order[i]` is the index in the sample of the answer shown at place i; `scores` are in the order shown.
+    Attributes:
+        order: `order[i]` is the index in the sample of the answer shown at place i.
+        scores: in the order shown.
+        repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
+        reason: what the judge wrote when it went on from its score line, where that was asked for.
+        distribution: where it was asked for and can be had.
     """
 
     order: tuple[int, ...]
     text: str
     scores: tuple[float, ...] | None = None
     failure: Unparsed | None = None
+    repaired: Unparsed | None = None
+    reason: str | None = None
+    distribution: PairDistribution | None = None
     cut: tuple[Cut, ...] = ()
 
 
@@ -186,9 +226,8 @@ class Judgment:
         verdict: None exactly when `failure` is set.
         scores: in sample order, on the judge's scale.
         consistent: whether both orders name the same winner; None with one order, or when an order failed.
-        probability: P(first better), in [0, 1]; None where no distribution was asked for or can be had.
-        reason: the judge's explanation, where one was asked for.
-        repaired: a reply that only a grammar-constrained retry made readable.
+        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised; None where no distribution was
+            asked for or can be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
     """
@@ -200,10 +239,18 @@ class Judgment:
     scores: tuple[float, ...] | None = None
     consistent: bool | None = None
     probability: float | None = None
-    reason: str | None = None
     failure: Unparsed | None = None
-    repaired: bool = False
     neutralised: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     provenance: str = ""
+
+    @property
+    def repaired(self) -> bool:
+        """Whether only a grammar-constrained retry made a reply readable."""
+        return any(one.repaired is not None for one in self.shown)
+
+    @property
+    def reason(self) -> str | None:
+        """The judge's explanation of the first order it explained, where one was asked for."""
+        return next((one.reason for one in self.shown if one.reason is not None), None)

@@ -1,11 +1,11 @@
 """What an engine is, and what one is loaded with."""
 
 import importlib.util
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from judgelm.errors import MissingExtraError
+from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.records import Completion, Request
 
 
@@ -14,7 +14,10 @@ class Engine(Protocol):
 
     Attributes:
         window: how many requests the engine wants in hand at once to keep busy.
+        takes_grammar: whether it can hold a reply to `Sampling.grammar`.
     """
+
+    takes_grammar: bool
 
     @property
     def window(self) -> int:
@@ -42,6 +45,10 @@ class Engine(Protocol):
         """What the manifest must know: model and its hash, dtype, device, versions."""
         ...
 
+    def stats(self) -> dict[str, Any]:
+        """What the engine counted since it was loaded (passes, retries, cache hits, cost, ...), for the manifest."""
+        ...
+
     def close(self) -> None:
         """Free what the engine holds. Safe to call twice."""
         ...
@@ -62,6 +69,7 @@ class EngineOptions:
         max_sequences: most sequences in hand at once.
         window_tokens: the model's window, where its own config does not say or should be limited.
         trust_remote_code: run Python code that comes with the model.
+        engine_args: options that only one engine knows, by their own names.
     """
 
     model: str
@@ -74,6 +82,7 @@ class EngineOptions:
     max_sequences: int = 256
     window_tokens: int | None = None
     trust_remote_code: bool = False
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
 def require(module: str, *, extra: str) -> None:
@@ -84,3 +93,14 @@ def require(module: str, *, extra: str) -> None:
     """
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
+
+
+def refuse_engine_args(options: EngineOptions, engine: str) -> None:
+    """For engines that have no arguments of their own.
+
+    Raises:
+        ConfigError: some were given.
+    """
+    if options.engine_args:
+        given = ", ".join(options.engine_args)
+        raise ConfigError(f"the {engine} engine has no engine arguments of its own, but {given} was given; leave it out")

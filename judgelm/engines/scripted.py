@@ -6,6 +6,7 @@ blanks before it.
 
 import hashlib
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.engines.base import EngineOptions
-from judgelm.errors import ModelError
+from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request
 
@@ -31,6 +32,8 @@ class ScriptedEngine:
             know, or for which the function raises LookupError, fails with `error`.
         window: how many requests it likes to have in hand.
     """
+
+    takes_grammar = False
 
     def __init__(self, script: Script, *, window: int = 256) -> None:
         self._script = script
@@ -61,7 +64,14 @@ class ScriptedEngine:
         return self._window
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Hand requests over."""
+        """Hand requests over.
+
+        Raises:
+            EngineError: a request asks for a grammar or an adapter.
+        """
+        for request in requests:
+            if request.sampling.grammar is not None or request.adapter is not None:
+                raise EngineError("the scripted engine has neither grammars nor adapters")
         self._waiting.extend(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -83,6 +93,10 @@ class ScriptedEngine:
             script = hashlib.sha256(json.dumps(dict(self._script), sort_keys=True).encode()).hexdigest()
         return {"engine": "scripted", "model": {"path": "script", "sha": script}}
 
+    def stats(self) -> dict[str, Any]:
+        """Nothing to count."""
+        return {}
+
     def close(self) -> None:
         """Nothing to free."""
 
@@ -98,6 +112,7 @@ class ScriptedEngine:
             key=request.key,
             texts=(text,) * n,
             finish_reasons=(reason,) * n,
+            candidate_logprobs=_certain(text, request.candidates) if request.candidates else None,
             prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
             completion_tokens=tokens * n,
         )
@@ -107,6 +122,12 @@ class ScriptedEngine:
             return self._script(prompt)
         key = prompt_key(prompt) if len(self._script) > 1 or "*" not in self._script else "*"
         return self._script[key] if key in self._script else self._script["*"]
+
+
+def _certain(text: str, candidates: tuple[str, ...]) -> tuple[float, ...]:
+    """All of the probability on the longest candidate that the reply begins with, if there is one."""
+    longest = max((one for one in candidates if text.startswith(one)), key=len, default=None)
+    return tuple(0.0 if one == longest else -math.inf for one in candidates)
 
 
 def _limit(reply: str, stop: tuple[str, ...], max_tokens: int) -> tuple[str, int, FinishReason]:

@@ -38,6 +38,8 @@ class TransformersEngine:
         max_sequences: most replies under way at once.
     """
 
+    takes_grammar = False
+
     def __init__(self, loaded: Loaded, *, batch_tokens: int | None = None, max_sequences: int = 256) -> None:
         self._loaded = loaded
         self._device = torch.device(loaded.model.device)
@@ -111,6 +113,10 @@ class TransformersEngine:
             "quantization": self._loaded.quantization,
             "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         }
+
+    def stats(self) -> dict[str, Any]:
+        """How often memory was short, and the pass that fitted in the end."""
+        return {"out_of_memory": self.halvings, "batch_tokens": self.batch_tokens, "max_sequences": self.max_sequences}
 
     def close(self) -> None:
         """Drop what is in hand, and the model."""
@@ -244,6 +250,8 @@ class TransformersEngine:
 def _check(request: Request) -> None:
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
+    if request.adapter is not None:
+        raise EngineError("the transformers engine has one adapter for all requests; pass --adapter, or use --engine vllm")
     if request.sampling.n < 1 or request.sampling.max_tokens < 1:
         raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
 
