@@ -1,5 +1,6 @@
 """What tests share: a tiny random judge made on the spot, and where the real data lies."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -25,5 +26,36 @@ def tiny_model(tmp_path_factory) -> Path:
     from judgelm.training.base import make_base
 
     folder = tmp_path_factory.mktemp("tiny") / "model"
-    make_base([WORDS] * 20, folder, hidden_size=64, layers=2, heads=4, vocab_size=400, max_positions=512, seed=0)
+    make_base([WORDS] * 20, folder, hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=512, seed=0)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_judge(tiny_model, tmp_path_factory) -> Path:
+    """`tiny_model`, taught to write score lines (the number of words of each answer) and a reason."""
+    from tiny_judges import train_judge
+
+    return train_judge(tiny_model, tmp_path_factory.mktemp("tiny_judge") / "judge")
+
+
+@pytest.fixture(scope="session")
+def tiny_adapters(tiny_judge, tmp_path_factory) -> tuple[Path, Path]:
+    """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
+    from tiny_judges import make_adapter
+
+    folder = tmp_path_factory.mktemp("adapters")
+    return make_adapter(tiny_judge, folder / "one", seed=1), make_adapter(tiny_judge, folder / "two", seed=2)
+
+
+@pytest.fixture(scope="session")
+def vllm_engine(tiny_judge):
+    """The one vLLM of the session, in this process, with room for adapters."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed: `make test` installs it")
+    from judgelm.engines.base import EngineOptions
+    from judgelm.engines.catalog import load_engine
+
+    arguments = {"enable_lora": True, "max_loras": 3, "max_lora_rank": 8, "kv_cache_memory_bytes": 1 << 28}
+    engine = load_engine("vllm", EngineOptions(model=str(tiny_judge), engine_args=arguments))
+    yield engine
+    engine.close()

@@ -18,7 +18,7 @@ def put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.
     """
-    _check_safetensors(adapter)
+    check_safetensors(adapter)
     try:
         peft_model = PeftModel.from_pretrained(model, adapter)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -26,8 +26,12 @@ def put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     return peft_model.merge_and_unload() if merge else peft_model
 
 
-def _check_safetensors(adapter: str) -> None:
-    """Refuse an adapter that peft would load from pickled weights."""
+def check_safetensors(adapter: str) -> None:
+    """Refuse an adapter that would be loaded from pickled weights.
+
+    Raises:
+        ModelError: there are no safetensors weights.
+    """
     if Path(adapter).is_dir():
         found = (Path(adapter) / SAFETENSORS_WEIGHTS_NAME).is_file()
     else:

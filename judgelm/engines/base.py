@@ -103,4 +103,6 @@ def refuse_engine_args(options: EngineOptions, engine: str) -> None:
     """
     if options.engine_args:
         given = ", ".join(options.engine_args)
-        raise ConfigError(f"the {engine} engine has no engine arguments of its own, but {given} was given; leave it out")
+        raise ConfigError(
+            f"the {engine} engine has no engine arguments of its own, but {given} was given; leave it out"
+        )

@@ -5,7 +5,7 @@ import torch
 from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.prompts.fitting import Fitted, Tokenizer
-from judgelm.records import Completion, FinishReason, Request
+from judgelm.records import Completion, FinishReason, Request, Sampling
 
 
 class Waiting:
@@ -81,18 +81,21 @@ class Reply:
         """Append a token and see whether the reply ends with it."""
         sampling = self.source.request.sampling
         self.ids.append(token)
-        if token in eos_ids:
-            self.text = tokenizer.decode(self.ids, skip_special_tokens=True)
-            self.finish_reason = "stop"
-            return
-        if sampling.stop or len(self.ids) == sampling.max_tokens:
-            self.text = tokenizer.decode(self.ids, skip_special_tokens=True)
-        ends = [place for mark in sampling.stop if (place := self.text.find(mark)) >= 0]
-        if ends:
-            self.text = self.text[: min(ends)]
-            self.finish_reason = "stop"
-        elif len(self.ids) == sampling.max_tokens:
-            self.finish_reason = "length"
+        if token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:
+            self.text, self.finish_reason = read_reply(self.ids, sampling, tokenizer, eos_ids)
+
+
+def read_reply(
+    ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
+) -> tuple[str, FinishReason | None]:
+    """The text of a reply's tokens, and why it ends with the last of them; None where it goes on."""
+    text = tokenizer.decode(ids, skip_special_tokens=True)
+    if ids[-1] in eos_ids:
+        return text, "stop"
+    ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
+    if ends:
+        return text[: min(ends)], "stop"
+    return text, "length" if len(ids) == sampling.max_tokens else None
 
 
 def draw(reply: Reply, logits: torch.Tensor, greedy: int) -> int:

@@ -251,7 +251,9 @@ def _check(request: Request) -> None:
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not constrain replies to a grammar; use --engine vllm")
     if request.adapter is not None:
-        raise EngineError("the transformers engine has one adapter for all requests; pass --adapter, or use --engine vllm")
+        raise EngineError(
+            "the transformers engine has one adapter for all requests; pass --adapter, or use --engine vllm"
+        )
     if request.sampling.n < 1 or request.sampling.max_tokens < 1:
         raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
 

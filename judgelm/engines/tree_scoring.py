@@ -59,11 +59,13 @@ def tree_inputs(
 
 
 def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
-    """Natural log of each reply's probability.
+    """The replies' log-probabilities, as `ScoreTree.logprobs` has them.
 
     Args:
         tree: the replies.
         logits: shape (1 + inner nodes, vocabulary): at the end of the prompt, then at each node.
     """
-    logprobs = torch.log_softmax(logits.float(), -1).cpu()
-    return tuple(sum(float(logprobs[node + 1, token]) for node, token in path) for path in tree.paths)
+    steps = [(node, token) for node, tokens in tree.children.items() for token in tokens]
+    rows, columns = torch.tensor(steps, device=logits.device).T
+    known = logits.float()[rows + 1, columns] - logits.float().logsumexp(-1)[rows + 1]
+    return tree.logprobs(dict(zip(steps, known.tolist(), strict=True)))

@@ -1,5 +1,7 @@
 """What every engine must do, whatever runs behind it."""
 
+import math
+
 import pytest
 
 from driving import prompt_of, run
@@ -8,12 +10,16 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, ModelError
 from judgelm.records import Request, Sampling
 
-ENGINES = ["scripted", "transformers"]
+ENGINES = ["scripted", "transformers", "vllm"]
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request, tiny_model):
-    model = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9" if request.param == "scripted" else str(tiny_model)
+def engine(request):
+    if request.param == "vllm":
+        yield request.getfixturevalue("vllm_engine")
+        return
+    judge = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9"
+    model = judge if request.param == "scripted" else str(request.getfixturevalue("tiny_judge"))
     engine = load_engine(request.param, EngineOptions(model=model))
     yield engine
     engine.close()
@@ -75,8 +81,42 @@ def test_collect_with_nothing_in_hand_is_empty(engine):
     assert engine.collect(0.01) == []
 
 
+def test_candidates_share_the_probability(engine):
+    lines = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
+    requests = [
+        Request(key=one.key, prompt=one.prompt, sampling=one.sampling, candidates=lines) for one in requests_of()
+    ]
+    done, plain = run(engine, requests), run(engine, requests_of())
+    for key, completion in done.items():
+        assert completion.texts == plain[key].texts, "asking for probabilities changed the reply"
+        assert completion.candidate_logprobs is not None
+        assert len(completion.candidate_logprobs) == 100
+        assert 0.5 < math.fsum(map(math.exp, completion.candidate_logprobs)) <= 1 + 1e-4
+
+
+def test_a_prompt_that_cannot_fit_fails_alone(engine):
+    long = Request(key="long", prompt=prompt_of("a", "what " * 5000), sampling=Sampling(max_tokens=4))
+    done = run(engine, [*requests_of(2), long])
+    if engine.describe()["engine"] == "scripted":
+        assert done["long"].finish_reasons == ("length",)  # it has no window
+    else:
+        assert done["long"].finish_reasons == ("too_long",)
+        assert done["long"].error
+    assert done["0"].finish_reasons != ("too_long",)
+
+
+def test_a_long_answer_is_cut_and_said(engine):
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window")
+    [completion] = run(
+        engine, [Request(key="1", prompt=prompt_of("a big fox " * 500), sampling=Sampling(max_tokens=4))]
+    ).values()
+    assert [cut.answer for cut in completion.cut] == [0]
+    assert completion.prompt_tokens <= 512 - 4
+
+
 def test_an_unknown_engine_is_named():
-    with pytest.raises(ConfigError, match="there are: auto, transformers, scripted"):
+    with pytest.raises(ConfigError, match="there are: auto, transformers, vllm, openai, scripted"):
         load_engine("vlm", EngineOptions(model="x"))
 
 

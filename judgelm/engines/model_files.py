@@ -1,0 +1,125 @@
+"""What the engines that load a model's files share: tokenizer, window, adapter, and what tells two models apart."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
+from transformers import AutoTokenizer
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ModelError
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
+_WHOLE_BYTES = 64 << 20
+_PIECES, _PIECE_BYTES = 256, 64 << 10
+
+
+def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
+    """Base model and adapter; a folder that holds only an adapter names its own base.
+
+    Raises:
+        ModelError: the folder is no model's.
+    """
+    folder = Path(options.model)
+    config = folder / "adapter_config.json"
+    if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
+        try:
+            base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        except ValueError as error:
+            raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
+        if not base:
+            raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
+        return str(base), options.model
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
+    return options.model, options.adapter
+
+
+def has_tokenizer(folder: str) -> bool:
+    """Whether a local folder holds a tokenizer."""
+    return any((Path(folder) / name).is_file() for name in _TOKENIZER_FILES)
+
+
+def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
+    """The adapter's fast tokenizer where it has one, else the model's.
+
+    Raises:
+        ModelError: there is none, or only a slow one.
+    """
+    source = adapter if adapter and has_tokenizer(adapter) else base
+    if Path(source).is_dir() and not has_tokenizer(source):
+        raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json of the base model into it")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, revision=options.revision, trust_remote_code=options.trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{source}: cannot load the tokenizer: {first_line(error)}") from error
+    if not tokenizer.is_fast:
+        raise ModelError(f"{source}: has only a slow tokenizer; save it once with tokenizer.json (a fast tokenizer)")
+    return tokenizer
+
+
+def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
+    """The shortest of what the model's config, its tokenizer and the user say, in tokens.
+
+    Raises:
+        ModelError: none of them says.
+    """
+    stated = (
+        getattr(config.get_text_config(), "max_position_embeddings", None),
+        tokenizer.model_max_length,
+        options.window_tokens,
+    )
+    known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
+    if not known:
+        raise ModelError(f"{options.model}: neither config nor tokenizer says the window; pass --window-tokens")
+    return min(known)
+
+
+def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
+    """Token ids that end a reply."""
+    ids: set[int] = set()
+    for stated in (generation_config.eos_token_id if generation_config else None, tokenizer.eos_token_id):
+        ids.update(stated if isinstance(stated, list) else [stated] if stated is not None else [])
+    return frozenset(ids)
+
+
+def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
+    """What tells this model from another: for a folder a hash of its files, for the hub id and revision."""
+    found: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
+    cached = None if found["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
+    if isinstance(cached, str):
+        found["commit"] = Path(cached).parent.name
+    if adapter is not None:
+        found |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _folder_sha(source: str) -> str | None:
+    """sha256 over config, tokenizer and weight files; of large ones size and 256 pieces spread over the file."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in {".json", ".safetensors", ".model", ".jinja"} or path.name == "trainer_state.json":
+            continue
+        size = path.stat().st_size
+        digest.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            if size <= _WHOLE_BYTES:
+                digest.update(file.read())
+                continue
+            for piece in range(_PIECES):
+                file.seek((size - _PIECE_BYTES) * piece // (_PIECES - 1))
+                digest.update(file.read(_PIECE_BYTES))
+    return digest.hexdigest()
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, without its full stop."""
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__

@@ -1,0 +1,199 @@
+"""The two ways to run vLLM behind one face.
+
+On one device its engine runs in this process: there is no child to hang on or to be left behind. Over several devices
+vLLM needs worker processes, and its asynchronous engine runs in a thread of its own: should the engine core die, that
+one says so at once, where the other would wait for ever.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from judgelm.engines.vllm_loading import quiet_start  # sets what vLLM reads when it is imported, so it comes first
+from judgelm.errors import EngineError
+
+from vllm import EngineArgs, RequestOutput, SamplingParams  # isort: skip
+from vllm.distributed import cleanup_dist_env_and_memory  # isort: skip
+from vllm.engine.arg_utils import AsyncEngineArgs  # isort: skip
+from vllm.exceptions import VLLMValidationError  # isort: skip
+from vllm.lora.request import LoRARequest  # isort: skip
+from vllm.v1.engine.async_llm import AsyncLLM  # isort: skip
+from vllm.v1.engine.exceptions import EngineDeadError  # isort: skip
+from vllm.v1.engine.llm_engine import LLMEngine  # isort: skip
+
+_START_LIMIT_S = 3600.0
+
+
+class RefusedError(Exception):
+    """vLLM does not take a request."""
+
+
+class Backend(Protocol):
+    """Takes tokenised prompts, gives vLLM's outputs."""
+
+    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+        """Hand a prompt over.
+
+        Raises:
+            RefusedError: vLLM does not take it.
+        """
+        ...
+
+    def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
+        """What is finished; for a request that failed its key and vLLM's words.
+
+        Raises:
+            EngineError: the engine as a whole is dead.
+        """
+        ...
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget prompts."""
+        ...
+
+    def load_adapter(self, adapter: LoRARequest) -> None:
+        """Load an adapter before the first request asks for it."""
+        ...
+
+    def close(self) -> None:
+        """End every process and free the memory."""
+        ...
+
+
+class InProcess:
+    """vLLM's engine, stepped by this thread."""
+
+    def __init__(self, arguments: EngineArgs) -> None:
+        with quiet_start(arguments.model, multiprocessing=False):
+            self._engine = LLMEngine.from_engine_args(arguments)
+
+    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+        """Hand a prompt over."""
+        try:
+            self._engine.add_request(key, {"prompt_token_ids": ids}, sampling, lora_request=adapter)
+        except (VLLMValidationError, ValueError) as error:
+            raise RefusedError(str(error)) from error
+
+    def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
+        """Step until something is finished or the time is up."""
+        until = time.monotonic() + timeout_s
+        while self._engine.has_unfinished_requests():
+            try:
+                done = [output for output in self._engine.step() if output.finished]
+            except Exception as error:  # vLLM's step raises whatever its model raises
+                raise EngineError(f"vLLM's step failed: {type(error).__name__}: {error}") from error
+            if done or time.monotonic() > until:
+                return done
+        return []
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget prompts."""
+        self._engine.abort_request(list(keys))
+
+    def load_adapter(self, adapter: LoRARequest) -> None:
+        """Load an adapter."""
+        self._engine.add_lora(adapter)
+
+    def close(self) -> None:
+        """Free the model, so that another engine can be made in this process."""
+        self._engine.engine_core.shutdown()
+        del self._engine
+        cleanup_dist_env_and_memory()
+
+
+class InLoopThread:
+    """vLLM's asynchronous engine with its child processes, in an event loop of its own thread."""
+
+    def __init__(self, arguments: EngineArgs) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
+        self._thread.start()
+        self._done: queue.SimpleQueue[RequestOutput | tuple[str, str] | BaseException] = queue.SimpleQueue()
+        self._tasks: dict[str, Future[None]] = {}
+        try:
+            with quiet_start(arguments.model, multiprocessing=True):
+                self._engine: AsyncLLM = self._wait(_start(arguments))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+        """Hand a prompt over; a refusal comes back from `collect`."""
+        one = self._one(key, ids, sampling, adapter)
+        self._tasks[key] = asyncio.run_coroutine_threadsafe(one, self._loop)
+
+    async def _one(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+        prompt: Any = {"prompt_token_ids": ids}
+        try:
+            async for output in self._engine.generate(prompt, sampling, key, lora_request=adapter):
+                if output.finished:
+                    self._done.put(output)
+        except (VLLMValidationError, ValueError) as error:
+            self._done.put((key, str(error)))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # EngineDeadError, or whatever the model raised in the core
+            self._done.put(error)
+
+    def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
+        """Wait for the first that is finished, then take all that are."""
+        done: list[RequestOutput | tuple[str, str]] = []
+        if not self._tasks:
+            return done
+        try:
+            found = self._done.get(timeout=timeout_s)
+            while True:
+                if isinstance(found, BaseException):
+                    raise _dead(found) from found
+                key = found[0] if isinstance(found, tuple) else found.request_id
+                if self._tasks.pop(key, None) is not None:
+                    done.append(found)
+                found = self._done.get_nowait()
+        except queue.Empty:
+            return done
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget prompts; leaving `generate` aborts them in the core."""
+        for key in keys:
+            if (task := self._tasks.pop(key, None)) is not None:
+                task.cancel()
+
+    def load_adapter(self, adapter: LoRARequest) -> None:
+        """Load an adapter in every worker."""
+        self._wait(self._engine.add_lora(adapter))
+
+    def close(self) -> None:
+        """End the child processes, then the thread."""
+        self.abort(list(self._tasks))
+        self._loop.call_soon_threadsafe(self._engine.shutdown)
+        self._stop_loop()
+
+    def _wait(self, awaitable: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result(_START_LIMIT_S)
+
+    def _stop_loop(self) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result(60)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(60)
+        self._loop.close()
+
+
+async def _start(arguments: EngineArgs) -> AsyncLLM:
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(arguments)))
+
+
+async def _cancel_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _dead(error: BaseException) -> EngineError:
+    if isinstance(error, EngineDeadError):
+        return EngineError("vLLM's engine core has died; what was finished is on disk, run the same command again")
+    return EngineError(f"vLLM failed: {type(error).__name__}: {error}")

@@ -1,0 +1,334 @@
+"""The throughput engine: vLLM, on the GPU build or the CPU build alike.
+
+Prompts are tokenised and fitted here, by the same code as in training and in the transformers engine, and replies are
+read here too, so that both engines see and say the same. vLLM gives continuous batching, prefix caching, tensor and
+pipeline parallelism, quantised weights, LoRA adapters and grammars.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+import transformers
+from transformers import GenerationConfig
+
+from judgelm.engines.adapters import check_safetensors
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
+from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
+from judgelm.engines.replies import read_reply
+from judgelm.engines.score_tree import ROOT
+from judgelm.engines.tree_scoring import CandidateTokens
+from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, RefusedError
+from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, most_adapters
+from judgelm.errors import EngineError, ModelError
+from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.records import Completion, FinishReason, Request, Unparsed
+
+import vllm  # isort: skip - after vllm_loading, which sets what it reads when it is imported
+from vllm import EngineArgs, RequestOutput, SamplingParams  # isort: skip
+from vllm.platforms import current_platform  # isort: skip
+from vllm.lora.request import LoRARequest  # isort: skip
+from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams  # isort: skip
+
+
+class _InHand:
+    """A request under way: its reply, and the branches of its candidates' tree."""
+
+    __slots__ = ("failure", "fitted", "output", "pending", "request", "search")
+
+    def __init__(self, request: Request, fitted: Fitted, search: CandidateSearch | None) -> None:
+        self.request = request
+        self.fitted = fitted
+        self.search = search
+        self.output: RequestOutput | None = None
+        self.pending: dict[str, int] = {}
+        self.failure = ""
+
+
+class VllmEngine:
+    """A model run by vLLM. Deterministic for greedy replies in float32; sampled ones repeat for the same seed.
+
+    Args:
+        backend: the running engine.
+        arguments: what it was made with.
+        tokenizer: the model's, fast.
+        identity: of the model, for the manifest.
+        stops: token ids that end a reply.
+        followed_mass: share of the probability at which the search for candidates stops.
+    """
+
+    takes_grammar = True
+
+    def __init__(
+        self,
+        backend: Backend,
+        arguments: EngineArgs,
+        tokenizer: Any,
+        *,
+        identity: dict[str, Any],
+        stops: frozenset[int],
+        followed_mass: float = FOLLOWED_MASS,
+    ) -> None:
+        self._backend: Backend | None = backend
+        self._arguments = arguments
+        self._tokenizer = tokenizer
+        self._identity = identity
+        self._stops = stops
+        self._followed_mass = followed_mass
+        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0))
+        self._candidates = CandidateTokens(tokenizer)
+        self._adapters: dict[str, LoRARequest] = {}
+        self._adapter: LoRARequest | None = None
+        self._in_hand: dict[str, _InHand] = {}
+        self._by_id: dict[str, _InHand] = {}
+        self._serial = count()
+        self._finished: list[Completion] = []
+        self._counts = Counter(requests=0, branches=0, prompt_tokens=0, cached_prompt_tokens=0)
+
+    @classmethod
+    def load(cls, options: EngineOptions) -> "VllmEngine":
+        """Start vLLM: in this process on one device, with worker processes over several.
+
+        Raises:
+            ModelError: the model or its adapter cannot be loaded.
+            ConfigError: an engine argument that vLLM does not have.
+        """
+        base, adapter = split_adapter(options)
+        tokenizer = load_tokenizer(base, adapter, options)
+        arguments = engine_args(base, adapter, tokenizer, options)
+        engine = cls(
+            InProcess(arguments) if devices(arguments) == 1 else InLoopThread(arguments),
+            arguments,
+            tokenizer,
+            identity=identity_of(base, adapter, options),
+            stops=eos_ids(_generation_config(base, options), tokenizer),
+        )
+        if adapter is not None:
+            try:
+                engine._adapter = engine._lora(adapter)
+            except EngineError as error:
+                engine.close()
+                raise ModelError(str(error)) from error
+        return engine
+
+    @property
+    def window(self) -> int:
+        """Twice what runs at once, so that a request is always waiting where one ends."""
+        return 2 * int(self._arguments.max_num_seqs or 1)
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Tokenise requests and hand them to vLLM, those that begin alike next to each other.
+
+        Raises:
+            EngineError: an adapter that cannot be loaded, or a way of sampling that vLLM does not have.
+        """
+        fresh: list[_InHand] = []
+        for request in requests:
+            fitted = self._fitter.fit(request.prompt, request.sampling.max_tokens)
+            if isinstance(fitted, Unparsed):
+                failed = Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
+                self._finished.append(failed)
+                continue
+            fresh.append(_InHand(request, fitted, self._search(request, fitted)))
+        for one in sorted(fresh, key=lambda one: one.fitted.ids):  # the prefix cache forgets what is far apart
+            self._in_hand[one.request.key] = one
+            self._counts["requests"] += 1
+            self._add(one, ROOT, _sampling(one))
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """Run until a request is finished or the time is up.
+
+        Raises:
+            EngineError: vLLM is dead.
+        """
+        until = time.monotonic() + timeout_s
+        while not self._finished and self._by_id and (left := until - time.monotonic()) > 0:
+            for output in self._running.collect(left):
+                self._receive(output)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests, their branches too."""
+        dropped = set(keys)
+        for key in dropped & self._in_hand.keys():
+            self._forget(self._in_hand.pop(key))
+        self._finished = [completion for completion in self._finished if completion.key not in dropped]
+
+    def describe(self) -> dict[str, Any]:
+        """Model, numeric format, device, vLLM's arguments and library versions."""
+        arguments = self._arguments
+        return {
+            "engine": "vllm",
+            "model": self._identity,
+            "dtype": str(arguments.dtype),
+            "device": current_platform.device_type,
+            "window": self._fitter.window,
+            "quantization": arguments.quantization,
+            "engine_args": {
+                name: getattr(arguments, name) for name in RECORDED_ARGUMENTS if getattr(arguments, name) is not None
+            },
+            "versions": {
+                "vllm": vllm.__version__,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+            },
+        }
+
+    def stats(self) -> dict[str, Any]:
+        """Requests, those of them for branches of candidates, prompt tokens and how many came from the prefix cache."""
+        return dict(self._counts)
+
+    def close(self) -> None:
+        """Drop what is in hand, end vLLM and its processes."""
+        backend, self._backend = self._backend, None
+        self._in_hand.clear()
+        self._by_id.clear()
+        if backend is not None:
+            backend.close()
+
+    @property
+    def _running(self) -> Backend:
+        if self._backend is None:
+            raise EngineError("the engine is closed")
+        return self._backend
+
+    def _search(self, request: Request, fitted: Fitted) -> CandidateSearch | None:
+        if not request.candidates:
+            return None
+        tree = self._candidates.tree(fitted.text, request.candidates)
+        if len(tree.vocabulary) > MAX_LOGPROB_TOKEN_IDS:
+            raise EngineError(
+                f"the candidates have {len(tree.vocabulary)} different tokens and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
+                "use --engine transformers, or a coarser scale"
+            )
+        return CandidateSearch(tree, self._followed_mass)
+
+    def _add(self, one: _InHand, node: int, sampling: SamplingParams) -> None:
+        """Ask vLLM to go on from a node of the tree; the root is the prompt's end."""
+        number = str(next(self._serial))
+        self._by_id[number] = one
+        one.pending[number] = node
+        ids = one.fitted.ids if node == ROOT or one.search is None else one.fitted.ids + one.search.tree.way_to(node)
+        adapter = self._adapter if one.request.adapter is None else self._lora(one.request.adapter)
+        try:
+            self._running.add(number, ids, sampling, adapter)
+        except RefusedError as error:
+            self._receive((number, str(error)))
+
+    def _receive(self, output: RequestOutput | tuple[str, str]) -> None:
+        number = output[0] if isinstance(output, tuple) else output.request_id
+        one = self._by_id.pop(number)
+        node = one.pending.pop(number)
+        if isinstance(output, tuple):
+            one.failure = output[1] or "vLLM refused the request"
+        else:
+            self._learn(one, node, output)
+        if one.failure:
+            self._forget(one)
+        elif not one.pending and one.search is not None:
+            for open_node in one.search.open_nodes():
+                self._add(one, open_node, _branch_sampling(one.search, open_node))
+                self._counts["branches"] += 1
+        if not one.pending and self._in_hand.pop(one.request.key, None) is not None:
+            self._finished.append(self._completion(one))
+
+    def _learn(self, one: _InHand, node: int, output: RequestOutput) -> None:
+        self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
+        self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
+        if node == ROOT:
+            one.output = output
+        reply = output.outputs[0]
+        if reply.finish_reason not in ("stop", "length"):
+            one.failure = f"vLLM ended the reply with {reply.finish_reason!r}"
+        elif one.search is not None:
+            places = [{token: found.logprob for token, found in place.items()} for place in reply.logprobs or ()]
+            one.search.learn(node, list(reply.token_ids), places)
+
+    def _forget(self, one: _InHand) -> None:
+        for number in one.pending:
+            del self._by_id[number]
+        self._running.abort(one.pending)
+        one.pending.clear()
+
+    def _completion(self, one: _InHand) -> Completion:
+        request, fitted = one.request, one.fitted
+        texts: list[str] = []
+        reasons: list[FinishReason] = ["error"] if one.output is None or one.failure else []
+        tokens = 0
+        replies = list(one.output.outputs) if one.output is not None and not one.failure else []
+        for reply in replies * (request.sampling.n // max(1, len(replies))):
+            ids = list(reply.token_ids)
+            text, reason = read_reply(ids, request.sampling, self._tokenizer, self._stops)
+            texts.append(text)
+            reasons.append(reason or "stop")  # a grammar that is fulfilled ends a reply too
+            tokens += len(ids)
+        return Completion(
+            key=request.key,
+            texts=tuple(texts),
+            finish_reasons=tuple(reasons),
+            candidate_logprobs=one.search.logprobs() if one.search and not one.failure else None,
+            prompt_tokens=len(fitted.ids),
+            completion_tokens=tokens,
+            cut=fitted.cut,
+            neutralised=fitted.neutralised,
+            error=one.failure,
+        )
+
+    def _lora(self, adapter: str) -> LoRARequest:
+        if adapter not in self._adapters:
+            if not self._arguments.enable_lora:
+                raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
+            check_safetensors(adapter)
+            most = most_adapters(self._arguments)
+            if most is not None and len(self._adapters) >= most:
+                raise EngineError(
+                    f"adapter {adapter}: on a CPU this engine has room for {most}; load it with "
+                    f"--engine-arg max_loras={most + 1}"
+                )
+            lora = LoRARequest(adapter, len(self._adapters) + 1, adapter)
+            try:
+                self._running.load_adapter(lora)
+            except Exception as error:  # whatever the worker that reads it raises
+                raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
+            self._adapters[adapter] = lora
+        return self._adapters[adapter]
+
+
+def _sampling(one: _InHand) -> SamplingParams:
+    wanted = one.request.sampling
+    try:
+        return SamplingParams(
+            n=wanted.n if wanted.temperature > 0 else 1,  # vLLM refuses several greedy replies: they are alike
+            max_tokens=wanted.max_tokens,
+            temperature=wanted.temperature,
+            seed=wanted.seed if wanted.temperature > 0 else None,
+            stop=list(wanted.stop) or None,
+            structured_outputs=StructuredOutputsParams(regex=wanted.grammar) if wanted.grammar else None,
+            logprob_token_ids=list(one.search.tree.vocabulary) if one.search else None,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+    except ValueError as error:
+        raise EngineError(f"vLLM does not sample like that: {first_line(error)}") from error
+
+
+def _branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
+    """As far down as the tree goes: the reply's own way closes the nodes on it."""
+    return SamplingParams(
+        max_tokens=search.tree.depth_below[node],
+        temperature=0.0,
+        detokenize=False,
+        logprob_token_ids=list(search.tree.vocabulary),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _generation_config(base: str, options: EngineOptions) -> Any:
+    try:
+        return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
+    except OSError:
+        return None  # many checkpoints have none

@@ -1,0 +1,189 @@
+"""vLLM's engine arguments out of judgelm's options, and a vLLM engine made of them."""
+
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import first_line, window_of
+from judgelm.errors import ConfigError, ModelError
+
+# Before vLLM is imported: no lines of its own between the run's, and nothing sent to anybody.
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # `auto` wants a NUMA node for each worker
+
+from vllm import EngineArgs
+from vllm.platforms import current_platform
+
+_OWN_OPTIONS = {
+    "model": "--model",
+    "tokenizer": "--model",
+    "revision": "--revision",
+    "dtype": "--dtype",
+    "trust_remote_code": "--trust-remote-code",
+    "max_model_len": "--window-tokens",
+    "max_num_seqs": "--max-sequences",
+    "max_num_batched_tokens": "--batch-tokens",
+}
+RECORDED_ARGUMENTS = (
+    "tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
+    "enforce_eager", "enable_lora", "kv_cache_dtype",
+)  # fmt: skip
+"""Arguments of vLLM that a manifest tells."""
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_CPU_KEY_VALUE_BYTES = 4 << 30
+_CPU_DEFAULTS: dict[str, Any] = {
+    "enforce_eager": True,  # compiling takes half a minute and is seldom won back
+    "block_size": 32,  # vLLM's 128 would leave most of a score tree's branches uncached
+    "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
+}
+
+
+def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineOptions) -> EngineArgs:
+    """The arguments for vLLM; what the user gave under `engine_args` goes before every default.
+
+    Raises:
+        ConfigError: an argument that vLLM does not have, or that has an option of its own.
+        ModelError: the model's config cannot be read.
+    """
+    _check_names(options)
+    config = _config(base, options)
+    chosen: dict[str, Any] = {
+        "model": base,
+        "tokenizer": tokenizer.name_or_path,
+        "revision": options.revision,
+        "trust_remote_code": options.trust_remote_code,
+        "dtype": _dtype(config, options),
+        "max_model_len": window_of(config, tokenizer, options),
+        "max_num_seqs": options.max_sequences,
+        "max_num_batched_tokens": options.batch_tokens,
+        "quantization": _quantization(options),
+        "load_format": "bitsandbytes" if options.quantization else "safetensors",  # never pickled weights
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        "seed": 0,
+    }
+    if current_platform.is_cpu():
+        chosen |= _CPU_DEFAULTS
+    if adapter is not None:
+        chosen |= {"enable_lora": True, "max_lora_rank": lora_rank(adapter)}
+    chosen |= dict(options.engine_args)
+    if current_platform.is_cpu() and chosen.get("enable_lora"):
+        # The CPU kernels give a request without adapter the weights of the last slot: that one must stay empty.
+        chosen["max_loras"] = int(chosen.get("max_loras", 1)) + 1
+    try:
+        return EngineArgs(**chosen)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"vLLM refuses its arguments: {first_line(error)}") from error
+
+
+def devices(arguments: EngineArgs) -> int:
+    """How many devices the arguments ask for."""
+    return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
+
+
+def most_adapters(arguments: EngineArgs) -> int | None:
+    """How many adapters the engine can ever load; None where vLLM exchanges them as they are needed."""
+    return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
+
+
+@contextmanager
+def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
+    """Start vLLM and leave this process's environment and torch as they were.
+
+    Raises:
+        ModelError: vLLM could not load the model; its own words are in it.
+    """
+    environment, set_num_threads = dict(os.environ), torch.set_num_threads
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, KeyError, AssertionError, NotImplementedError, ImportError) as error:
+        raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_hint(base)}") from error
+    finally:
+        # vLLM preloads libraries into every later child process, and forbids torch to change its threads.
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)
+        torch.set_num_threads = set_num_threads
+
+
+def lora_rank(adapter: str) -> int:
+    """The smallest rank vLLM has room for that is no less than the adapter's.
+
+    Raises:
+        ModelError: the adapter's config cannot be read, or its rank is larger than vLLM's largest.
+    """
+    path = Path(adapter) / "adapter_config.json"
+    if not Path(adapter).is_dir():
+        return 64  # on the hub: peft reads the config only after the engine was made
+    try:
+        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: not a LoRA adapter's config ({error}); check --adapter") from error
+    for known in _LORA_RANKS:
+        if rank <= known:
+            return known
+    raise ModelError(f"{path}: rank {rank} is above vLLM's largest, {_LORA_RANKS[-1]}; merge the adapter into its base")
+
+
+def _check_names(options: EngineOptions) -> None:
+    known = [field.name for field in dataclasses.fields(EngineArgs)]
+    for name in options.engine_args:
+        if name in _OWN_OPTIONS:
+            raise ConfigError(f"--engine-arg {name}: has an option of its own, {_OWN_OPTIONS[name]}")
+        if name not in known:
+            near = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
+            raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; near it: {near}")
+    if options.device not in ("auto", current_platform.device_type):
+        raise ConfigError(
+            f"--device {options.device}: this vLLM runs on {current_platform.device_type}; choose devices with "
+            "CUDA_VISIBLE_DEVICES and their number with --engine-arg tensor_parallel_size=N"
+        )
+
+
+def _config(base: str, options: EngineOptions) -> Any:
+    try:
+        return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+
+
+def _dtype(config: Any, options: EngineOptions) -> str:
+    """The checkpoint's own format for `auto`: vLLM's `auto` would turn float32 into bfloat16."""
+    if options.dtype != "auto":
+        return options.dtype
+    stated = getattr(config.get_text_config(), "dtype", None)
+    return str(stated).removeprefix("torch.") if stated is not None else "auto"
+
+
+def _quantization(options: EngineOptions) -> str | None:
+    if options.quantization in (None, "4bit"):
+        return "bitsandbytes" if options.quantization else None
+    raise ConfigError(
+        f"quantization {options.quantization!r}: vLLM quantises to 4bit while loading (bitsandbytes), or to 8 bits "
+        "with --engine-arg quantization=fp8; checkpoints in AWQ, GPTQ or FP8 are recognised by themselves"
+    )
+
+
+def _root_words(error: BaseException) -> str:
+    """The first line that says something: vLLM and pydantic wrap what happened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    wrapped = len(lines) > 1 and "validation error" in lines[0]
+    return " ".join(lines[1:3] if wrapped else lines[:1]).rstrip(".") or type(error).__name__
+
+
+def _hint(base: str) -> str:
+    folder = Path(base)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
+        return "; pickled weights (.bin) are never loaded, save the model as safetensors"
+    return ""

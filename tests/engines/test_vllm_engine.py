@@ -1,0 +1,193 @@
+"""The vLLM engine, real vLLM in this process: what it shares with the transformers engine, and what only it does."""
+
+import json
+import math
+import os
+
+import pytest
+import torch
+
+from driving import run
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Request, Sample, Sampling
+from tiny_judges import TEMPLATE, word_sample
+
+COUNT = 120
+LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
+
+
+def requests_of(count=COUNT, *, candidates=(), adapter=None, **sampling):
+    settings = {"max_tokens": 24} | sampling
+    return [
+        Request(
+            key=f"{i} {order}",
+            prompt=get_template(TEMPLATE).render(word_sample(i), order, None),
+            sampling=Sampling(**settings),
+            candidates=candidates,
+            adapter=None if adapter is None else str(adapter),
+        )
+        for i in range(count // 2)
+        for order in ((0, 1), (1, 0))
+    ]
+
+
+@pytest.fixture(scope="module")
+def transformers_engine(tiny_judge):
+    engine = load_engine("transformers", EngineOptions(model=str(tiny_judge)))
+    yield engine
+    engine.close()
+
+
+def test_texts_equal_those_of_the_transformers_engine(vllm_engine, transformers_engine):
+    # float32: everything but the wall clock must agree, tokens and cuts included.
+    there, here = run(transformers_engine, requests_of()), run(vllm_engine, requests_of())
+    assert len(here) == COUNT
+    assert here == there
+    assert len({completion.texts for completion in here.values()}) > COUNT // 4, "the texts say nothing"
+
+
+def test_score_lines_and_distributions_equal_those_of_the_transformers_engine(
+    vllm_engine, transformers_engine, monkeypatch
+):
+    monkeypatch.setattr(vllm_engine, "_followed_mass", 1.0)
+    requests = requests_of(stop=("\n",), candidates=LINES)
+    there, here = run(transformers_engine, requests), run(vllm_engine, requests)
+    for key, one in there.items():
+        assert here[key].texts == one.texts
+        assert here[key].candidate_logprobs == pytest.approx(one.candidate_logprobs, abs=1e-3)
+
+
+def test_pruned_branches_are_worth_no_more_than_a_hundredth(vllm_engine, transformers_engine):
+    requests = requests_of(stop=("\n",), candidates=LINES)
+    before = vllm_engine.stats()["branches"]
+    there, here = run(transformers_engine, requests), run(vllm_engine, requests)
+    followed = vllm_engine.stats()["branches"] - before
+    inner_nodes = 21
+    assert 0 < followed < COUNT * inner_nodes / 2
+    for key, one in there.items():
+        exact, pruned = (torch.tensor(done.candidate_logprobs).exp() for done in (one, here[key]))
+        assert float((exact - pruned).clamp(min=0).sum()) <= 0.0101
+        assert torch.allclose(exact[pruned > 0], pruned[pruned > 0], atol=1e-4)
+
+
+def test_a_sampled_reply_repeats_and_its_samples_differ(vllm_engine):
+    requests = requests_of(20, temperature=1.5, n=4, seed=7)
+    first, second = run(vllm_engine, requests), run(vllm_engine, requests[::-1])
+    assert first == second
+    assert any(len(set(completion.texts)) > 1 for completion in first.values())
+    assert all(len(completion.texts) == 4 for completion in first.values())
+
+
+def test_adapters_answer_side_by_side(vllm_engine, tiny_judge, tiny_adapters):
+    mixed = [
+        Request(key=f"{name} {request.key}", prompt=request.prompt, sampling=request.sampling, adapter=request.adapter)
+        for name, adapter in (("none", None), ("one", tiny_adapters[0]), ("two", tiny_adapters[1]))
+        for request in requests_of(20, adapter=adapter)
+    ]
+    done = run(vllm_engine, mixed)
+    for name, adapter in (("none", None), ("one", tiny_adapters[0]), ("two", tiny_adapters[1])):
+        options = EngineOptions(model=str(tiny_judge), adapter=None if adapter is None else str(adapter))
+        alone = run(load_engine("transformers", options), requests_of(20))
+        assert {key: done[f"{name} {key}"].texts for key in alone} == {key: one.texts for key, one in alone.items()}
+    assert done["one 0 (0, 1)"].texts != done["none 0 (0, 1)"].texts != done["two 0 (0, 1)"].texts
+
+
+def test_a_grammar_holds(vllm_engine):
+    prompt = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
+    request = Request(
+        key="1",
+        prompt=get_template(TEMPLATE).render(prompt, (0, 1), None),
+        sampling=Sampling(max_tokens=24, temperature=2.0, grammar=r"(10|[1-9]) (10|[1-9])", seed=3, n=8),
+    )
+    [completion] = run(vllm_engine, [request]).values()
+    assert set(completion.finish_reasons) == {"stop"}
+    assert all(text in LINES for text in completion.texts)
+
+
+def test_candidates_stand_beside_requests_that_ask_for_none(vllm_engine):
+    # vLLM pads the log-probabilities of a batch; a request without candidates must not be given any.
+    plain, scored = requests_of(20), requests_of(20, candidates=LINES)
+    mixed = [
+        Request(key=f"{place} {one.key}", prompt=one.prompt, sampling=one.sampling, candidates=one.candidates)
+        for place, both in enumerate((plain, scored))
+        for one in both
+    ]
+    done = run(vllm_engine, mixed)
+    for key, one in run(vllm_engine, plain).items():
+        assert done[f"0 {key}"].candidate_logprobs is None
+        assert done[f"0 {key}"].texts == done[f"1 {key}"].texts == one.texts
+        assert math.fsum(map(math.exp, done[f"1 {key}"].candidate_logprobs)) <= 1 + 1e-4
+
+
+def test_the_second_order_and_the_reason_reuse_the_prefix(vllm_engine):
+    shared = "because it can see the big red fox " * 8
+    samples = [Sample(id=str(i), question=shared, answers=(f"fox {i}", "dogs")) for i in range(8)]
+    requests = [
+        Request(key=s.id, prompt=get_template(TEMPLATE).render(s, (0, 1), None), sampling=Sampling(max_tokens=2))
+        for s in samples
+    ]
+    before = vllm_engine.stats()
+    run(vllm_engine, requests)
+    after = vllm_engine.stats()
+    read = after["prompt_tokens"] - before["prompt_tokens"]
+    assert after["cached_prompt_tokens"] - before["cached_prompt_tokens"] > 0.5 * read
+
+
+def test_aborted_branches_never_come_back(vllm_engine):
+    requests = requests_of(12, candidates=LINES)
+    vllm_engine.submit(requests)
+    vllm_engine.collect(0.001)
+    vllm_engine.abort([request.key for request in requests])
+    assert all(not vllm_engine.collect(0.01) for _ in range(20))
+    assert len(run(vllm_engine, requests)) == 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"tensor_paralel_size": 2}, "near it: tensor_parallel_size"),
+        ({"dtype": "float16"}, "has an option of its own, --dtype"),
+        ({"block_size": "many"}, "refuses its arguments|cannot load"),
+    ],
+)
+def test_a_wrong_engine_argument_is_named(vllm_engine, tiny_judge, arguments, words):
+    with pytest.raises((ConfigError, ModelError), match=words):
+        load_engine("vllm", EngineOptions(model=str(tiny_judge), engine_args=arguments))
+
+
+def test_a_folder_that_is_no_model(vllm_engine, tmp_path):
+    with pytest.raises(ModelError, match=r"no config\.json in this folder"):
+        load_engine("vllm", EngineOptions(model=str(tmp_path)))
+
+
+def test_a_folder_without_weights(vllm_engine, tiny_judge, tmp_path):
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((tiny_judge / name).read_bytes())
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
+    with pytest.raises(ModelError, match="pickled weights"):
+        load_engine("vllm", EngineOptions(model=str(tmp_path)))
+
+
+def test_an_adapter_that_is_none(vllm_engine, tmp_path):
+    [request] = requests_of(2, adapter=tmp_path)[:1]
+    with pytest.raises((EngineError, ModelError), match=r"adapter_model\.safetensors"):
+        vllm_engine.submit([request])
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 1000, "peft_type": "LORA"}))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"torn")
+    with pytest.raises(EngineError, match="cannot load the adapter"):
+        vllm_engine.submit([request])
+
+
+def test_quantization_that_vllm_does_not_have(vllm_engine, tiny_judge):
+    with pytest.raises(ConfigError, match="quantization=fp8"):
+        load_engine("vllm", EngineOptions(model=str(tiny_judge), quantization="8bit"))
+
+
+def test_it_leaves_this_process_as_it_was(vllm_engine):
+    assert "LD_PRELOAD" not in os.environ
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    assert len(os.sched_getaffinity(0)) == os.cpu_count()
