@@ -97,8 +97,13 @@ class Prompt:
 class Sampling:
     """How a reply is drawn. Greedy at temperature 0; otherwise `seed` makes it repeat within an engine.
 
-    A reply ends before the first of the `stop` strings, which is not part of it. `grammar` is a regular expression
-    that the reply must match, for the engines that can.
+    Attributes:
+        max_tokens: a reply ends here at the latest, or at the end of the model's window.
+        stop: a reply ends before the first of these strings, which is not part of it.
+        n: how many replies.
+        grammar: regular expression that the reply must match, for the engines that can.
+        reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
+            on from an earlier one has the earlier one's, so that the same answers are cut in the same way.
     """
 
     max_tokens: int
@@ -107,6 +112,7 @@ class Sampling:
     n: int = 1
     seed: int = 0
     grammar: str | None = None
+    reserve: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +211,8 @@ class Shown:
         scores: in the order shown.
         repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
         reason: what the judge wrote when it went on from its score line, where that was asked for.
+        reason_failure: why there is no reason though it was asked for, or what it lacks: `truncated` where it has no
+            end, `too_long` where the answers had to be cut further than for the scores.
         distribution: where it was asked for and can be had.
     """
 
@@ -214,6 +222,7 @@ class Shown:
     failure: Unparsed | None = None
     repaired: Unparsed | None = None
     reason: str | None = None
+    reason_failure: Unparsed | None = None
     distribution: PairDistribution | None = None
     cut: tuple[Cut, ...] = ()
 

@@ -54,6 +54,12 @@ class KeyValues:
         """Count tokens that a finished pass has written."""
         self.length += tokens
 
+    def take(self, source: "KeyValues", tokens: int) -> None:
+        """Begin with a copy of another sequence's first tokens; this one is still empty."""
+        for layer, (keys, values) in source._layers.items():
+            self.write(layer, keys[:, :, :tokens], values[:, :, :tokens])
+        self.length = tokens
+
     def fork(self) -> "KeyValues":
         """A copy that goes on by itself: another sample of the same prompt."""
         twin = KeyValues(self.capacity)

@@ -14,15 +14,17 @@ from typing import Any
 import torch
 import transformers
 
+from judgelm.engines.admission import admit
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.loading import Loaded, load
-from judgelm.engines.packed_attention import KeyValues, Segment
+from judgelm.engines.packed_attention import Segment
+from judgelm.engines.recent_prompts import RecentPrompts
 from judgelm.engines.replies import Reply, Waiting, draw
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.fitting import Fitter
-from judgelm.records import Completion, Request, Unparsed
+from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024
 _CUDA_BATCH_TOKENS = 8192
@@ -53,6 +55,7 @@ class TransformersEngine:
         self._running: list[Reply] = []
         self._finished: list[Completion] = []
         self._store_tokens = _store_tokens(loaded.model, self._device)
+        self._recent = RecentPrompts(self._store_tokens // 8)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -76,11 +79,11 @@ class TransformersEngine:
         """
         for request in requests:
             _check(request)
-            fitted = self._fitter.fit(request.prompt, request.sampling.max_tokens)
-            if isinstance(fitted, Unparsed):
-                failed = Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
-                self._finished.append(failed)
+            admitted = admit(self._fitter, request)
+            if isinstance(admitted, Completion):
+                self._finished.append(admitted)
                 continue
+            request, fitted = admitted
             tree = self._candidates.tree(fitted.text, request.candidates) if request.candidates else None
             self._waiting.append(Waiting(request, fitted, tree))
 
@@ -115,13 +118,19 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """How often memory was short, and the pass that fitted in the end."""
-        return {"out_of_memory": self.halvings, "batch_tokens": self.batch_tokens, "max_sequences": self.max_sequences}
+        """How often memory was short, the pass that fitted in the end, and prompt tokens that were not read again."""
+        return {
+            "out_of_memory": self.halvings,
+            "batch_tokens": self.batch_tokens,
+            "max_sequences": self.max_sequences,
+            "reused_prompt_tokens": self._recent.reused_tokens,
+        }
 
     def close(self) -> None:
         """Drop what is in hand, and the model."""
         self._waiting.clear()
         self._running.clear()
+        self._recent.clear()
         self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
@@ -130,7 +139,7 @@ class TransformersEngine:
         try:
             logits = self._forward(fresh)
             for reply in fresh:
-                reply.store.advance(len(reply.source.fitted.ids))
+                reply.store.advance(len(reply.source.fitted.ids) - reply.store.length)
             self._score_trees(fresh, logits[len(self._running) :])
             begun = [reply.branches() for reply in fresh]
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
@@ -161,7 +170,7 @@ class TransformersEngine:
             if over and (fresh or self._running):
                 break
             self._waiting.popleft()
-            fresh.append(Reply(waiting, KeyValues(waiting.capacity), 0))
+            fresh.append(Reply(waiting, self._recent.resume(waiting), 0))
         return fresh
 
     def _forward(self, fresh: list[Reply]) -> torch.Tensor:
@@ -174,10 +183,10 @@ class TransformersEngine:
             places.append(reply.store.length)
             segments.append(Segment(reply.store, 1))
         for reply in fresh:
-            prompt = reply.source.fitted.ids
-            ids += prompt
-            places += range(len(prompt))
-            segments.append(Segment(reply.store, len(prompt)))
+            prompt, begun = reply.source.fitted.ids, reply.store.length
+            ids += prompt[begun:]
+            places += range(begun, len(prompt))
+            segments.append(Segment(reply.store, len(prompt) - begun))
         last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
         return self._run(ids, places, segments, last)
 
@@ -219,11 +228,13 @@ class TransformersEngine:
                     running.append(reply)
                 elif (completion := reply.source.collect(reply)) is not None:
                     self._finished.append(completion)
+                    self._recent.keep(reply)
         self._running = running
 
     def _retreat(self, fresh: list[Reply], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone has failed."""
         self.halvings += 1
+        self._recent.clear()
         under_way = {id(reply.source): reply.source for reply in self._running}
         if fresh and len(fresh) + len(under_way) > 1:
             total = sum(len(reply.source.fitted.ids) for reply in fresh) + len(self._running)

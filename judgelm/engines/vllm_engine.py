@@ -16,6 +16,7 @@ import transformers
 from transformers import GenerationConfig
 
 from judgelm.engines.adapters import check_safetensors
+from judgelm.engines.admission import admit
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
@@ -26,7 +27,7 @@ from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, Refu
 from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, most_adapters
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import Fitted, Fitter
-from judgelm.records import Completion, FinishReason, Request, Unparsed
+from judgelm.records import Completion, FinishReason, Request
 
 import vllm  # isort: skip - after vllm_loading, which sets what it reads when it is imported
 from vllm import EngineArgs, RequestOutput, SamplingParams  # isort: skip
@@ -128,12 +129,11 @@ class VllmEngine:
         """
         fresh: list[_InHand] = []
         for request in requests:
-            fitted = self._fitter.fit(request.prompt, request.sampling.max_tokens)
-            if isinstance(fitted, Unparsed):
-                failed = Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
-                self._finished.append(failed)
-                continue
-            fresh.append(_InHand(request, fitted, self._search(request, fitted)))
+            admitted = admit(self._fitter, request)
+            if isinstance(admitted, Completion):
+                self._finished.append(admitted)
+            else:
+                fresh.append(_InHand(*admitted, self._search(*admitted)))
         for one in sorted(fresh, key=lambda one: one.fitted.ids):  # the prefix cache forgets what is far apart
             self._in_hand[one.request.key] = one
             self._counts["requests"] += 1

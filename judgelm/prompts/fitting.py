@@ -77,6 +77,8 @@ class Fitter:
     def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
 
+        A continuation comes on top: it is part of the reply, and what it continues was fitted without it.
+
         Returns:
             The fitted prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
             kept of each answer do not fit.
@@ -84,7 +86,13 @@ class Fitter:
         Raises:
             ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it.
         """
-        limit = self.window - reply_tokens
+        fitted = self._fit(prompt, self.window - reply_tokens)
+        if not prompt.continuation or isinstance(fitted, Unparsed):
+            return fitted
+        text = fitted.text + prompt.continuation
+        return replace(fitted, text=text, ids=self.encode(text, chat=prompt.chat))
+
+    def _fit(self, prompt: Prompt, limit: int) -> Fitted | Unparsed:
         spans, neutralised = self._neutralised(prompt.spans)
         bounded = _bounded(spans, limit * _CHARACTERS_PER_TOKEN)
         text, ids = self._encode(bounded, prompt)
@@ -166,7 +174,7 @@ class Fitter:
         return list(encoded["offset_mapping"])
 
     def _encode(self, spans: tuple[Span, ...], prompt: Prompt) -> tuple[str, list[int]]:
-        text = self._text(spans, chat=prompt.chat) + prompt.continuation
+        text = self._text(spans, chat=prompt.chat)
         return text, self.encode(text, chat=prompt.chat)
 
     def _text(self, spans: tuple[Span, ...], *, chat: bool) -> str:

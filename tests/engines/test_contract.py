@@ -1,6 +1,7 @@
 """What every engine must do, whatever runs behind it."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,9 @@ from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, ModelError
+from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
+from tiny_judges import TEMPLATE, word_sample
 
 ENGINES = ["scripted", "transformers", "vllm"]
 
@@ -135,3 +138,42 @@ def test_a_prompt_the_script_does_not_know_fails_alone(tmp_path):
     assert done["a dog"].texts == ("8 6\n",)
     assert done["x"].finish_reasons == ("error",)
     assert "what is it|x|a red fox" in done["x"].error
+
+
+def test_a_reply_that_goes_on_says_what_it_would_have_said(engine):
+    # The reason's pass: the first line is given, the rest must be what one long reply has behind it.
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("a script does not read what it is given")
+    samples = [word_sample(i) for i in range(20)]
+    prompts = [get_template(TEMPLATE).render(sample, (0, 1), None) for sample in samples]
+
+    def ask(prompts, **sampling):
+        requests = [Request(key=str(i), prompt=p, sampling=Sampling(**sampling)) for i, p in enumerate(prompts)]
+        return run(engine, requests)
+
+    whole = ask(prompts, max_tokens=30)
+    lines = ask(prompts, max_tokens=24, stop=("\n",))
+    on = ask(
+        [replace(prompt, continuation=f"{lines[str(i)].texts[0]}\n") for i, prompt in enumerate(prompts)],
+        max_tokens=100,
+        reserve=24,
+    )
+    for key, completion in on.items():
+        said = f"{lines[key].texts[0]}\n{completion.texts[0]}"
+        assert said.startswith(whole[key].texts[0])
+        assert completion.prompt_tokens > lines[key].prompt_tokens
+
+
+def test_a_reply_goes_on_behind_a_full_window(engine):
+    # The answers are cut as for the score line, not further; the reason gets what room is left.
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window")
+    prompt = prompt_of("a big fox " * 500)
+    [first] = run(engine, [Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=24))]).values()
+    going_on = Request(
+        key="1", prompt=replace(prompt, continuation="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24)
+    )
+    [second] = run(engine, [going_on]).values()
+    assert second.cut == first.cut
+    assert second.prompt_tokens + second.completion_tokens <= 512
+    assert second.finish_reasons in (("length",), ("stop",))
