@@ -65,11 +65,20 @@ class Backend(Protocol):
 
 
 class InProcess:
-    """vLLM's engine, stepped by this thread."""
+    """vLLM's engine, stepped by this thread; only one at a time, since they would share torch's process groups.
+
+    Raises:
+        EngineError: this process has one already.
+    """
+
+    _loaded = False
 
     def __init__(self, arguments: EngineArgs) -> None:
+        if InProcess._loaded:
+            raise EngineError("this process already runs a vLLM engine, and there can be only one: close it first")
         with quiet_start(arguments.model, multiprocessing=False):
             self._engine = LLMEngine.from_engine_args(arguments)
+        InProcess._loaded = True
 
     def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over."""
@@ -103,6 +112,7 @@ class InProcess:
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
+        InProcess._loaded = False
 
 
 class InLoopThread:

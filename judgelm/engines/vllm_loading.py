@@ -53,9 +53,10 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
 
     Raises:
         ConfigError: an argument that vLLM does not have, or that has an option of its own.
-        ModelError: the model's config cannot be read.
+        ModelError: the model's config cannot be read, or it has no weights that may be loaded.
     """
     _check_names(options)
+    _check_weights(base)
     config = _config(base, options)
     chosen: dict[str, Any] = {
         "model": base,
@@ -107,8 +108,8 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     try:
         yield
-    except (OSError, ValueError, RuntimeError, KeyError, AssertionError, NotImplementedError, ImportError) as error:
-        raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_hint(base)}") from error
+    except Exception as error:  # whatever its many loaders raise
+        raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}") from error
     finally:
         # vLLM preloads libraries into every later child process, and forbids torch to change its threads.
         for name in os.environ.keys() - environment.keys():
@@ -179,11 +180,15 @@ def _root_words(error: BaseException) -> str:
     """The first line that says something: vLLM and pydantic wrap what happened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
-    return " ".join(lines[1:3] if wrapped else lines[:1]).rstrip(".") or type(error).__name__
+    words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
+    return words.removeprefix("Value error, ").rstrip(".") or type(error).__name__
 
 
-def _hint(base: str) -> str:
+def _check_weights(base: str) -> None:
     folder = Path(base)
-    if folder.is_dir() and not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
-        return "; pickled weights (.bin) are never loaded, save the model as safetensors"
-    return ""
+    if not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    pickled = (
+        "; pickled weights (.bin) are never loaded, save the model as safetensors" if any(folder.glob("*.bin")) else ""
+    )
+    raise ModelError(f"{base}: no weights (*.safetensors) in this folder{pickled}")

@@ -150,7 +150,6 @@ def test_aborted_branches_never_come_back(vllm_engine):
     [
         ({"tensor_paralel_size": 2}, "near it: tensor_parallel_size"),
         ({"dtype": "float16"}, "has an option of its own, --dtype"),
-        ({"block_size": "many"}, "refuses its arguments|cannot load"),
     ],
 )
 def test_a_wrong_engine_argument_is_named(vllm_engine, tiny_judge, arguments, words):
@@ -184,6 +183,11 @@ def test_an_adapter_that_is_none(vllm_engine, tmp_path):
 def test_quantization_that_vllm_does_not_have(vllm_engine, tiny_judge):
     with pytest.raises(ConfigError, match="quantization=fp8"):
         load_engine("vllm", EngineOptions(model=str(tiny_judge), quantization="8bit"))
+
+
+def test_one_engine_in_a_process(vllm_engine, tiny_judge):
+    with pytest.raises(EngineError, match="close it first"):
+        load_engine("vllm", EngineOptions(model=str(tiny_judge)))
 
 
 def test_it_leaves_this_process_as_it_was(vllm_engine):
