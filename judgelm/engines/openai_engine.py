@@ -1,0 +1,268 @@
+"""Any server that speaks OpenAI's API: vLLM's, llama.cpp's, Ollama's, or GPT-4 itself.
+
+A thread runs an event loop with one task per request in hand; `submit` and `collect` are its synchronous ends. What
+the server is told and how often is the business of `openai_calls`, what it can of `openai_serving`.
+"""
+
+import queue
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import openai
+
+from judgelm.engines.admission import admit
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.openai_calls import Endpoint, GaveUpError
+from judgelm.engines.openai_candidates import CandidateAsker
+from judgelm.engines.openai_loop import LoopThread
+from judgelm.engines.openai_options import EndpointOptions, endpoint_options
+from judgelm.engines.openai_prompts import PromptWriter, Written
+from judgelm.engines.openai_quirks import RefusedError
+from judgelm.engines.openai_replying import Replier, UnusableReplyError
+from judgelm.engines.openai_serving import Served, discover
+from judgelm.errors import ConfigError, EngineError
+from judgelm.prompts.fitting import Fitter
+from judgelm.records import Completion, Request
+
+_HANDS_PER_PLACE = 4
+_CHAT_WRAPPING_TOKENS = 64
+
+
+class OpenAIEngine:
+    """Sends requests to a server, as many at once as it takes.
+
+    Args:
+        options: the engine's own arguments.
+        model: the server's name for the model.
+        endpoint: the server.
+        served: what it can.
+        fitter: the length policy, where the tokenizer is known.
+        loop: where the endpoint's requests run; the engine closes it.
+    """
+
+    def __init__(
+        self,
+        options: EndpointOptions,
+        model: str,
+        endpoint: Endpoint,
+        served: Served,
+        fitter: Fitter | None,
+        loop: LoopThread,
+    ) -> None:
+        self.takes_grammar = served.takes_grammar
+        self._options = options
+        self._model = model
+        self._endpoint = endpoint
+        self._served = served
+        self._fitter = fitter
+        self._loop: LoopThread | None = loop
+        self._writer = PromptWriter(served.api, fitter, takes_ids=served.takes_ids)
+        self._replier = Replier(endpoint, model)
+        self._candidates = CandidateAsker(self._replier, self._writer, options.candidate_samples)
+        self._in_hand: dict[str, int] = {}
+        self._numbers = 0
+        self._done: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
+        self._broken: BaseException | None = None
+
+    @classmethod
+    def load(cls, options: EngineOptions) -> "OpenAIEngine":
+        """Ask the server that `engine_args` name whether it is there and has the model.
+
+        Raises:
+            ConfigError: an argument that is wrong, unknown or means nothing here.
+            ModelError: no such API, key, model or tokenizer.
+            EngineError: the server cannot be reached.
+        """
+        endpoint_args = endpoint_options(options)
+        tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
+        hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
+        endpoint = Endpoint(endpoint_args, min(endpoint_args.concurrency, options.max_sequences))
+        loop = LoopThread()
+        try:
+            served = loop.run(discover(endpoint, options.model, endpoint_args, hello))
+            fitter = None if tokenizer is None else Fitter(tokenizer, _window(tokenizer, served, options))
+        except BaseException:
+            loop.close(endpoint.close())
+            raise
+        return cls(endpoint_args, options.model, endpoint, served, fitter, loop)
+
+    @property
+    def window(self) -> int:
+        """So many that there is always one waiting for a place, whatever was finished since the last look."""
+        return _HANDS_PER_PLACE * self._endpoint.gate.most
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Start requests.
+
+        Raises:
+            EngineError: a request asks for an adapter, for a grammar where the server knows none, or for no reply.
+        """
+        for request in requests:
+            self._check(request)
+            self._numbers += 1
+            self._in_hand[request.key] = self._numbers
+            fitted = None
+            if self._fitter is not None:
+                admitted = admit(self._fitter, request)
+                if isinstance(admitted, Completion):
+                    self._done.put((self._numbers, admitted))
+                    continue
+                request, fitted = admitted
+            self._start(self._numbers, request, self._writer.write(request.prompt, fitted))
+
+    def collect(self, timeout_s: float) -> list[Completion]:
+        """Wait until a request is finished or the time is up.
+
+        Raises:
+            EngineError: the endpoint does not answer any more, or no longer accepts the key or the model.
+        """
+        until = time.monotonic() + timeout_s
+        found: list[Completion] = []
+        while self._in_hand:
+            wait_s = 0.0 if found or self._broken else max(0.0, until - time.monotonic())
+            try:
+                number, done = self._done.get(timeout=wait_s)
+            except queue.Empty:
+                break
+            if isinstance(done, BaseException):
+                self._broken = done
+            elif self._in_hand.get(done.key) == number:  # else it was aborted when it was already done
+                del self._in_hand[done.key]
+                found.append(done)
+        if self._broken is not None and not found:
+            raise self._broken
+        return found
+
+    def abort(self, keys: Iterable[str]) -> None:
+        """Forget requests; what the server is still writing for them is cut off."""
+        for key in keys:
+            number = self._in_hand.pop(key, None)
+            if number is not None and self._loop is not None:
+                self._loop.cancel(number)
+
+    def describe(self) -> dict[str, Any]:
+        """The server's address, its name for the model, and how it is asked."""
+        described: dict[str, Any] = {
+            "engine": "openai",
+            "model": {"path": self._model},
+            "endpoint": self._options.address,
+            "api": self._served.api,
+            "versions": {"openai": openai.__version__},
+        }
+        if self._options.tokenizer is not None:
+            described["tokenizer"] = self._options.tokenizer
+        window = self._fitter.window if self._fitter is not None else self._served.window
+        return described | ({} if window is None else {"window": window})
+
+    def stats(self) -> dict[str, Any]:
+        """Requests sent, what went wrong on the way, tokens as billed, and what they cost."""
+        usage, options = self._endpoint.usage, self._options
+        counted: dict[str, Any] = {
+            "requests": self._endpoint.requests,
+            "retries": dict(self._endpoint.retries),
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "concurrency": self._endpoint.gate.limit,
+            "not_taken_by_server": sorted(self._endpoint.given_up),
+        }
+        if options.price_in is not None or options.price_out is not None:
+            paid_in = usage.prompt_tokens * (options.price_in or 0.0)
+            paid_out = usage.completion_tokens * (options.price_out or 0.0)
+            counted["cost_usd"] = round((paid_in + paid_out) / 1e6, 6)
+        return counted
+
+    def close(self) -> None:
+        """Cancel what is under way, drop the connections, end the thread."""
+        loop, self._loop = self._loop, None
+        self._in_hand.clear()
+        if loop is not None:
+            loop.close(self._endpoint.close())
+
+    def _start(self, number: int, request: Request, written: Written) -> None:
+        if self._loop is None:
+            raise EngineError("the openai engine is closed; load it again")
+
+        async def answer() -> None:
+            self._done.put((number, await self._answer(request, written)))
+
+        self._loop.start(number, answer(), lambda error: self._done.put((number, error)))
+
+    async def _answer(self, request: Request, written: Written) -> Completion:
+        try:
+            return await self._completion(request, written)
+        except RefusedError as refused:
+            if refused.too_long:
+                return _failed(request, written, f"{refused}; {self._way_out_of_too_long()}", too_long=True)
+            if refused.status in (401, 403):
+                raise EngineError(self._options.refused_key(refused.status)) from None
+            if refused.fatal:
+                raise EngineError(f"{self._options.address} does not serve {self._model!r}: {refused}") from None
+            return _failed(request, written, str(refused))
+        except (GaveUpError, UnusableReplyError) as error:
+            return _failed(request, written, str(error))
+
+    async def _completion(self, request: Request, written: Written) -> Completion:
+        asks = bool(request.candidates)
+        replies = await self._replier.draw(written, request.sampling, logprobs=asks)
+        ended = [self._replier.ended(choice, written, request.sampling) for choice in replies.choices]
+        logprobs, approximation = None, ""
+        if asks:
+            logprobs, approximation = await self._candidates.logprobs(written, request, replies.choices)
+        return Completion(
+            key=request.key,
+            texts=tuple(text for text, _ in ended),
+            finish_reasons=tuple(reason for _, reason in ended),
+            candidate_logprobs=logprobs,
+            approximation=approximation,
+            prompt_tokens=replies.prompt_tokens,
+            completion_tokens=replies.completion_tokens,
+            cut=written.cut,
+            neutralised=written.neutralised,
+        )
+
+    def _check(self, request: Request) -> None:
+        if request.sampling.grammar is not None and not self.takes_grammar:
+            raise EngineError(
+                f"{self._options.address} does not hold replies to a grammar (vLLM's server does); leave it out"
+            )
+        if request.adapter is not None:
+            raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
+        if request.sampling.n < 1 or request.sampling.max_tokens < 1:
+            raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
+        if request.prompt.chat and self._options.api == "completions" and not (self._fitter and self._served.takes_ids):
+            raise EngineError(
+                "a chat prompt needs the model's chat template on /completions: pass --engine-arg tokenizer=..., "
+                "or --engine-arg api=auto"
+            )
+
+    def _way_out_of_too_long(self) -> str:
+        if self._fitter is None:
+            return "pass --engine-arg tokenizer=... (the model's tokenizer) to have long answers cut"
+        return "the server's window is smaller than the model's: pass it as --window-tokens"
+
+
+def _failed(request: Request, written: Written, why: str, *, too_long: bool = False) -> Completion:
+    return Completion(
+        key=request.key,
+        texts=(),
+        finish_reasons=("too_long" if too_long else "error",),
+        cut=written.cut,
+        neutralised=written.neutralised,
+        error=why,
+    )
+
+
+def _tokenizer(source: str, options: EngineOptions) -> Any:
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+
+    return load_tokenizer(source, None, options)
+
+
+def _window(tokenizer: Any, served: Served, options: EngineOptions) -> int:
+    """The shortest that user, server and tokenizer say, less what a chat server wraps around a plain prompt."""
+    stated = (options.window_tokens, served.window, tokenizer.model_max_length)
+    known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
+    if not known:
+        raise ConfigError("neither server nor tokenizer says the model's window; pass --window-tokens")
+    return min(known) - (_CHAT_WRAPPING_TOKENS if served.api == "chat" else 0)

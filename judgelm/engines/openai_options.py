@@ -1,0 +1,109 @@
+"""What the OpenAI-compatible engine is told: the endpoint, how hard to press it, and what its tokens cost."""
+
+import os
+from dataclasses import field, fields
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError
+
+_OPENAI = "https://api.openai.com/v1"
+_ELSEWHERE = {
+    "adapter": "serve the adapter as a model of its own and pass its name as --model",
+    "quantization": "the server decides how its weights are stored",
+    "batch_tokens": "the server makes its own batches; --engine-arg concurrency=... bounds what it gets at once",
+}
+
+
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class EndpointOptions:
+    """The engine's own arguments (`--engine-arg name=value`).
+
+    Attributes:
+        base_url: where the API is, with its `/v1`; else OPENAI_BASE_URL, else OpenAI's own.
+        api_key_env: environment variable that holds the key; local servers mostly need none.
+        api: `completions` goes on from plain text, `chat` takes messages; `auto` asks the server what it has.
+        concurrency: most requests under way at once; less while the server says that it is too much.
+        timeout_s: for one request, from sending it to the last byte of the reply.
+        retries: how often a request is sent again after something other than a rate limit went wrong.
+        backoff_s: about the wait before the first retry; it doubles with each further one.
+        tokenizer: folder or hub id of the model's tokenizer, to measure and cut prompts with.
+        price_in: USD per million tokens of prompts.
+        price_out: USD per million tokens of replies.
+        candidate_samples: replies drawn where the server gives no log-probabilities.
+    """
+
+    base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL") or _OPENAI)
+    api_key_env: str = "OPENAI_API_KEY"
+    api: Literal["auto", "chat", "completions"] = "auto"
+    concurrency: int = Field(default=32, ge=1)
+    timeout_s: float = Field(default=120.0, gt=0)
+    retries: int = Field(default=6, ge=0)
+    backoff_s: float = Field(default=0.5, ge=0)
+    tokenizer: str | None = None
+    price_in: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+    candidate_samples: int = Field(default=16, ge=1)
+
+    @property
+    def key(self) -> str | None:
+        """The key from the environment; never to be shown."""
+        return os.environ.get(self.api_key_env) or None
+
+    def refused_key(self, status: int) -> str:
+        """What to do about a 401 or 403; the server's own words stay out, since some repeat the key."""
+        if self.key is None:
+            return f"{self.address} wants a key (HTTP {status}): set the environment variable {self.api_key_env}"
+        return f"{self.address} does not accept the key in {self.api_key_env} (HTTP {status}); set another one"
+
+    @property
+    def address(self) -> str:
+        """The URL without a user or password that may stand in it: fit to be shown."""
+        parts = urlsplit(self.base_url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+_ARGUMENTS = TypeAdapter(EndpointOptions)
+
+
+def endpoint_options(options: EngineOptions) -> EndpointOptions:
+    """The engine's own arguments, checked, and none of the others that a server would not follow.
+
+    Raises:
+        ConfigError: which argument is wrong or unknown and what there is, or whose business it is.
+    """
+    _refuse_what_the_server_decides(options)
+    try:
+        endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
+    except ValidationError as error:
+        raise ConfigError(_finding(error)) from error
+    if urlsplit(endpoint.base_url).scheme not in ("http", "https"):
+        raise ConfigError(f"base_url={endpoint.address} is no http(s) address; try http://localhost:8000/v1")
+    if options.window_tokens is not None and endpoint.tokenizer is None:
+        raise ConfigError(
+            "--window-tokens means nothing to the openai engine without --engine-arg tokenizer=...: "
+            "prompts cannot be measured; give the model's tokenizer, or leave it out"
+        )
+    return endpoint
+
+
+def _refuse_what_the_server_decides(options: EngineOptions) -> None:
+    for name, way_out in _ELSEWHERE.items():
+        if getattr(options, name) is not None:
+            raise ConfigError(f"the openai engine has no {name}: {way_out}")
+    for name in ("dtype", "device"):
+        if getattr(options, name) != "auto":
+            raise ConfigError(f"the openai engine has no {name}: the server decides it; leave it at auto")
+
+
+def _finding(error: ValidationError) -> str:
+    first: Any = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"]) or "engine arguments"
+    known = ", ".join(one.name for one in fields(EndpointOptions))
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"the openai engine has no argument {name!r}; there are: {known}"
+    return f"openai engine argument {name}={first['input']!r}: {first['msg']}; there are: {known}"

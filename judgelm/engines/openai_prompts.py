@@ -1,0 +1,174 @@
+"""A prompt as an endpoint is sent it: token ids, text, or chat messages.
+
+With the model's tokenizer the length policy of the local engines holds, and /completions gets the very token ids that
+they would read. Without one nothing can be measured or cut; what looks like a common special token is defused, since
+a server's tokenizer would read it as one.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from judgelm.engines.openai_calls import Api
+from judgelm.engines.openai_quirks import CONTINUATION
+from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.records import Cut, Prompt, Sampling, Span
+
+TOP_LOGPROBS = 20
+_SPECIAL = frozenset(
+    {
+        *("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<sop>", "<image>", "[gMASK]"),
+        *("<start_of_turn>", "<end_of_turn>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]"),
+        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
+        *("<think>", "</think>", "<tool_call>", "</tool_call>"),
+    }
+)
+_BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A prompt ready to be sent.
+
+    Attributes:
+        api: where it goes.
+        content: token ids or text for completions, messages for chat.
+        text: what the model reads; empty for chat, where only the server knows.
+        templated: whether a chat template has put special tokens into `text`.
+        continued: whether the last message is the forced beginning of the reply.
+    """
+
+    api: Api
+    content: list[int] | str | list[dict[str, str]]
+    text: str = ""
+    templated: bool = False
+    continued: str = ""
+    cut: tuple[Cut, ...] = ()
+    neutralised: int = 0
+
+
+class PromptWriter:
+    """Writes prompts for one server.
+
+    Args:
+        api: `completions` if the server has it and it is wanted; chat prompts go there only with a tokenizer.
+        fitter: the length policy, where the tokenizer is known.
+        takes_ids: whether the server's /completions takes token ids.
+    """
+
+    def __init__(self, api: Api, fitter: Fitter | None, *, takes_ids: bool) -> None:
+        self._api = api
+        self._fitter = fitter
+        self._takes_ids = takes_ids and fitter is not None
+        self._neutraliser = Neutraliser(_SPECIAL, exact=True)
+
+    def write(self, prompt: Prompt, fitted: Fitted | None) -> Written:
+        """The prompt as it is sent.
+
+        Args:
+            prompt: what the judge should read.
+            fitted: the same by the length policy, where the tokenizer is known.
+        """
+        # without ids the server would put the beginning-of-text token before a template that has it already
+        if self._api == "completions" and (self._takes_ids or not prompt.chat):
+            return self._for_completions(prompt, fitted)
+        spans, neutralised = self._defused(prompt.spans)
+        if self._fitter is not None and fitted is not None:
+            spans = _shortened(spans, fitted.cut, self._fitter)
+        messages = _messages(spans, chat=prompt.chat)
+        if prompt.continuation:
+            messages.append({"role": "assistant", "content": prompt.continuation})
+        cut = fitted.cut if fitted is not None else ()
+        return Written(api="chat", content=messages, continued=prompt.continuation, cut=cut, neutralised=neutralised)
+
+    def after(self, written: Written, reply: str) -> list[int] | str:
+        """What a completion reads that goes on from the beginning of a reply."""
+        if isinstance(written.content, str):
+            return written.content + reply
+        assert self._fitter is not None, "only a tokenizer makes token ids"
+        ids: list[int] = [token for token in written.content if isinstance(token, int)]
+        whole = self._fitter.encode(written.text + reply, chat=written.templated)
+        # a token across the border would change what the model has read: then the reply is tokenised by itself
+        return whole if whole[: len(ids)] == ids else ids + self._fitter.ids(reply)
+
+    def _for_completions(self, prompt: Prompt, fitted: Fitted | None) -> Written:
+        if fitted is None:
+            spans, neutralised = self._defused(prompt.spans)
+            text = "".join(span.text for span in spans) + prompt.continuation
+            return Written(api="completions", content=text, text=text, neutralised=neutralised)
+        return Written(
+            api="completions",
+            content=fitted.ids if self._takes_ids else fitted.text,
+            text=fitted.text,
+            templated=prompt.chat,
+            cut=fitted.cut,
+            neutralised=fitted.neutralised,
+        )
+
+    def _defused(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
+        out, total = [], 0
+        for span in spans:
+            if span.kind != "template":
+                text, found = self._defuse(span.text)
+                span, total = replace(span, text=text), total + found
+            out.append(span)
+        return tuple(out), total
+
+    def _defuse(self, text: str) -> tuple[str, int]:
+        if self._fitter is not None:
+            return self._fitter.defuse(text)
+        between_bars = set(_BETWEEN_BARS.findall(text))
+        neutraliser = Neutraliser(_SPECIAL | between_bars, exact=True) if between_bars else self._neutraliser
+        return neutraliser(text)
+
+
+def body_of(model: str, written: Written, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
+    """The request for `sampling.n` replies, as OpenAI's reference has it; `openai_quirks` takes away from it."""
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt" if written.api == "completions" else "messages": written.content,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.n > 1:
+        body["n"] = sampling.n
+    if sampling.temperature > 0:
+        body["seed"] = sampling.seed
+    if sampling.grammar is not None:
+        body["structured_outputs"] = {"regex": sampling.grammar}
+    if written.continued:
+        body |= CONTINUATION
+    if logprobs:
+        chat = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        body |= chat if written.api == "chat" else {"logprobs": TOP_LOGPROBS}
+    return body
+
+
+def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, str]]:
+    """The prompt's own messages; plain text is all the user's."""
+    if not chat:
+        return [{"role": "user", "content": "".join(span.text for span in spans)}]
+    groups = groupby(spans, key=lambda span: span.role)
+    return [{"role": str(role), "content": "".join(span.text for span in group)} for role, group in groups]
+
+
+def _shortened(spans: tuple[Span, ...], cut: tuple[Cut, ...], fitter: Fitter) -> tuple[Span, ...]:
+    """The spans with their answers cut as the length policy cut them."""
+    kept = {one.answer: one.tokens_after for one in cut}
+    out, answer = list(spans), 0
+    for place, span in enumerate(spans):
+        if span.kind != "answer":
+            continue
+        if answer in kept:
+            out[place] = replace(span, text=_beginning(span.text, kept[answer], fitter))
+        answer += 1
+    return tuple(out)
+
+
+def _beginning(text: str, tokens: int, fitter: Fitter) -> str:
+    encoded = fitter.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    return text[: encoded["offset_mapping"][:tokens][-1][1]] if tokens else ""

@@ -1,0 +1,86 @@
+"""What a server does not take, learned from its refusals, and the bodies it takes instead.
+
+No list of servers is kept: each says itself, in a 400, which field it does not know. What was given up and then
+worked is remembered for all requests that follow.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
+FEW_TOP_LOGPROBS = 5
+_PLAIN = ("temperature", "stop", "seed", "n")
+_LOGPROBS = ("logprobs", "top_logprobs")
+_TOO_LONG = re.compile(
+    r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
+    r"|(prompt|input).{0,40} too long|longer than the (model|maximum)|inputs.{0,3} tokens \+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(eq=False)
+class RefusedError(Exception):
+    """The server refused a request for what it asks, not for its load; sending it again would change nothing."""
+
+    status: int
+    message: str
+    code: str = ""
+    param: str = ""
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the prompt does not fit into the model's window."""
+        said = self.code + " " + self.message
+        return self.status in (400, 413, 422) and ("context_length" in said or bool(_TOO_LONG.search(said)))
+
+    @property
+    def fatal(self) -> bool:
+        """Whether every other request would be refused as well: key, quota, model."""
+        return self.status in (401, 403, 404) or self.code == "insufficient_quota"
+
+    def __str__(self) -> str:
+        return f"HTTP {self.status}: {self.message}"
+
+
+def lesson_of(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
+    """What to give up, so that the server may take the request; None where it says nothing that could help.
+
+    Args:
+        refused: the server's words.
+        body: what was refused.
+    """
+    if refused.too_long or refused.status not in (400, 403, 422):
+        return None
+    if "max_tokens" in body and "max_completion_tokens" in refused.message:
+        return "max_tokens"
+    if any(name in body and _names(refused, name) for name in CONTINUATION):
+        return "continuation"
+    if "logprobs" in body and any(_names(refused, name) for name in _LOGPROBS):
+        many = max(int(body["logprobs"]), body.get("top_logprobs", 0)) > FEW_TOP_LOGPROBS
+        return "many_logprobs" if many else "logprobs"
+    if "n" in body and "one completion choice" in refused.message:  # llama.cpp's words
+        return "n"
+    return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
+
+
+def without(body: Mapping[str, Any], given_up: Collection[str]) -> dict[str, Any]:
+    """The body as the server takes it."""
+    taken = {name: value for name, value in body.items() if name not in given_up}
+    if "max_tokens" in given_up:
+        taken["max_completion_tokens"] = body["max_tokens"]
+    if "continuation" in given_up:
+        taken = {name: value for name, value in taken.items() if name not in CONTINUATION}
+    if "logprobs" in given_up:
+        taken.pop("top_logprobs", None)
+    elif "many_logprobs" in given_up and "logprobs" in taken:
+        name = "top_logprobs" if "top_logprobs" in taken else "logprobs"
+        taken[name] = min(taken[name], FEW_TOP_LOGPROBS)
+    return taken
+
+
+def _names(refused: RefusedError, name: str) -> bool:
+    """Whether the server's words are about this field; a single letter counts only in quotes."""
+    quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
+    return refused.param == name or re.search(quoted, refused.message) is not None

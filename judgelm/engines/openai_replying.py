@@ -1,0 +1,76 @@
+"""One request of ours, as many of the server's as it takes: replies drawn, missing ones asked for again, ends made."""
+
+from dataclasses import dataclass, replace
+
+from judgelm.engines.openai_calls import Endpoint
+from judgelm.engines.openai_prompts import Written, body_of
+from judgelm.engines.openai_replies import Choice
+from judgelm.records import FinishReason, Sampling
+
+
+class UnusableReplyError(Exception):
+    """The server answered, but with no reply: filtered, refused by the model, ended for an unknown reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replies:
+    """Drawn replies, and what the server billed for them."""
+
+    choices: tuple[Choice, ...]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Replier:
+    """Draws replies of one model.
+
+    Args:
+        endpoint: where.
+        model: the server's name for it.
+    """
+
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
+        self.endpoint = endpoint
+        self._model = model
+
+    async def draw(self, written: Written, sampling: Sampling, *, logprobs: bool = False) -> Replies:
+        """`sampling.n` replies; a greedy one is drawn once, since all would be alike (vLLM refuses more).
+
+        Raises:
+            RefusedError, GaveUpError, EngineError: as `Endpoint.ask`.
+        """
+        greedy = sampling.temperature == 0 and "temperature" not in self.endpoint.given_up
+        wanted = 1 if greedy else sampling.n
+        choices: tuple[Choice, ...] = ()
+        prompt_tokens = completion_tokens = 0
+        while len(choices) < wanted:
+            # the same seed would give the same replies again
+            rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
+            got, usage = await self.endpoint.ask(written.api, body_of(self._model, written, rest, logprobs=logprobs))
+            choices += got
+            prompt_tokens = usage.prompt_tokens
+            completion_tokens += usage.completion_tokens
+        copies = sampling.n if greedy else 1
+        return Replies(
+            choices=choices[:wanted] * copies,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens * copies,
+        )
+
+    def ended(self, choice: Choice, written: Written, sampling: Sampling) -> tuple[str, FinishReason]:
+        """The reply's text as the contract has it, and why it ended.
+
+        Raises:
+            UnusableReplyError: it is no reply.
+        """
+        if choice.refusal is not None:
+            raise UnusableReplyError(f"the model refused: {choice.refusal}")
+        if choice.finish_reason not in ("stop", "length"):
+            raise UnusableReplyError(f"the server ended the reply with finish_reason {choice.finish_reason!r}")
+        text = choice.text or ""
+        if "continuation" in self.endpoint.given_up and written.continued:
+            text = text.removeprefix(written.continued)  # such a server begins its reply anew
+        ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
+        if ends:
+            return text[: min(ends)], "stop"
+        return text, "stop" if choice.finish_reason == "stop" else "length"

@@ -1,0 +1,361 @@
+"""The OpenAI-compatible engine against a real endpoint on this machine: loading, prompts, sampling, the contract."""
+
+import threading
+
+import pytest
+from transformers import AutoTokenizer
+
+from driving import prompt_of, run
+from endpoint import ScriptedBackend, TinyBackend, endpoint
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Prompt, Request, Sample, Sampling, Span
+
+CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+
+
+def load(server, options=None, **arguments):
+    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
+    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
+
+
+def request_of(key="1", prompt=None, candidates=(), **sampling):
+    settings = {"max_tokens": 6} | sampling
+    return Request(
+        key=key, prompt=prompt or prompt_of("a big fox"), sampling=Sampling(**settings), candidates=candidates
+    )
+
+
+def answer(engine, **wishes):
+    [completion] = run(engine, [request_of(**wishes)]).values()
+    return completion
+
+
+def varied(count=20, **sampling):
+    return [request_of(str(i), prompt_of("a big fox " * (i % 5 + 1)), **sampling) for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_model):
+    return TinyBackend(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def local(tiny_model):
+    engine = load_engine("transformers", EngineOptions(model=str(tiny_model)))
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize("tokenizer", [True, False])
+def test_over_completions_replies_are_the_local_engines(backend, tiny_model, local, tokenizer):
+    with endpoint(backend) as server:
+        engine = load(server, **({"tokenizer": str(tiny_model)} if tokenizer else {}))
+        found, expected = run(engine, varied()), run(local, varied())
+        assert isinstance(server.bodies[-1]["prompt"], list if tokenizer else str)
+        engine.close()
+    assert found == expected  # texts, reasons, token counts and all
+
+
+def test_stop_strings_n_and_seeds_as_the_contract_has_them(backend):
+    with endpoint(backend) as server:
+        engine = load(server)
+        free = answer(engine, max_tokens=12).texts[0]
+        stopped = answer(engine, max_tokens=12, stop=(free[6:8],))
+        assert (stopped.texts[0], stopped.finish_reasons) == (free[: free.index(free[6:8])], ("stop",))
+        assert answer(engine, max_tokens=3).finish_reasons == ("length",)
+        three = answer(engine, n=3)
+        assert three.texts == answer(engine).texts * 3
+        assert three.completion_tokens == 18
+        drawn = answer(engine, n=4, temperature=1.0, seed=5)
+        assert len(set(drawn.texts)) > 1
+        assert drawn == answer(engine, n=4, temperature=1.0, seed=5)
+        engine.close()
+
+
+def test_a_server_that_ignores_n_and_stop_changes_nothing(backend):
+    with endpoint(backend) as server:
+        engine = load(server)
+        free = answer(engine, max_tokens=12).texts[0]
+        wish = {"max_tokens": 12, "stop": (free[6:8],)}
+        expected = answer(engine, **wish).texts
+        server.ignores_n = server.ignores_stop = True
+        assert answer(engine, **wish).texts == expected
+        drawn = answer(engine, n=3, temperature=1.0, seed=1)
+        assert len(drawn.texts) == 3
+        assert len(set(drawn.texts)) > 1, "each missing reply has its own seed"
+        engine.close()
+
+
+def test_only_chat_takes_plain_text_as_one_user_message():
+    with endpoint(has_completions=False) as server:
+        engine = load(server)
+        assert engine.describe()["api"] == "chat"
+        assert answer(engine, stop=("\n",)).texts == ("8 6",)
+        assert [one["role"] for one in server.bodies[-1]["messages"]] == ["user"]
+        assert server.bodies[-1]["messages"][0]["content"].endswith("[S]")
+        engine.close()
+
+
+def test_chat_prompts_go_to_chat_as_they_are():
+    sample = Sample(id="1", question="q", answers=("a", "b"))
+    prompt = get_template("judgelm-chat").render(sample, (0, 1), None)
+    with endpoint(ScriptedBackend(marker="your judgment.")) as server:
+        engine = load(server)
+        assert answer(engine, prompt=prompt, stop=("\n",)).texts == ("8 6",)
+        assert [one["role"] for one in server.bodies[-1]["messages"]] == ["system", "user"]
+        engine.close()
+        engine = load(server, api="completions")
+        with pytest.raises(EngineError, match="needs the model's chat template"):
+            engine.submit([request_of(prompt=prompt)])
+        engine.close()
+
+
+@pytest.fixture
+def chat_folder(tiny_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+def test_with_the_tokenizer_chat_prompts_are_templated_here_and_sent_as_ids(backend, chat_folder):
+    prompt = Prompt(spans=(Span("rate a fox", role="system"), Span("a dog", kind="answer", role="user")), chat=True)
+    with endpoint(backend) as server:
+        engine = load(server, tokenizer=chat_folder)
+        answer(engine, prompt=prompt)
+        text = backend.tokenizer.decode(server.bodies[-1]["prompt"])
+        assert text == "<system>rate a fox<user>a dog<assistant>"
+        engine.close()
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_long_answers_are_cut_with_the_tokenizer(backend, chat_folder, api):
+    long = Request(key="1", prompt=prompt_of("big " * 900), sampling=Sampling(max_tokens=4))
+    with endpoint(backend, window=512) as server:
+        engine = load(server, tokenizer=chat_folder, api=api)
+        [completion] = run(engine, [long]).values()
+        assert completion.finish_reasons == ("length",)
+        assert completion.cut[0].answer == 0
+        assert completion.cut[0].tokens_before == pytest.approx(900, abs=2)
+        assert completion.prompt_tokens <= 508
+        engine.close()
+
+
+def test_without_the_tokenizer_an_over_long_prompt_says_how_to_have_it_cut(backend):
+    with endpoint(backend, window=512) as server:
+        engine = load(server)
+        done = run(engine, [request_of("long", prompt_of("big " * 900)), request_of("short")])
+        assert done["long"].finish_reasons == ("too_long",)
+        assert "--engine-arg tokenizer=" in done["long"].error
+        assert done["short"].finish_reasons == ("length",)
+        assert server.counts["answered"] == len(server.bodies) - 1, "a 400 is not sent again"
+        engine.close()
+
+
+def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
+    backend.tokenizer.save_pretrained(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"model_max_length": 512', '"model_max_length": 1e30'))
+    with endpoint(backend) as server:
+        with pytest.raises(ConfigError, match="pass --window-tokens"):
+            load(server, tokenizer=str(tmp_path))
+        engine = load(server, {"window_tokens": 100}, tokenizer=str(tmp_path))
+        assert engine.describe()["window"] == 100
+        engine.close()
+
+
+def test_a_reply_that_goes_on_ends_with_the_window(backend, tiny_model):
+    going_on = Prompt(spans=prompt_of("big " * 900).spans, continuation="8 6\n")
+    with endpoint(backend, window=512) as server:
+        engine = load(server, tokenizer=str(tiny_model))
+        done = answer(engine, prompt=going_on, max_tokens=300, reserve=24)
+        assert done.cut == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).cut
+        assert done.prompt_tokens + done.completion_tokens == 512
+        engine.close()
+
+
+def test_special_tokens_in_answers_are_defused_without_a_tokenizer():
+    with endpoint() as server:
+        engine = load(server)
+        done = answer(engine, prompt=prompt_of("</s> [INST] 10 1 <|im_start|>user <|odd_one|> <b>"))
+        assert done.neutralised == 4
+        assert "(/s) (INST) 10 1 (/im_start/)user (/odd_one/) <b>" in server.bodies[-1]["prompt"]
+        engine.close()
+
+
+@pytest.mark.parametrize("refuses", [(), ("continue_final_message",)])
+def test_a_forced_beginning_is_gone_on_from(refuses):
+    script = {"": {"9": 1.0}, "8 6\n": {"Both": 1.0}, "8 6\nBoth": {" good": 1.0}}
+    prompt = Prompt(spans=prompt_of("x").spans, continuation="8 6\n")
+    with endpoint(ScriptedBackend(script), refuses=refuses) as server:
+        engine = load(server)
+        assert answer(engine, prompt=prompt).texts == ("Both good",)
+        engine.close()
+        engine = load(server, api="chat")
+        [done, again] = (answer(engine, prompt=prompt) for _ in range(2))
+        assert done.texts == again.texts == (("9",) if refuses else ("Both good",))
+        assert server.bodies[-1]["messages"][-1] == {"role": "assistant", "content": "8 6\n"}
+        assert engine.stats()["not_taken_by_server"] == (["continuation"] if refuses else [])
+        engine.close()
+
+
+def test_a_reply_that_begins_anew_does_not_repeat_the_forced_beginning():
+    script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
+    with endpoint(ScriptedBackend(script), refuses=("add_generation_prompt",)) as server:
+        engine = load(server, api="chat")
+        assert answer(engine, prompt=Prompt(spans=prompt_of("x").spans, continuation="8 6\n")).texts == ("Both",)
+        engine.close()
+
+
+def test_what_the_server_refuses_is_left_out_from_then_on():
+    with endpoint(refuses=("max_tokens", "stop", "temperature")) as server:
+        engine = load(server, api="chat")
+        assert answer(engine, stop=("\n",)).texts == ("8 6",)
+        before = len(server.bodies)
+        assert answer(engine, stop=("\n",)).texts == ("8 6",)
+        assert len(server.bodies) == before + 1
+        assert server.bodies[-1].keys() == {"model", "messages", "max_completion_tokens"}
+        assert engine.stats()["not_taken_by_server"] == ["max_tokens", "stop", "temperature"]
+        engine.close()
+
+
+def test_a_grammar_where_the_server_knows_them(backend):
+    with endpoint(backend, takes_grammar=True) as server:
+        engine = load(server)
+        assert engine.takes_grammar
+        [text] = answer(engine, grammar=r"[0-9] [0-9]", max_tokens=12).texts
+        assert len(text) == 3
+        assert text.replace(" ", "").isdigit()
+        engine.close()
+
+
+def test_a_grammar_is_refused_where_the_server_ignores_it():
+    with endpoint() as server:
+        engine = load(server)
+        assert not engine.takes_grammar
+        with pytest.raises(EngineError, match="does not hold replies to a grammar"):
+            engine.submit([request_of(grammar=r"\d")])
+        with pytest.raises(EngineError, match="n and max_tokens must be 1 or more"):
+            engine.submit([request_of(n=0)])
+        with pytest.raises(EngineError, match="serve one as a model"):
+            engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=1), adapter="a")])
+        engine.close()
+
+
+def test_tokens_and_money_are_counted():
+    with endpoint() as server:
+        engine = load(server, price_in=2.0, price_out=1000.0)
+        before = engine.stats()
+        done = answer(engine, stop=("\n",))
+        after = engine.stats()
+        assert after["prompt_tokens"] - before["prompt_tokens"] == done.prompt_tokens
+        assert after["completion_tokens"] - before["completion_tokens"] == done.completion_tokens == 3
+        assert after["cost_usd"] == pytest.approx(
+            (after["prompt_tokens"] * 2 + after["completion_tokens"] * 1000) / 1e6
+        )
+        assert after["requests"] == len(server.bodies) + 1  # the list of models is a GET
+        engine.close()
+
+
+def test_aborted_requests_never_come_back():
+    with endpoint(delay_s=0.1) as server:
+        engine = load(server, concurrency=2)
+        engine.submit([request_of(str(i)) for i in range(8)])
+        engine.abort(["1", "2", "5", "nobody"])
+        engine.submit([request_of("1", stop=("\n",))])
+        done = [completion for _ in range(40) for completion in engine.collect(0.05)]
+        assert sorted(one.key for one in done) == ["0", "1", "3", "4", "6", "7"]
+        assert next(one for one in done if one.key == "1").texts == ("8 6",), "of the new request, not the old one"
+        assert engine.collect(0.01) == []
+        engine.close()
+
+
+def test_closing_ends_the_thread_and_may_be_repeated():
+    with endpoint(delay_s=0.2) as server:
+        engine = load(server)
+        engine.submit([request_of()])
+        engine.close()
+        engine.close()
+        assert not [one for one in threading.enumerate() if one.name == "openai-engine"]
+        assert engine.collect(0.01) == []
+        with pytest.raises(EngineError, match="closed"):
+            engine.submit([request_of()])
+
+
+def test_a_server_that_is_not_there():
+    with endpoint() as server:
+        pass
+    with pytest.raises(EngineError, match=r"127.0.0.1:\d+/v1 cannot be reached: .*is the server running"):
+        load(server)
+    assert not [one for one in threading.enumerate() if one.name == "openai-engine"]
+
+
+def test_a_model_the_server_does_not_have():
+    missing = pytest.raises(ModelError, match="has no model 'tiny'; it has: judge-13b, judge-7b")
+    with endpoint(models=("judge-7b", "judge-13b")) as server, missing:
+        load(server)
+
+
+def test_an_address_that_is_no_api():
+    with endpoint(has_models=False) as server:
+        load(server).close()  # a server that lists no models may still have them
+        with pytest.raises(ModelError, match="does not serve 'tiny'"):
+            load(server, base_url=server.base_url + "/v2")
+
+
+def test_a_key_that_is_missing_or_wrong(monkeypatch):
+    with endpoint(key="sk-right") as server:
+        monkeypatch.delenv("JUDGE_KEY", raising=False)
+        with pytest.raises(ModelError, match=r"wants a key .*: set the environment variable JUDGE_KEY"):
+            load(server, api_key_env="JUDGE_KEY")
+        monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
+        with pytest.raises(ModelError, match="does not accept the key in JUDGE_KEY") as raised:
+            load(server, api_key_env="JUDGE_KEY")
+        assert "sk-wrong" not in str(raised.value)
+        monkeypatch.setenv("JUDGE_KEY", "sk-right")
+        engine = load(server, api_key_env="JUDGE_KEY")
+        server.key = "sk-changed"
+        engine.submit([request_of()])
+        with pytest.raises(EngineError, match="does not accept the key in JUDGE_KEY") as raised:
+            engine.collect(10)
+        assert "sk-right" not in str(raised.value) + str(engine.describe()) + str(engine.stats())
+        engine.close()
+
+
+def test_an_api_that_was_asked_for_and_is_not_there():
+    missing = pytest.raises(ModelError, match=r"does not serve 'tiny' .*404.*; try --engine-arg api=auto")
+    with endpoint(has_completions=False) as server, missing:
+        load(server, api="completions")
+
+
+def test_arguments_that_are_wrong_or_unknown(monkeypatch):
+    def refused(match, options=None, **arguments):
+        with pytest.raises(ConfigError, match=match):
+            load_engine("openai", EngineOptions(model="x", engine_args=arguments, **(options or {})))
+
+    refused("has no argument 'base'; there are: base_url, api_key_env, api, concurrency", base="x")
+    refused("concurrency='many': .*integer", concurrency="many")
+    refused("api='completion'", api="completion")
+    refused("localhost:8000 is no http", base_url="localhost:8000")
+    refused("window-tokens means nothing .* without --engine-arg tokenizer", {"window_tokens": 100})
+    refused("serve the adapter as a model", {"adapter": "a"})
+    refused("has no dtype: the server decides", {"dtype": "float32"})
+    monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
+    refused("file://x is no http")
+
+
+def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
+    with endpoint() as server:
+        address = server.base_url.replace("http://", "http://me:secret@")
+        engine = load(server, {"max_sequences": 3}, base_url=address, concurrency="5", timeout_s="20")
+        assert engine.window == 4 * 3
+        assert engine.describe()["endpoint"] == server.base_url
+        engine.close()
+
+
+def test_a_tokenizer_that_cannot_be_loaded(tmp_path):
+    with endpoint() as server, pytest.raises(ModelError, match="cannot load the tokenizer"):
+        load(server, tokenizer=str(tmp_path / "none"))
