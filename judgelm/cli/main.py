@@ -6,6 +6,7 @@ import typer
 
 from judgelm.cli.batch import batch
 from judgelm.cli.console import run_app
+from judgelm.cli.doctor import doctor
 from judgelm.cli.evaluation import eval_command, report_command
 from judgelm.version import VERSION
 
@@ -19,6 +20,7 @@ app = typer.Typer(
 app.command("batch", no_args_is_help=True)(batch)
 app.command("eval", no_args_is_help=True)(eval_command)
 app.command("report", no_args_is_help=True)(report_command)
+app.command("doctor")(doctor)
 
 
 def _show_version(value: bool) -> None:

@@ -1,0 +1,199 @@
+"""`judgelm doctor`: what is installed, what the machine has, and how fast it judges; to run first, and for issues."""
+
+import json
+import platform
+import tempfile
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from judgelm.cli.batch_options import EngineArgs, EngineName, parse_engine_args
+from judgelm.cli.console import EXIT_USAGE, console, json_default
+from judgelm.doctor.devices import Devices, look_at_devices
+from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import ENGINES, choose_engine
+from judgelm.errors import ConfigError, JudgelmError, RunError
+from judgelm.version import VERSION
+
+_STATES = {
+    "ok": "[green]ok[/]",
+    "out_of_range": "[red]out of range[/], see below",
+    "broken": "[red]import fails[/], see below",
+    "missing": "[red]missing[/], see below",
+}
+_GIB = 1 << 30
+
+
+@dataclass(slots=True, kw_only=True)
+class _Examination:
+    """What has been found so far; what `--json` writes."""
+
+    judgelm: str = VERSION
+    python: str = field(default_factory=platform.python_version)
+    system: str = field(default_factory=platform.platform)
+    packages: list[Package] = field(default_factory=list)
+    devices: Devices | None = None
+    engine: dict[str, str] = field(default_factory=dict)
+    probe: dict[str, Any] | None = None
+    mend: list[str] = field(default_factory=list)
+
+    def is_broken(self, name: str) -> bool:
+        return any(one.name == name and one.state in {"broken", "missing"} for one in self.packages)
+
+
+def doctor(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Judge to probe with; default: a random one, made on the spot.",
+            rich_help_panel="Model and engine",
+        ),
+    ] = "",
+    engine: EngineName = "auto",
+    engine_arg: EngineArgs = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="How long the probe judges; 0 leaves it out.")] = 10.0,
+    json_out: Annotated[Path | None, typer.Option("--json", help="Write all findings as JSON; - is stdout.")] = None,
+) -> None:
+    """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something."""
+    if engine != "auto" and engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    arguments = parse_engine_args(engine_arg or ())
+    out = Console(stderr=str(json_out) == "-")
+    found = _Examination()
+    out.print(f"judgelm {found.judgelm}, Python {found.python}, {found.system}", highlight=False, soft_wrap=True)
+    _examine_packages(found, out)
+    _examine_devices(found, out)
+    _examine_engine(found, out)
+    if seconds and found.engine:
+        _examine_speed(found, out, (model, engine, arguments), seconds)
+    _print_findings(found, out)
+    if json_out is not None:
+        _write(json_out, json.dumps(asdict(found), indent=1, default=json_default))
+    if found.mend:
+        raise typer.Exit(EXIT_USAGE)
+
+
+def _examine_packages(found: _Examination, out: Console) -> None:
+    try:
+        declared = declared_packages()
+    except PackageNotFoundError:
+        found.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
+        return
+    with console.status("importing every package, which takes some seconds"):
+        found.packages = with_imports_tried(declared)
+    found.mend += findings(found.packages)
+    table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("package", "installed", "wanted", ""):
+        table.add_column(column, overflow="fold")
+    for one in found.packages:
+        other_name = f"{one.distribution} " if one.distribution not in {None, one.name} else ""
+        state = _STATES[one.state] if one.is_finding or one.state == "ok" else f"[dim]{_escaped(one.way_out)}[/]"
+        table.add_row(one.name, f"{other_name}{one.installed or '-'}", one.wanted, state)
+    out.print(table)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def _examine_devices(found: _Examination, out: Console) -> None:
+    found.devices = devices = look_at_devices(with_torch=not found.is_broken("torch"))
+    if devices.finding:
+        found.mend.append(devices.finding)
+    cpu = devices.cpu
+    table = _facts("devices")
+    table.add_row("CPU", cpu.model)
+    table.add_row(
+        "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
+    )
+    table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none that matter")
+    table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
+    for index, one in enumerate(devices.cuda):
+        memory = _memory(one.memory_free_bytes, one.memory_total_bytes)
+        table.add_row(f"cuda:{index}", f"{one.name}, {memory}, compute capability {one.compute_capability}")
+    table.add_row("NVIDIA driver", devices.driver or "none")
+    table.add_row("torch's build", f"CUDA {devices.cuda_build}" if devices.cuda_build else "CPU")
+    out.print(table)
+
+
+def _memory(free: int | None, total: int | None) -> str:
+    if free is None or total is None:
+        return "not stated"
+    return f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB"
+
+
+def _examine_engine(found: _Examination, out: Console) -> None:
+    if found.is_broken("torch") or found.is_broken("transformers"):
+        out.print("engine: none can be loaded before torch and transformers are mended\n", highlight=False)
+        return
+    name, why = choose_engine()
+    found.engine = {"auto": name, "why": why}
+    out.print(f"engine: auto takes [bold]{name}[/], since {why}\n", highlight=False)
+
+
+def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dict[str, Any]], seconds: float) -> None:
+    model, engine, arguments = asked
+    assert found.devices is not None
+    name = found.engine["auto"] if engine == "auto" else engine
+    with tempfile.TemporaryDirectory(prefix="judgelm-doctor-") as folder:
+        try:
+            from judgelm.doctor.probe import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
+
+            with console.status(f"measuring the device, then the {name} engine"):
+                options = EngineOptions(model=model) if model else make_probe_model(Path(folder), found.devices)
+                probe = run_probe(name, replace(options, engine_args=arguments), seconds=seconds)
+        except (JudgelmError, ImportError, OSError, RuntimeError) as error:
+            found.mend.append(f"the probe of the {name} engine failed: {error}")
+            return
+    found.probe = probe.to_json() | {"model": model or "random"}
+    table = _facts(f"speed of the {name} engine")
+    size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
+    table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
+    table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
+    before, after = (f"{flops / 1e9:,.0f}" for flops in (probe.ceiling_before, probe.ceiling_after))
+    table.add_row("ceiling", f"{before} GFLOP/s before, {after} after: a plain matrix product")
+    shape = f"{probe.prompts} prompts of {probe.tokens_per_prompt:.0f} tokens, {MAX_TOKENS} new tokens each"
+    table.add_row("judged", f"{shape}, in {probe.seconds:.1f} s")
+    table.add_row("rate", f"{probe.pairs_per_s:,.2f} pairs/s, {probe.prompt_tokens_per_s:,.0f} prompt tokens/s")
+    share = f"[bold]{probe.share_of_ceiling:.0%} of the ceiling[/]"
+    table.add_row("2 x parameters x tokens/s", f"{probe.flops / 1e9:,.0f} GFLOP/s, {share}")
+    out.print(table)
+    if probe.is_disturbed:
+        out.print(
+            "[yellow]other work ran meanwhile[/] (the two ceilings differ): the rate is too low\n", highlight=False
+        )
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _print_findings(found: _Examination, out: Console) -> None:
+    if not found.mend:
+        out.print("[green]nothing to mend[/]")
+        return
+    out.print("[bold red]what to mend[/]")
+    for number, finding in enumerate(found.mend, 1):
+        out.print(f"{number}. {finding}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        typer.echo(text)
+        return
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error

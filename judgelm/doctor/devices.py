@@ -1,0 +1,143 @@
+"""The machine: processor, memory, CUDA devices and their driver."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+INSTRUCTION_SETS = (
+    "avx2",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_bf16",
+    "amx_int8",
+    "asimd",
+    "i8mm",
+    "sve",
+    "bf16",
+)
+"""Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
+BFLOAT16_SETS = {"avx512_bf16", "amx_bf16", "bf16"}
+
+_DRIVER_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cpu:
+    """The processor; `usable` is how many logical cores this process may run on."""
+
+    model: str
+    physical_cores: int
+    logical_cores: int
+    usable_cores: int
+    instruction_sets: tuple[str, ...]
+    memory_free_bytes: int | None
+    memory_total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaDevice:
+    """A device that torch sees."""
+
+    name: str
+    compute_capability: str
+    memory_free_bytes: int
+    memory_total_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """All that could run a judge. `driver` is the NVIDIA driver's version, `cuda_build` the CUDA torch is built for."""
+
+    cpu: Cpu
+    cuda: tuple[CudaDevice, ...]
+    driver: str | None
+    cuda_build: str | None
+
+    @property
+    def finding(self) -> str | None:
+        """A GPU that torch does not use, and the way out."""
+        if self.driver is None or self.cuda:
+            return None
+        if self.cuda_build is None:
+            return (
+                f"there is an NVIDIA driver ({self.driver}) but torch is a CPU build; take a CUDA build: "
+                "https://pytorch.org/get-started/locally"
+            )
+        return (
+            f"there is an NVIDIA driver ({self.driver}) but torch (CUDA {self.cuda_build}) sees no device; look at "
+            "CUDA_VISIBLE_DEVICES, and whether nvidia-smi states a CUDA version as high as torch's"
+        )
+
+
+def look_at_devices(*, with_torch: bool = True) -> Devices:
+    """What this machine has; without torch no CUDA devices."""
+    cuda, build = _cuda() if with_torch else ((), None)
+    return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), cuda_build=build)
+
+
+def parse_cpuinfo(text: str) -> tuple[str, int, tuple[str, ...]]:
+    """Model name, physical cores (0 where it does not say) and instruction sets from the text of /proc/cpuinfo."""
+    blocks = [
+        {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in block.splitlines())}
+        for block in text.strip().split("\n\n")
+    ]
+    first = blocks[0]
+    model = first.get("model name") or first.get("CPU part", "")
+    cores = {(block.get("physical id"), block["core id"]) for block in blocks if "core id" in block}
+    flags = set(first.get("flags", first.get("Features", "")).split())
+    return model, len(cores), tuple(name for name in INSTRUCTION_SETS if name in flags)
+
+
+def parse_meminfo(text: str) -> tuple[int, int]:
+    """Bytes that can be had without swapping, and bytes in all, from the text of /proc/meminfo."""
+    stated = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    free, total = (int(stated[name].split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
+    return free, total
+
+
+def _cpu() -> Cpu:
+    logical = os.cpu_count() or 1
+    cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
+    model, cores, sets = parse_cpuinfo(cpuinfo.read_text(encoding="utf-8")) if cpuinfo.is_file() else ("", 0, ())
+    free, total = parse_meminfo(meminfo.read_text(encoding="utf-8")) if meminfo.is_file() else (None, None)
+    return Cpu(
+        model=model or platform.processor() or platform.machine(),
+        physical_cores=cores or logical,
+        logical_cores=logical,
+        usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical,
+        instruction_sets=sets,
+        memory_free_bytes=free,
+        memory_total_bytes=total,
+    )
+
+
+def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
+    import torch
+
+    found = []
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(index)
+        free, total = torch.cuda.mem_get_info(index)
+        found.append(
+            CudaDevice(
+                name=properties.name,
+                compute_capability=f"{properties.major}.{properties.minor}",
+                memory_free_bytes=free,
+                memory_total_bytes=total,
+            )
+        )
+    return tuple(found), torch.version.cuda
+
+
+def _driver() -> str | None:
+    """The NVIDIA driver's version as nvidia-smi states it, or None where there is no such thing."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.split()
+    return lines[0] if done.returncode == 0 and lines else None

