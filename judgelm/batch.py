@@ -1,11 +1,12 @@
 """One batch run: samples from files, through mode and engine, into run files; resumable at any moment."""
 
+import os
 import platform
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,11 +17,14 @@ from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import encode_line
+from judgelm.judgment_rows import judgment_row
 from judgelm.modes import Pairwise
+from judgelm.orphans import children
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
-from judgelm.runfile import Retry, RunFiles, input_identity, judgment_row, run_paths, short_sha
+from judgelm.runfile import Retry, RunFiles, input_identity, run_paths, short_sha
 from judgelm.runner import judge
+from judgelm.tally import Tally
 from judgelm.version import VERSION
 
 _SAVE_EVERY_S = 30.0
@@ -46,58 +50,6 @@ class BatchJob:
     references: str | None = None
     retry: Retry = "engine"
     overwrite: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What a session has done so far; it grows while the run goes on. `earlier_failures` stand from sessions before."""
-
-    judged: int = 0
-    skipped: int = 0
-    rejected: int = 0
-    winners: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
-    earlier_failures: Counter[str] = field(default_factory=Counter)
-    both_orders: int = 0
-    consistent: int = 0
-    coerced: int = 0
-    cut: int = 0
-    neutralised: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    load_s: float = 0.0
-    judge_s: float = 0.0
-
-    def add(self, judgment: Judgment) -> None:
-        """Count a judgment."""
-        self.judged += 1
-        if judgment.failure is not None:
-            self.failures[judgment.failure.code] += 1
-        if judgment.verdict is not None:
-            self.winners[str(judgment.verdict.winner)] += 1
-        if judgment.consistent is not None:
-            self.both_orders += 1
-            self.consistent += judgment.consistent
-        self.cut += any(one.cut for one in judgment.shown)
-        self.neutralised += judgment.neutralised > 0
-        self.prompt_tokens += judgment.prompt_tokens
-        self.completion_tokens += judgment.completion_tokens
-
-    @property
-    def failure_rate(self) -> float:
-        """Share of the input without a verdict, over all sessions; rejected lines count too. 0 when it was empty."""
-        total = self.judged + self.skipped + self.rejected
-        failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
-        return (failed + self.rejected) / total if total else 0.0
-
-    def row(self) -> dict[str, Any]:
-        """For the manifest, with rates."""
-        per_s = 1 / self.judge_s if self.judge_s else 0.0
-        counts = {name: getattr(self, name) for name in self.__slots__}
-        return counts | {
-            "samples_per_s": round(self.judged * per_s, 3),
-            "prompt_tokens_per_s": round(self.prompt_tokens * per_s, 1),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +93,7 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
         retry=job.retry,
         overwrite=job.overwrite,
     )
-    session = _Session(files, tally)
+    session = _Session(files, tally, engine)
     try:
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         tally.earlier_failures = files.earlier_failures
@@ -293,15 +245,17 @@ class _Rejects:
 class _Session:
     """One process's entry in the manifest, saved now and then, so that a killed session leaves its trace."""
 
-    def __init__(self, files: RunFiles, tally: Tally) -> None:
+    def __init__(self, files: RunFiles, tally: Tally, engine: Engine) -> None:
         self._files = files
         self._tally = tally
+        self._engine = engine
         self._began = self._saved = time.monotonic()
-        self._entry: dict[str, Any] = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "outcome": "running"}
+        self._entry: dict[str, Any] = {"started": _now(), "outcome": "running", "pid": os.getpid()}
         self._started = False
 
     def start(self) -> None:
         """Enter the session into the manifest."""
+        self._look()
         self._files.start_session(self._entry)
         self._started = True
 
@@ -311,18 +265,26 @@ class _Session:
         self._tally.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
             self._saved = now
-            self._entry |= self._tally.row()
+            self._look()
             self._files.save()
 
     def end(self, outcome: str) -> None:
         """Write how the session ended; a full disk does not hide the first error."""
         if not self._started:
             return
-        self._entry |= self._tally.row() | {"outcome": outcome, "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        self._look()
+        self._entry |= {"outcome": outcome, "ended": _now()}
         if outcome == "finished":
             self._files.save()
             return
-        try:
+        with suppress(RunError):
             self._files.save()
-        except RunError:
-            return
+
+    def _look(self) -> None:
+        """Counts of run and engine, and the processes that the engine runs in, as they are now."""
+        living = {"children": children(str(self._files.out))}
+        self._entry |= self._tally.row() | {"engine": self._engine.stats()} | living
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

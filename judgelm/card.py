@@ -26,6 +26,7 @@ class Card:
         template: id of the pair template.
         template_sha: sha256 (hex) of that template's bytes when the judge was trained.
         scale: lowest and highest score the judge writes.
+        step: spacing of the scores it writes; cards from before this was kept stand for whole ones.
         prompt_format: `text` or `chat` (the tokenizer's own chat template).
         reference: which prompts it saw in training: `without`, `with` or `both`.
         window: tokens that prompt and reply had at most in training; None where that is not known.
@@ -37,6 +38,7 @@ class Card:
     template: str
     template_sha: str
     scale: tuple[float, float] = (1, 10)
+    step: float = 1
     prompt_format: str = "text"
     reference: str = "both"
     window: int | None = None

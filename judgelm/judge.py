@@ -2,25 +2,31 @@
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
-    judgment = judge.compare("What is 2 + 2?", "4", "5")
+    judgment = judge.compare("What is 2 + 2?", "4", "5", distribution=True, reasons="all")
+    judgment.verdict, judgment.probability, judgment.reason
 """
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.batch import BatchHooks, BatchJob, Tally, run_batch
+from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.card import Card, check_card, find_card
 from judgelm.engines.base import Engine, EngineOptions
-from judgelm.engines.catalog import AUTO_ENGINE, load_engine
+from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
 from judgelm.runner import judge
+from judgelm.tally import Tally
 
 DEFAULT_TEMPLATE = "judgelm-v1"
+
+_NAMED_ONLY = ("scripted", "openai")
+"""Engines whose model is no folder or hub id but a script, or a name that a server gives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,7 @@ class JudgeFormat:
 
     template: str
     scale: tuple[float, float]
+    step: float
     source: str
 
 
@@ -36,11 +43,13 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder or hub id; with `engine="scripted"` the reply, or a JSON file of replies.
-        engine: `auto`, `transformers` or `scripted`.
+        model: local folder or hub id; with `engine="openai"` the server's name of it; with `engine="scripted"` the
+            reply, or a JSON file of replies.
+        engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
         ignore_card: use another template than the card's all the same.
-        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`.
+        options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`, a
+            mapping of what only one engine knows.
 
     Raises:
         ModelError: the model cannot be loaded, or (CardError) was trained with another template.
@@ -61,17 +70,34 @@ class Judge:
             known = ", ".join(EngineOptions.__dataclass_fields__)
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; the engines know: {known}")
         engine_options = EngineOptions(model=model, **options)
-        card = None if engine == "scripted" else _find_card(engine_options)
-        if card is not None and engine_options.window_tokens is None:
+        name = choose_engine()[0] if engine == "auto" else engine
+        card = _find_card(engine_options, name)
+        if card is not None and name not in _NAMED_ONLY and engine_options.window_tokens is None:
             engine_options = replace(engine_options, window_tokens=card.window)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
         began = time.monotonic()
-        self.engine: Engine = load_engine(AUTO_ENGINE if engine == "auto" else engine, engine_options)
+        self.engine: Engine = load_engine(name, engine_options)
         self.load_s = time.monotonic() - began
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """A pair mode with this judge's template and scale; `options` are its other fields."""
-        return Pairwise(template=self.format.template, scale=self.format.scale, **options)
+        """A pair mode with this judge's template, scale and step; `options` are its other fields.
+
+        Raises:
+            ConfigError: a field that does not exist, or options that do not fit each other or the engine.
+        """
+        fields = Pairwise.__dataclass_fields__.keys() - {"template", "scale", "step"}
+        if unknown := options.keys() - fields:
+            raise ConfigError(
+                f"unknown option {', '.join(sorted(unknown))}; the pair mode knows: {', '.join(sorted(fields))}"
+            )
+        mode = Pairwise(template=self.format.template, scale=self.format.scale, step=self.format.step, **options)
+        if mode.repair and not self.engine.takes_grammar:
+            name = self.engine.describe()["engine"]
+            raise ConfigError(
+                f"the {name} engine cannot hold a reply to a grammar, which repair needs; "
+                "use --engine vllm, or leave --repair out"
+            )
+        return mode
 
     def compare(
         self,
@@ -81,10 +107,15 @@ class Judge:
         *,
         reference: str | None = None,
         both_orders: bool = True,
+        **options: Any,
     ) -> Judgment:
-        """Judge one pair. A reply that cannot be read is a judgment with `failure` set, not an exception."""
+        """Judge one pair. A reply that cannot be read is a judgment with `failure` set, not an exception.
+
+        `options` are fields of the pair mode: `distribution=True` for `probability` and each order's score
+        distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
+        """
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
-        [judgment] = judge([sample], self.pairwise(both_orders=both_orders), self.engine)
+        [judgment] = judge([sample], self.pairwise(both_orders=both_orders, **options), self.engine)
         return judgment
 
     def judge_file(self, *inputs: str, out: str, hooks: BatchHooks | None = None, **options: Any) -> Tally:
@@ -114,13 +145,16 @@ def judge_format(card: Card | None, template: str | None, *, place: str, ignore_
     """
     chosen = get_template(template or (card.template if card else DEFAULT_TEMPLATE))
     if card is None:
-        return JudgeFormat(template=chosen.id, scale=(1, 10), source="option" if template else "default")
+        return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source="option" if template else "default")
     if not ignore_card:
         check_card(card, template=chosen.id, template_sha=chosen.sha, place=place)
-    return JudgeFormat(template=chosen.id, scale=card.scale, source="option" if ignore_card and template else "card")
+    source = "option" if ignore_card and template else "card"
+    return JudgeFormat(template=chosen.id, scale=card.scale, step=card.step, source=source)
 
 
-def _find_card(options: EngineOptions) -> Card | None:
-    """The adapter's card, else the model's."""
+def _find_card(options: EngineOptions, engine: str) -> Card | None:
+    """The adapter's card, else the model's; of a server's model only where its name is a folder here."""
+    if engine not in ENGINES or (engine in _NAMED_ONLY and not Path(options.model).is_dir()):
+        return None
     card = find_card(options.adapter) if options.adapter is not None else None
     return card or find_card(options.model, options.revision)

@@ -13,96 +13,15 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import Appender, read_jsonl, repair_tail
-from judgelm.records import Cut, Judgment, PairVerdict, Shown, Unparsed
+from judgelm.judgment_rows import judgment_from_row, judgment_row
+from judgelm.records import Judgment
 
 Retry = Literal["engine", "failed"]
-
-
-def judgment_row(judgment: Judgment) -> dict[str, Any]:
-    """A judgment as one line of a run file."""
-    verdict = judgment.verdict
-    return {
-        "id": judgment.sample_id,
-        "mode": judgment.mode,
-        "verdict": None if verdict is None else {"kind": "pair", "winner": verdict.winner},
-        "scores": judgment.scores,
-        "consistent": judgment.consistent,
-        "probability": judgment.probability,
-        "reason": judgment.reason,
-        "failure": _failure_row(judgment.failure),
-        "repaired": judgment.repaired,
-        "shown": [
-            {
-                "order": one.order,
-                "text": one.text,
-                "scores": one.scores,
-                "failure": _failure_row(one.failure),
-                "cut": [asdict(cut) for cut in one.cut],
-            }
-            for one in judgment.shown
-        ],
-        "neutralised": judgment.neutralised,
-        "prompt_tokens": judgment.prompt_tokens,
-        "completion_tokens": judgment.completion_tokens,
-        "provenance": judgment.provenance,
-    }
-
-
-def _failure_row(failure: Unparsed | None) -> dict[str, str] | None:
-    return None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why}
-
-
-def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
-    """The judgment that `judgment_row` wrote.
-
-    Raises:
-        KeyError, TypeError: the row is no judgment.
-    """
-    verdict = row["verdict"]
-    return Judgment(
-        sample_id=row["id"],
-        mode=row["mode"],
-        verdict=None if verdict is None else PairVerdict(winner=verdict["winner"]),
-        shown=tuple(
-            Shown(
-                order=tuple(one["order"]),
-                text=one["text"],
-                scores=_scores(one["scores"]),
-                failure=_failure(one["failure"]),
-                cut=tuple(Cut(**cut) for cut in one["cut"]),
-            )
-            for one in row["shown"]
-        ),
-        scores=_scores(row["scores"]),
-        consistent=row["consistent"],
-        probability=row["probability"],
-        reason=row["reason"],
-        failure=_failure(row["failure"]),
-        repaired=row["repaired"],
-        neutralised=row["neutralised"],
-        prompt_tokens=row["prompt_tokens"],
-        completion_tokens=row["completion_tokens"],
-        provenance=row["provenance"],
-    )
-
-
-def _scores(values: list[float] | None) -> tuple[float, ...] | None:
-    return None if values is None else tuple(values)
-
-
-def _failure(found: Mapping[str, Any] | None) -> Unparsed | None:
-    return None if found is None else Unparsed(found["code"], found["text"], found["why"])
-
-
-def is_judgment_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row looks like a line of a run file."""
-    return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:

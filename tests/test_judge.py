@@ -1,17 +1,22 @@
 """The Python door, and where a judge's card is found."""
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 
+from driving import run
 from judgelm import Judge
 from judgelm.card import Card, find_card, write_card
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ConfigError, ModelError
+from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
-from judgelm.records import PairVerdict
+from judgelm.records import PairVerdict, Sample
 
 COMPACT = Card(template="judgelm-compact", template_sha=get_template("judgelm-compact").sha, scale=(0, 5))
 
@@ -21,6 +26,60 @@ def test_compare_asks_in_both_orders():
         judgment = judge.compare("q", "a", "b")
     assert [shown.order for shown in judgment.shown] == [(0, 1), (1, 0)]
     assert judgment.verdict == PairVerdict(winner="tie")
+
+
+def test_compare_takes_the_pair_modes_options():
+    with Judge("8 6\nsince it is", engine="scripted") as judge:
+        judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
+        with pytest.raises(
+            ConfigError, match="unknown option reason; the pair mode knows: accept_one_order, both_orders"
+        ):
+            judge.compare("q", "a", "b", reason="all")
+        with pytest.raises(ConfigError, match="unknown option scale"):
+            judge.pairwise(scale=(1, 5))  # the card's business
+    assert (judgment.probability, judgment.verdict) == (0.5, PairVerdict(winner="tie"))
+    assert judgment.shown[0].distribution.expected == (8, 6)
+    assert "since it is" in judgment.reason
+
+
+def test_engine_arguments_go_to_the_engine():
+    with pytest.raises(ConfigError, match="the scripted engine has no engine arguments of its own, but retries"):
+        Judge("8 6", engine="scripted", engine_args={"retries": 3})
+
+
+def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):
+    for path in tiny_model.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_card(tmp_path, replace(COMPACT, step=0.5))
+    with Judge(str(tmp_path), engine="transformers") as judge:
+        [request] = next(judge.pairwise(distribution=True)(Sample(id="1", question="q", answers=("a", "b"))))
+    assert "4.5 0" in request.candidates
+    assert len(request.candidates) == 11 * 11
+
+
+def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
+    card = {"template": "judgelm-compact", "window_tokens": 60}
+    with Judge(str(tiny_model), engine="transformers", **card) as judge:
+        mode = judge.pairwise(reasons="all", max_tokens=8)
+        flow = mode(Sample(id="1", question="q", answers=("a big fox " * 40, "b")))
+        [first] = run(judge.engine, next(flow)).values()
+        going_on = flow.send([replace(first, texts=("8 6",), finish_reasons=("stop",))])  # it writes nonsense itself
+        [reason] = run(judge.engine, going_on).values()
+    assert reason.finish_reasons != ("too_long",)  # 512 tokens of reason would not fit 60
+    assert reason.cut == first.cut != ()
+
+
+def test_a_card_from_before_there_were_steps_stands_for_whole_scores(tmp_path):
+    card = {"template": "judgelm-v1", "template_sha": "0" * 64}
+    (tmp_path / "judge.json").write_text(json.dumps(card))
+    assert find_card(str(tmp_path)).step == 1
+
+
+def test_a_servers_model_name_is_not_looked_up_but_a_folder_here_is(tmp_path):
+    named = EngineOptions(model="lab/judge")  # would be a hub id
+    assert _find_card(named, "openai") is None
+    write_card(tmp_path, COMPACT)
+    assert _find_card(EngineOptions(model=str(tmp_path)), "openai") == COMPACT
 
 
 def test_judge_file_writes_what_the_command_writes(tmp_path):

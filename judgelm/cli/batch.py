@@ -1,27 +1,23 @@
 """`judgelm-batch`: pairs in, judgments out."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any
 
 import typer
-from rich.table import Table
 
-from judgelm.batch import BatchHooks, BatchJob, Tally, count_rows, run_batch
-from judgelm.cli.console import (
-    EXIT_FAILURES,
-    EXIT_INTERRUPTED,
-    console,
-    load_config,
-    run_app,
-    watch,
-)
+from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
+from judgelm.cli import batch_options as options
+from judgelm.cli.batch_summary import summary_table
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.engines.catalog import AUTO_ENGINE, ENGINES
+from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import MODES, Pairwise
+from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Judgment
+from judgelm.tally import Tally
 
 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
@@ -38,112 +34,51 @@ The same command again resumes a run. Exit codes: 0 all judged, 1 usage or input
 above --max-failure-rate, 130 interrupted (resumable).
 """
 _SHOWN_REJECTS = 5
-_JUDGING, _MODEL = "How to judge", "Model and engine"
 
 
 @app.command(epilog=_EPILOG, no_args_is_help=True)
 def batch(
     context: typer.Context,
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="INPUT...",
-            help="A file of pairs (JSONL, JSON list, CSV, TSV, Parquet, .gz), two files "
-            "of AlpacaEval outputs, or - for JSONL on standard input.",
-        ),
-    ],
-    out: Annotated[
-        str | None, typer.Option("--out", "-o", help="Judgments as JSONL; - is standard output (no resume).")
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="Local folder or hub id of the judge.", rich_help_panel=_MODEL)
-    ] = "",
-    mode: Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.", rich_help_panel=_JUDGING)] = "pair",
-    engine: Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL)] = "auto",
-    both_orders: Annotated[
-        bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=_JUDGING)
-    ] = False,
-    order_rule: Annotated[
-        Literal["mean", "tie"],
-        typer.Option(help="Two orders into one verdict: mean score, or a conflict is a tie.", rich_help_panel=_JUDGING),
-    ] = "mean",
-    accept_one_order: Annotated[
-        bool,
-        typer.Option(
-            "--accept-one-order",
-            metavar="",
-            help="When one order fails, take the other's verdict.",
-            rich_help_panel=_JUDGING,
-        ),
-    ] = False,
-    reference: Annotated[
-        Literal["auto", "use", "ignore"],
-        typer.Option(help="Show references: where there are, always, never.", rich_help_panel=_JUDGING),
-    ] = "auto",
-    references: Annotated[
-        str | None, typer.Option(help="A file of references by id.", rich_help_panel=_JUDGING)
-    ] = None,
-    template: Annotated[
-        str | None, typer.Option(help="Prompt template; default: the model card's.", rich_help_panel=_JUDGING)
-    ] = None,
-    ignore_card: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-card",
-            metavar="",
-            help="Use another template than the model was trained with.",
-            rich_help_panel=_JUDGING,
-        ),
-    ] = False,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.", rich_help_panel=_JUDGING)] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=_JUDGING)] = 0,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Room for the score line, in tokens.", rich_help_panel=_JUDGING)
-    ] = 24,
-    limit: Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")] = None,
-    retry: Annotated[
-        Literal["engine", "failed"], typer.Option(help="Which earlier failures a rerun judges again.")
-    ] = "engine",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", metavar="", help="Start over, deleting OUT and its manifest.")
-    ] = False,
-    max_failure_rate: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of failures.")
-    ] = 0.05,
-    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)] = None,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=_MODEL)] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto",
-    quantization: Annotated[
-        str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Most tokens in one forward pass.", rich_help_panel=_MODEL)
-    ] = None,
-    max_sequences: Annotated[
-        int, typer.Option(min=1, help="Most replies under way at once.", rich_help_panel=_MODEL)
-    ] = 256,
-    window_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Limit the model's window.", rich_help_panel=_MODEL)
-    ] = None,
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option(
-            "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
-        ),
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
-    config: Annotated[
-        Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")
-    ] = None,
+    inputs: options.Inputs,
+    out: options.Out = None,
+    model: options.Model = "",
+    mode: options.ModeName = "pair",
+    engine: options.EngineName = "auto",
+    both_orders: options.BothOrders = False,
+    order_rule: options.Rule = "mean",
+    tie_band: options.TieBand = 0.05,
+    accept_one_order: options.AcceptOneOrder = False,
+    reference: options.Reference = "auto",
+    references: options.References = None,
+    template: options.Template = None,
+    ignore_card: options.IgnoreCard = False,
+    temperature: options.Temperature = 0.0,
+    seed: options.Seed = 0,
+    max_tokens: options.MaxTokens = 24,
+    distribution: options.Distribution = False,
+    reasons: options.Reasons = "none",
+    close_band: options.CloseBand = 0.1,
+    reason_tokens: options.ReasonTokens = 512,
+    repair: options.Repair = False,
+    limit: options.Limit = None,
+    retry: options.Retries = "engine",
+    overwrite: options.Overwrite = False,
+    max_failure_rate: options.MaxFailureRate = 0.05,
+    engine_arg: options.EngineArgs = None,
+    adapter: options.Adapter = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    quantization: options.Quantization = None,
+    revision: options.Revision = None,
+    batch_tokens: options.BatchTokens = None,
+    max_sequences: options.MaxSequences = 256,
+    window_tokens: options.WindowTokens = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
 ) -> None:
     """Judge pairs of answers with a local judge model."""
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} does not exist; there are: {', '.join(MODES)}")
-    if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
-    if not model:
-        raise ConfigError("--model is missing; give a local folder or a hub id (owner/name)")
+    _check_names(mode, engine, model)
     job = BatchJob(
         inputs=tuple(inputs),
         out=_out(inputs, out),
@@ -152,13 +87,28 @@ def batch(
         retry=retry,
         overwrite=overwrite,
     )
+    pair_options: dict[str, Any] = {
+        "both_orders": both_orders,
+        "order_rule": order_rule,
+        "tie_band": tie_band,
+        "accept_one_order": accept_one_order,
+        "reference": reference,
+        "temperature": temperature,
+        "seed": seed,
+        "max_tokens": max_tokens,
+        "distribution": distribution,
+        "reasons": reasons,
+        "close_band": close_band,
+        "reason_tokens": reason_tokens,
+        "repair": repair,
+    }
+    Pairwise(**pair_options)  # what does not fit together is said before the model is loaded
+    engine_args = options.parse_engine_args(engine_arg or ())
     _check_places(job)
-    if not quiet:
-        used = AUTO_ENGINE if engine == "auto" else engine
-        console.print(f"loading {model} ({used} engine)", markup=False, highlight=False)
+    _clear_and_mark(job, quiet=quiet)
     judge = Judge(
         model,
-        engine=engine,
+        engine=_announced(model, engine, quiet=quiet),
         template=template,
         ignore_card=ignore_card,
         adapter=adapter,
@@ -170,18 +120,10 @@ def batch(
         max_sequences=max_sequences,
         window_tokens=window_tokens,
         trust_remote_code=trust_remote_code,
-    )
-    pair = judge.pairwise(
-        both_orders=both_orders,
-        order_rule=order_rule,
-        accept_one_order=accept_one_order,
-        reference=reference,
-        temperature=temperature,
-        seed=seed,
-        max_tokens=max_tokens,
+        engine_args=engine_args,
     )
     with judge:
-        tally = _run(job, judge, pair, quiet=quiet)
+        tally = _run(job, judge, judge.pairwise(**pair_options), quiet=quiet)
     if tally.failure_rate > max_failure_rate:
         console.print(
             f"[yellow]{tally.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
@@ -192,6 +134,15 @@ def batch(
 def main() -> None:
     """Entry point of `judgelm-batch`."""
     run_app(app)
+
+
+def _check_names(mode: str, engine: str, model: str) -> None:
+    if mode not in MODES:
+        raise ConfigError(f"mode {mode!r} does not exist; there are: {', '.join(MODES)}")
+    if engine != "auto" and engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    if not model:
+        raise ConfigError("--model is missing; give a local folder or a hub id (owner/name)")
 
 
 def _out(inputs: list[str], out: str | None) -> str:
@@ -213,6 +164,24 @@ def _check_places(job: BatchJob) -> None:
         raise InputError(f"{job.out}: is a folder; name a file in it")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
+
+
+def _clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
+    """End the engine processes of a killed run of the same file, and mark those that this one is about to start."""
+    if job.out == "-":
+        return
+    if (ended := end_orphans(job.out)) and not quiet:
+        processes = "1 process" if len(ended) == 1 else f"{len(ended)} processes"
+        console.print(f"ended {processes} that a killed run left behind", highlight=False)
+    mark_children(job.out)
+
+
+def _announced(model: str, engine: str, *, quiet: bool) -> str:
+    """The engine's name, said together with the reason where it was judgelm's choice."""
+    name, why = choose_engine() if engine == "auto" else (engine, "")
+    if not quiet:
+        console.print(f"loading {model} ({name} engine{why and f': {why}'})", markup=False, highlight=False)
+    return name
 
 
 def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
@@ -238,7 +207,7 @@ def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
             console.print(f"\n[yellow]interrupted[/] after {done} judgments{again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if not quiet:
-        console.print(summary_table(tally))
+        console.print(summary_table(tally, mode, judge.engine.stats()))
         if job.out != "-":
             console.print(f"judgments in {job.out}", markup=False, highlight=False)
     return tally
@@ -252,8 +221,18 @@ def _total(job: BatchJob) -> int | None:
 def _show_input(stream: SampleStream, judge: Judge, mode: Pairwise) -> None:
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
     console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
-    orders = f"both orders, rule {mode.order_rule}" if mode.both_orders else "one order"
-    console.print(f"judging: {orders}, template {mode.template} (from the {judge.format.source})", highlight=False)
+    orders = "both orders" if mode.both_orders else "one order"
+    if mode.both_orders or mode.order_rule == "probability":
+        orders += f", rule {mode.order_rule}"
+    low, high = mode.scale
+    source = f"from the {judge.format.source}"
+    if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
+        source += ", since a server's model has no card"
+    console.print(
+        f"judging: {orders}, template {mode.template} ({source}), scores {low:g} to {high:g}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _show_resume(finished: int, repaired: int) -> None:
@@ -277,37 +256,3 @@ class _RejectPrinter:
             console.print(f"rejected {reject.message}", markup=False, highlight=False, soft_wrap=True)
         elif self._count == self._most + 1:
             console.print("more rejects follow; all are in the rejects file", highlight=False)
-
-
-def summary_table(tally: Tally) -> Table:
-    """What a session has done, for the end of the run."""
-    table = Table(title="judgments", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_row("judged", str(tally.judged))
-    table.add_row("  first / tie / second better", " / ".join(str(tally.winners[name]) for name in ("1", "tie", "2")))
-    table.add_row("  failed", _counts(tally))
-    if tally.both_orders:
-        share = tally.consistent / tally.both_orders
-        table.add_row("same winner in both orders", f"{share:.1%} of {tally.both_orders}")
-    for name, count in (
-        ("failed in earlier sessions (see --retry)", sum(tally.earlier_failures.values())),
-        ("rejected input lines", tally.rejected),
-        ("judged in an earlier session", tally.skipped),
-        ("input cells that were no text, coerced", tally.coerced),
-        ("samples with an answer cut to fit", tally.cut),
-        ("samples with look-alikes neutralised", tally.neutralised),
-    ):
-        if count:
-            table.add_row(name, str(count))
-    table.add_row("prompt / reply tokens", f"{tally.prompt_tokens:,} / {tally.completion_tokens:,}")
-    table.add_row("time to load / judge", f"{tally.load_s:.1f} s / {tally.judge_s:.1f} s")
-    if tally.judge_s:
-        table.add_row("samples/s", f"{tally.judged / tally.judge_s:,.1f}")
-    return table
-
-
-def _counts(tally: Tally) -> str:
-    total = sum(tally.failures.values())
-    kinds = ", ".join(f"{code} {count}" for code, count in tally.failures.most_common())
-    return f"{total} ({kinds})" if total else "0"

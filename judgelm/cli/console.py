@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as EtaColumn
 
-from judgelm.batch import Tally
 from judgelm.errors import JudgelmError
 from judgelm.records import Judgment
+from judgelm.tally import Tally
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
@@ -66,8 +66,23 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     if not isinstance(values, dict) or (unknown := {str(key) for key in values} - known):
         found = ", ".join(sorted(unknown)) if isinstance(values, dict) else "no mapping"
         raise typer.BadParameter(f"{path}: unknown option {found}; there are: {', '.join(sorted(map(str, known)))}")
+    if "engine_arg" in values:
+        values["engine_arg"] = _engine_args(path, values["engine_arg"])
     context.default_map = {**(context.default_map or {}), **values}
     return path
+
+
+def _engine_args(path: Path, given: Any) -> list[str]:
+    """Engine arguments as the command line gives them: `name=value`, from a list of such texts or from a mapping.
+
+    Raises:
+        typer.BadParameter: they are neither.
+    """
+    if isinstance(given, dict):
+        return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in given.items()]
+    if isinstance(given, list) and all(isinstance(pair, str) for pair in given):
+        return given
+    raise typer.BadParameter(f"{path}: engine_arg: expected a mapping, or a list of texts such as name=value")
 
 
 @contextmanager

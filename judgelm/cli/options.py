@@ -23,8 +23,12 @@ FailuresOption = Annotated[
     Literal["excluded", "as_tie"] | None, typer.Option(help="Treatment of failures that headlines (both are shown).")
 ]
 RuleOption = Annotated[
-    Literal["as_judged", "mean", "tie"] | None,
-    typer.Option(help="Two orders into one label, instead of the run's rule."),
+    Literal["as_judged", "mean", "tie", "probability"] | None,
+    typer.Option(help="Two orders into one label, instead of the run's rule; probability needs a --distribution run."),
+]
+TieBandOption = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."),
 ]
 LabelReferenceOption = Annotated[
     Literal["auto", "with", "without"],
@@ -47,7 +51,8 @@ class ScoringOptions:
     reverse: Path | None
     protocol: Literal["judgelm", "pandalm"]
     failures: Literal["excluded", "as_tie"] | None
-    order_rule: Literal["as_judged", "mean", "tie"] | None
+    order_rule: Literal["as_judged", "mean", "tie", "probability"] | None
+    tie_band: float | None
     label_reference: Literal["auto", "with", "without"]
     parser: Literal["judgelm", "original"]
     scale: str

@@ -13,11 +13,13 @@ from judgelm.data.readers import read_rows
 from judgelm.data.results import read_results
 from judgelm.data.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
+from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_original
 from judgelm.records import Judgment
-from judgelm.runfile import is_judgment_row, read_judgments
+from judgelm.runfile import read_judgments
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.pairing import TIE_BAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,7 @@ def score(options: ScoringOptions) -> Scored:
         options=EvaluationOptions(
             failures=options.failures or ("as_tie" if pandalm else "excluded"),
             order_rule=options.order_rule or ("tie" if pandalm and _judged_twice(judgments) else "as_judged"),
+            tie_band=_tie_band(options, manifest),
             scale=_scale_in_words(options, manifest),
             resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
         ),
@@ -109,6 +112,13 @@ def _labels(options: ScoringOptions, manifest: dict[str, Any]) -> LabelledSet:
 
 def _judged_twice(judgments: dict[str, Judgment]) -> bool:
     return any(len(judgment.shown) > 1 for judgment in judgments.values())
+
+
+def _tie_band(options: ScoringOptions, manifest: dict[str, Any]) -> float:
+    """As given, else the run's own."""
+    if options.tie_band is not None:
+        return options.tie_band
+    return float(manifest.get("fingerprint", {}).get("mode", {}).get("tie_band", TIE_BAND))
 
 
 def _scale(text: str) -> tuple[float, float]:

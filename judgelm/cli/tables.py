@@ -1,5 +1,7 @@
 """An evaluation as tables in a terminal."""
 
+import math
+
 from rich.console import Console
 from rich.table import Table
 
@@ -7,6 +9,7 @@ from judgelm.cli.scoring import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.probability import ProbabilityScores
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
 _NAMES = {"accuracy": "agreement (accuracy)", "majority": "always the most frequent label", "gain": "gain over that"}
@@ -21,6 +24,8 @@ def print_evaluation(scored: Scored) -> None:
     for sentence in headline(evaluation):
         out.print(sentence, highlight=False)
     out.print(_metrics_table(evaluation))
+    if evaluation.probabilities is not None:
+        out.print(_probability_table(evaluation.probabilities))
     for name, rows in evaluation.groups.items():
         table = Table(title=f"by {name}", title_justify="left")
         for column in (name, "n", "failed", "agreement", "95 % interval", "most frequent label"):
@@ -46,6 +51,7 @@ def _print_counts(out: Console, scored: Scored) -> None:
         (counts.judgments_without_label, "judgments without label"),
         (scored.labelled.unlabelled, "rows of the labels file without label"),
         (scored.labelled.rejected, "unusable rows of the labels file"),
+        (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
     ):
         if number:
             out.print(f"{number} {what}", highlight=False)
@@ -65,6 +71,17 @@ def _metrics_table(evaluation: Evaluation) -> Table:
         for name in _POSITION:
             found = [getattr(one.position, name, None) if one else None for one in treatments]
             table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in found))
+    return table
+
+
+def _probability_table(found: ProbabilityScores) -> Table:
+    table = Table(title="P(first better) against the labels, with 95 % intervals", title_justify="left")
+    for column in ("score, lower is better", f"n = {found.n}", "always 0.5"):
+        table.add_column(column, justify="left" if column.startswith("score") else "right")
+    for name, estimate, baseline in (("Brier score", found.brier, 0.25), ("log loss", found.log_loss, math.log(2))):
+        shown = "-" if estimate is None else f"{estimate.value:.4f} ({estimate.low:.3f} to {estimate.high:.3f})"
+        table.add_row(name, shown, f"{baseline:.4f}")
+    table.caption = f"left out: {found.tied_labels} labels that are ties, {found.without} pairs without a probability"
     return table
 
 

@@ -71,9 +71,8 @@ def _from_reply(name: str, text: str, parser: Parser) -> Judgment:
         sample_id=name,
         mode="pair",
         verdict=PairVerdict(winner=winner_of(scores)),
-        shown=(Shown(order=(0, 1), text=text, scores=scores),),
+        shown=(Shown(order=(0, 1), text=text, scores=scores, reason=split_review(text)[1] or None),),
         scores=scores,
-        reason=split_review(text)[1] or None,
     )
 
 
@@ -91,10 +90,10 @@ def _from_result(row: Row, name: str, field: str) -> Judgment:
     if winner is None:
         return _failed(name, text, Unparsed("off_grammar", text, "neither 1, 2 nor a tie"))
     reason = row.data.get(f"{field.removesuffix('_result')}_reason")
+    reason = reason if isinstance(reason, str) and reason else None
     return Judgment(
         sample_id=name,
         mode="pair",
         verdict=PairVerdict(winner=winner),
-        shown=(Shown(order=(0, 1), text=text),),
-        reason=reason if isinstance(reason, str) and reason else None,
+        shown=(Shown(order=(0, 1), text=text, reason=reason),),
     )

@@ -4,24 +4,19 @@ Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; bot
 """
 
 import hashlib
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
+from judgelm.distribution import antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
+from judgelm.errors import ConfigError
 from judgelm.modes.flow import Flow
-from judgelm.parsing import parse_pair
+from judgelm.modes.reading import read_reply
+from judgelm.modes.reasons import Reasons, explain, places_to_explain
+from judgelm.modes.repair import retry_unreadable
 from judgelm.prompts.catalog import get_template
-from judgelm.records import (
-    Completion,
-    Judgment,
-    PairVerdict,
-    Prompt,
-    Request,
-    Sample,
-    Sampling,
-    Shown,
-    Unparsed,
-    Winner,
-)
+from judgelm.records import Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed, Winner
+
+OrderRule = Literal["mean", "tie", "probability"]
 
 _GIVEN, _SWAPPED = (0, 1), (1, 0)
 
@@ -33,89 +28,155 @@ class Pairwise:
     Attributes:
         template: id of the pair template.
         both_orders: show the answers a second time, exchanged.
-        order_rule: two orders into one verdict: `mean` compares the mean scores, `tie` calls a conflict a tie (the
-            PandaLM protocol).
+        order_rule: orders into one verdict: `mean` compares the mean scores, `tie` calls a conflict a tie (the PandaLM
+            protocol), `probability` compares P(first better), the mean over the orders, with 0.5.
+        tie_band: under `probability` a tie is a P(first better) at most this far from 0.5.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
+        step: spacing of the scores it writes.
+        distribution: ask for the probability of every score line; implied by `order_rule` probability and `reasons`
+            close.
+        repair: ask once more for a reply that cannot be read, held to the grammar of score lines.
+        reasons: which judgments are explained: `none`, `all`, `close` (P(first better) at most `close_band` from 0.5)
+            or `flips` (both orders of those whose orders name different winners).
+        reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line.
+
+    Raises:
+        ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a repair.
     """
 
     template: str = "judgelm-v1"
     both_orders: bool = False
-    order_rule: Literal["mean", "tie"] = "mean"
+    order_rule: OrderRule = "mean"
+    tie_band: float = 0.05
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
     scale: tuple[float, float] = (1, 10)
+    step: float = 1
+    distribution: bool = False
+    repair: bool = False
+    reasons: Reasons = "none"
+    close_band: float = 0.1
+    reason_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
     max_tokens: int = 24
 
+    def __post_init__(self) -> None:
+        """Check the options against each other, and take the distribution where one of them rests on it."""
+        for name, kinds in (("order_rule", OrderRule), ("reasons", Reasons)):
+            if getattr(self, name) not in get_args(kinds):
+                raise ConfigError(
+                    f"{name} {getattr(self, name)!r} does not exist; there are: {', '.join(get_args(kinds))}"
+                )
+        if self.reasons == "flips" and not self.both_orders:
+            raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
+        for name in ("tie_band", "close_band"):
+            if not 0 <= getattr(self, name) <= 0.5:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; it is a distance from a probability of 0.5, 0 to 0.5"
+                )
+        for name in ("step", "max_tokens", "reason_tokens"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
+        if self.order_rule == "probability" or self.reasons == "close":
+            object.__setattr__(self, "distribution", True)
+        if self.distribution or self.repair:
+            score_lines(self.scale, self.step)  # raises where the scale has too many
+
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order and put the scores back in sample order."""
+        """Ask for the score line of each order, mend and conclude, then ask for the reasons."""
         orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
         prompts = [self._prompt(sample, order) for order in orders]
-        sampling = self._sampling(sample)
+        sampling = self._sampling(sample, self.max_tokens, stop=("\n",))
+        lines = score_lines(self.scale, self.step) if self.distribution or self.repair else None
+        candidates = lines.texts if lines is not None and self.distribution else ()
         completions = yield [
-            Request(key=str(place), prompt=prompt, sampling=sampling) for place, prompt in enumerate(prompts)
+            Request(key=str(place), prompt=prompt, sampling=sampling, candidates=candidates)
+            for place, prompt in enumerate(prompts)
         ]
-        shown = tuple(self._read(order, completion) for order, completion in zip(orders, completions, strict=True))
-        return self._conclude(sample, shown, prompts, completions)
+        shown = tuple(
+            read_reply(order, one, scale=self.scale, max_tokens=self.max_tokens, lines=lines)
+            for order, one in zip(orders, completions, strict=True)
+        )
+        neutralised = sum(prompt.neutralised for prompt in prompts) + sum(one.neutralised for one in completions)
+        if lines is not None and self.repair:
+            grammar = score_grammar(lines)
+            shown, retries = yield from retry_unreadable(
+                shown, prompts, grammar=grammar, scale=self.scale, max_tokens=self.max_tokens
+            )
+            completions = [*completions, *retries]
+        judgment = replace(
+            self._conclude(sample, shown),
+            neutralised=neutralised,
+            prompt_tokens=sum(one.prompt_tokens for one in completions),
+            completion_tokens=sum(one.completion_tokens for one in completions),
+        )
+        places = places_to_explain(judgment, self.reasons, self.close_band)
+        going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
+        return (yield from explain(judgment, places, prompts, going_on))
 
     def _prompt(self, sample: Sample, order: tuple[int, int]) -> Prompt:
         reference = None if self.reference == "ignore" else sample.reference
         return get_template(self.template).render(sample, order, reference)
 
-    def _sampling(self, sample: Sample) -> Sampling:
+    def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
         if self.temperature == 0:
-            return Sampling(max_tokens=self.max_tokens, stop=("\n",))
+            return Sampling(max_tokens=max_tokens, stop=stop)
         digest = hashlib.blake2b(f"{self.seed}:{sample.id}".encode(errors="surrogatepass"), digest_size=4).digest()
         seed = int.from_bytes(digest, "big")
-        return Sampling(max_tokens=self.max_tokens, stop=("\n",), temperature=self.temperature, seed=seed)
+        return Sampling(max_tokens=max_tokens, stop=stop, temperature=self.temperature, seed=seed)
 
-    def _read(self, order: tuple[int, int], completion: Completion) -> Shown:
-        """One reply, parsed; a reply that was cut off is a failure even where its beginning looks like scores."""
-        reason = completion.finish_reasons[0]
-        if reason == "error":
-            return Shown(order=order, text="", failure=Unparsed("engine", completion.error), cut=completion.cut)
-        if reason == "too_long":
-            return Shown(order=order, text="", failure=Unparsed("too_long", "", completion.error))
-        text = completion.texts[0]
-        if reason == "length":
-            why = f"no end of line within {self.max_tokens} tokens"
-            return Shown(order=order, text=text, failure=Unparsed("truncated", text, why), cut=completion.cut)
-        parsed = parse_pair(text, self.scale)
-        if isinstance(parsed, Unparsed):
-            return Shown(order=order, text=text, failure=parsed, cut=completion.cut)
-        return Shown(order=order, text=text, scores=parsed.values, cut=completion.cut)
-
-    def _conclude(
-        self, sample: Sample, shown: tuple[Shown, ...], prompts: list[Prompt], completions: list[Completion]
-    ) -> Judgment:
-        by_order = [in_sample_order(one) for one in shown]
-        read = [scores for scores in by_order if scores is not None]
+    def _conclude(self, sample: Sample, shown: tuple[Shown, ...]) -> Judgment:
+        """Verdict, scores and probability; the counts are the caller's."""
+        read = [scores for one in shown if (scores := in_sample_order(one)) is not None]
         failure = next((one.failure for one in shown if one.failure is not None), None)
         if read and self.accept_one_order:
             failure = None
+        probability = None if failure else self._probability(shown)
+        if failure is None and probability is None and self.order_rule == "probability":
+            failure = _no_probability(shown)
         scores = None if failure else (_mean(read, 0), _mean(read, 1))
         winners = [winner_of(pair) for pair in read]
-        verdict = None
-        if scores is not None:
-            conflict = self.order_rule == "tie" and len(set(winners)) > 1
-            verdict = PairVerdict(winner="tie" if conflict else winner_of(scores))
         return Judgment(
             sample_id=sample.id,
             mode="pair",
-            verdict=verdict,
+            verdict=None if scores is None else PairVerdict(winner=self._winner(scores, winners, probability)),
             shown=shown,
             scores=scores,
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
+            probability=probability,
             failure=failure,
-            neutralised=sum(prompt.neutralised for prompt in prompts) + sum(one.neutralised for one in completions),
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
         )
+
+    def _probability(self, shown: tuple[Shown, ...]) -> float | None:
+        """P(first better) over all orders, or over those that have it where the user accepts one."""
+        found = [(one.order, one.distribution) for one in shown if one.failure is None]
+        given = [(order, one) for order, one in found if one is not None]
+        if self.accept_one_order:
+            return antisymmetrised([(order, one) for order, one in given if is_assigned(one)])
+        return antisymmetrised(given) if len(given) == len(shown) else None
+
+    def _winner(self, scores: tuple[float, float], winners: list[Winner], probability: float | None) -> Winner:
+        """The orders' winners, scores and probability made into one."""
+        if self.order_rule == "probability" and probability is not None:
+            return winner_by(probability, self.tie_band)
+        conflict = self.order_rule == "tie" and len(set(winners)) > 1
+        return "tie" if conflict else winner_of(scores)
+
+
+def _no_probability(shown: tuple[Shown, ...]) -> Unparsed:
+    """Why there is no P(first better) though there are scores."""
+    read = [(one.distribution, one.text) for one in shown if one.failure is None]
+    found = [(one.unassigned, text) for one, text in read if one is not None]
+    if len(found) < len(read):
+        return Unparsed("engine", "", "the engine gives no probabilities, which order rule probability needs")
+    unassigned, text = max(found)
+    why = f"the score lines have only {1 - unassigned:.3g} of the probability together, less than half"
+    return Unparsed("off_grammar", text, why)
 
 
 def in_sample_order(shown: Shown) -> tuple[float, float] | None:

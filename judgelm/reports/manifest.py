@@ -16,7 +16,8 @@ _SPEEDS = (
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
     """Model, mode, template and engine by name, those that are recorded."""
-    found = ((key, _name(look_up(manifest, key))) for key in _FACTS)
+    lasting = {key: value for key, value in manifest.items() if key != "sessions"}  # they count what an engine did
+    found = ((key, _name(look_up(lasting, key))) for key in _FACTS)
     return [(key, name) for key, name in found if name is not None]
 
 

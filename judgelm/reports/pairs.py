@@ -1,9 +1,10 @@
 """The pairs worth reading: disagreements, order flips and failures, made ready for the report's list."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.records import Judgment, Label, Sample, Shown
+from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
 
@@ -15,12 +16,20 @@ KINDS = ("disagreement", "order flip", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong."""
+    """One raw reply: which answers stood first and second, what the judge wrote, and what went wrong.
+
+    `distribution` and `repaired` are sentences, empty where there is nothing to say; `reason` is None where there is
+    none or the text holds it already, and `reason_failure` says why, or what it lacks.
+    """
 
     order: str
     text: str
     scores: str
     failure: str
+    repaired: str
+    distribution: str
+    reason: str | None
+    reason_failure: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,7 @@ class ListedPair:
     kinds: tuple[str, ...]
     judged: str
     scores: str
+    probability: str
     label: str
     label_scores: str
     question: str | None
@@ -98,6 +108,7 @@ def _listed(
         kinds=kinds,
         judged=judged or WINNER_NAMES[label.winner],
         scores=score_text(judgment.scores),
+        probability="" if judgment.probability is None else f"P(first better) {judgment.probability:.3f}",
         label=WINNER_NAMES[label.winner],
         label_scores=score_text(label.scores),
         question=None if sample is None else clipped(sample.question),
@@ -121,10 +132,33 @@ def failure_examples(
 
 
 def _reply(shown: Shown) -> Reply:
-    failure = shown.failure
     return Reply(
         order=", then ".join(f"answer {place + 1}" for place in shown.order),
         text=clipped(shown.text),
         scores=score_text(shown.scores),
-        failure="" if failure is None else f"{failure.code}: {failure.why}".rstrip(": "),
+        failure=_failure_text(shown.failure),
+        repaired=""
+        if shown.repaired is None
+        else f"a retry held to the grammar; before, {_failure_text(shown.repaired)}",
+        distribution="" if shown.distribution is None else _distribution_text(shown.distribution),
+        reason=None if shown.reason is None or shown.reason in shown.text else clipped(shown.reason),
+        reason_failure=_failure_text(shown.reason_failure),
     )
+
+
+def _failure_text(failure: Unparsed | None) -> str:
+    """`code: why`, or the engine's words where there is no why; empty without a failure."""
+    if failure is None:
+        return ""
+    why = failure.why or (failure.text if failure.code == "engine" else "")
+    return f"{failure.code}: {clipped(why, EXAMPLE_CAP)}".rstrip(": ")
+
+
+def _distribution_text(found: PairDistribution) -> str:
+    """Expected scores, P(the one shown first is better) and what no score line covers."""
+    rest = f"{100 * found.unassigned:.1f}\u00a0% on no score line"
+    if math.isnan(found.first_better):
+        return rest
+    expected = "\u00a0:\u00a0".join(f"{score:.2f}" for score in found.expected)
+    exact = f" ({found.approximation})" if found.approximation else ""
+    return f"expected scores {expected} · P(shown first is better) {found.first_better:.3f} · {rest}{exact}"

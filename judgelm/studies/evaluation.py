@@ -17,7 +17,8 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.histogram import ScoreHistogram, histogram
 from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
-from judgelm.studies.pairing import OrderRule, by_id, label_of, winner_of
+from judgelm.studies.pairing import TIE_BAND, OrderRule, by_id, label_of, winner_of
+from judgelm.studies.probability import ProbabilityScores, score_probabilities
 from judgelm.studies.treatment import Treatment, treat
 
 FailureTreatment = Literal["excluded", "as_tie"]
@@ -30,19 +31,24 @@ class EvaluationOptions:
     Attributes:
         failures: the treatment that headlines, groups and lists use; both are always computed.
         order_rule: how two orders make one label.
+        tie_band: under order rule `probability`, how far from 0.5 is still a tie.
         scale: what scores were accepted, in words (`1-10`, `any`); None where nobody said.
         resampling: seed and number of resamples of every interval.
     """
 
     failures: FailureTreatment = "excluded"
     order_rule: OrderRule = "as_judged"
+    tie_band: float = TIE_BAND
     scale: str | None = None
     resampling: Resampling = field(default_factory=Resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many rows there were, and what became of them; nothing is dropped without standing here."""
+    """How many rows there were, and what became of them; nothing is dropped without standing here.
+
+    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one.
+    """
 
     judgments: int
     labels: int
@@ -53,6 +59,7 @@ class Counts:
     labels_without_judgment: int
     judgments_without_label: int
     repaired: int
+    reasons: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,7 @@ class Evaluation:
     Attributes:
         protocol: one sentence naming order rule, failure treatment and scale; belongs beside every number.
         excluded: None when every judgment failed.
+        probabilities: scores of P(first better); None when no judgment has one.
         flips: ids judged differently in the two orders.
         failed: ids without a label by the judge.
         mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
@@ -95,6 +103,7 @@ class Evaluation:
     failure_codes: Mapping[str, int]
     excluded: Treatment | None
     as_tie: Treatment
+    probabilities: ProbabilityScores | None
     scores: ScoreHistogram | None
     groups: Mapping[str, tuple[GroupRow, ...]]
     humans: HumanAgreement | None
@@ -139,7 +148,7 @@ def evaluate(
     """
     options = options or EvaluationOptions()
     found = by_id(judgments)
-    rows = join(found, labels, reverse or {}, clusters, options.order_rule)
+    rows = join(found, labels, reverse or {}, clusters, options.order_rule, options.tie_band)
     judged = [row for row in rows if row.judged is not None]
     kept = judged if options.failures == "excluded" else rows
     tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
@@ -151,6 +160,7 @@ def evaluate(
         failure_codes=_failure_codes(rows),
         excluded=treat([labelled(row) for row in judged], how) if judged else None,
         as_tie=treat([labelled(row, failure=0) for row in rows], how),
+        probabilities=score_probabilities(rows, how),
         scores=histogram([row.judgment for row in rows]),
         groups={name: _group_rows(rows, kept, values, how) for name, values in (groups or {}).items()},
         humans=_humans(kept, how),
@@ -173,7 +183,8 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         failed_orders=sum(failed_orders(row) for row in rows),
         labels_without_judgment=len(labels.keys() - judgments.keys()),
         judgments_without_label=len(judgments.keys() - labels.keys()),
-        repaired=sum(row.judgment.repaired for row in rows),
+        repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
+        reasons=sum(row.judgment.reason is not None for row in rows),
     )
 
 
@@ -233,6 +244,7 @@ _RULES: dict[OrderRule, str] = {
     "as_judged": "made into one label as the run decided",
     "mean": "made into one label by the mean of the scores put back in sample order",
     "tie": "made into one label with a conflict counted as a tie",
+    "probability": "made into one label by the mean of P(first better)",
 }
 _FAILURES: dict[FailureTreatment, str] = {
     "excluded": "failed judgments are left out of the headline numbers",
@@ -249,5 +261,7 @@ def _protocol(rows: list[JoinedPair], options: EvaluationOptions, two_files: boo
         orders = f"Each pair was judged in both orders{partly}, {_RULES[options.order_rule]}"
     else:
         orders = "Each pair was judged in one order"
+    if options.order_rule == "probability":
+        orders += f", a tie within {options.tie_band:g} of a probability of 0.5"
     scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
     return f"{orders}; {_FAILURES[options.failures]}; {scale}."

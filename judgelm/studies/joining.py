@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
+from judgelm.distribution import is_assigned
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label
 from judgelm.studies.pairing import OrderLabel, OrderRule, Orders, label_of, orders_of, pair_label
@@ -28,8 +29,9 @@ def join(
     reverse: Mapping[str, Judgment],
     clusters: Mapping[str, Hashable] | None,
     rule: OrderRule,
+    tie_band: float,
 ) -> list[JoinedPair]:
-    """Judgments and labels of the same samples, in the judgments' order.
+    """Judgments and labels of the same samples, in the judgments' order; rule and band are `pair_label`'s.
 
     Raises:
         InputError: nothing joins, or the order rule cannot be applied to a judgment.
@@ -39,7 +41,7 @@ def join(
         JoinedPair(
             id=key,
             truth=label_of(labels[key].winner),
-            judged=pair_label(judgment, rule, reverse.get(key)),
+            judged=pair_label(judgment, rule, reverse.get(key), tie_band),
             orders=_orders(judgment, reverse.get(key), twice),
             judgment=judgment,
             label=labels[key],
@@ -83,9 +85,14 @@ def failed_orders(row: JoinedPair) -> int:
 
 
 def failure_code(judgment: Judgment) -> str:
-    """The code of what went wrong; `reversed_order` where only the second file's judgment did."""
+    """The code of what went wrong; `reversed_order` where only the second file's judgment did.
+
+    Score lines with less than half of the probability are `off_grammar`, as in a run under order rule probability.
+    """
     if judgment.failure is not None:
         return judgment.failure.code
+    if any(shown.distribution is not None and not is_assigned(shown.distribution) for shown in judgment.shown):
+        return "off_grammar"
     return next((shown.failure.code for shown in judgment.shown if shown.failure is not None), "reversed_order")
 
 

@@ -4,11 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from judgelm.distribution import antisymmetrised, winner_by
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Shown, Winner
 
-OrderRule = Literal["as_judged", "mean", "tie"]
-"""`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM)."""
+OrderRule = Literal["as_judged", "mean", "tie", "probability"]
+"""`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM), `probability`
+compares P(first better), the mean over the orders, with 0.5."""
+
+TIE_BAND = 0.05
+"""How far from 0.5 a probability is still a tie, unless somebody says otherwise."""
 
 _LABELS: dict[Winner, int] = {1: 1, "tie": 0, 2: -1}
 _WINNERS: dict[int, Winner] = {label: winner for winner, label in _LABELS.items()}
@@ -71,11 +76,13 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
     return None if given is None or swapped is None else Orders(given=given, swapped=swapped)
 
 
-def pair_label(judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgment | None = None) -> int | None:
+def pair_label(
+    judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgment | None = None, tie_band: float = TIE_BAND
+) -> int | None:
     """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
 
-    Under `mean` and `tie` one failed order makes the whole a failure. With a single order every rule gives the
-    verdict.
+    Under every rule but `as_judged` one failed order makes the whole a failure. With a single order `mean` and `tie`
+    give the verdict. Under `probability` an order whose score lines have less than half of the probability failed too.
 
     Raises:
         InputError: the rule compares orders, and the judgment does not say what each of them was.
@@ -83,6 +90,8 @@ def pair_label(judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgm
     if rule == "as_judged":
         return None if judgment.verdict is None else label_of(judgment.verdict.winner)
     orders = orders_of(judgment, reverse)
+    if rule == "probability":
+        return _by_probability(judgment, reverse, tie_band)
     if orders is None:
         raise InputError(
             f"judgment {judgment.sample_id}: two orders without scores of each; "
@@ -96,6 +105,22 @@ def pair_label(judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgm
     if given.lead is None or swapped.lead is None:
         raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores, and the judge wrote none')
     return _sign(given.lead + swapped.lead)
+
+
+def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_band: float) -> int | None:
+    shown = [(one.order, one) for one in judgment.shown]
+    if reverse is not None:
+        shown += [((1, 0), one) for one in reverse.shown]
+    if not shown or any(one.failure is not None for _, one in shown):
+        return None
+    found = [(order, one.distribution) for order, one in shown if one.distribution is not None]
+    if len(found) < len(shown):
+        raise InputError(
+            f'judgment {judgment.sample_id}: order rule "probability" needs score distributions, and it holds none; '
+            "judge again with --distribution, on an engine that gives probabilities"
+        )
+    probability = antisymmetrised(found)
+    return None if probability is None else label_of(winner_by(probability, tie_band))
 
 
 def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, Judgment]:

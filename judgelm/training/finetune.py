@@ -128,6 +128,7 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
         template=template.id,
         template_sha=template.sha,
         scale=(judge.scale[0], judge.scale[1]),
+        step=done.train_counts.step,
         prompt_format="chat" if template.chat else "text",
         reference=_reference(done.train_counts),
         window=done.window,

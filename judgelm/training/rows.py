@@ -49,13 +49,19 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """What became of the pairs: rows made, and those left out by reason."""
+    """What became of the pairs: rows made with which scores, and those left out by reason."""
 
     made: int = 0
     with_reference: int = 0
     with_reason: int = 0
     cut: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
+    scores: set[float] = field(default_factory=set)
+
+    @property
+    def step(self) -> float:
+        """The widest of 1, 0.5 and 0.25 of which every score is a multiple, else 0.1."""
+        return next((step for step in (1, 0.5, 0.25) if all(score % step == 0 for score in self.scores)), 0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +134,10 @@ class RowBuilder:
         drawn = self._draw(sample.id, "reason") < self.options.reason_prob
         reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
-        return self._tokenise(sample, reference, line, reason)
+        row = self._tokenise(sample, reference, line, reason)
+        if row is not None:
+            self.counts.scores.update(label.scores)
+        return row
 
     def _choose(self, sample: Sample, plain: Label | None, referenced: Label | None) -> tuple[Label | None, str | None]:
         """The judgment to learn and the reference to show: prompt and target are dropped together."""

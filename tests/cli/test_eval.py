@@ -97,6 +97,47 @@ def test_the_pandalm_protocol_turns_a_conflict_into_a_tie(cli, judged):
     assert "conflict counted as a tie" in found["protocol"]
 
 
+def test_a_run_with_distributions_can_be_read_by_probability_and_is_scored(cli, judged):
+    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "probable.jsonl", "--both-orders", "--distribution")
+    cli(*run, "--engine", "scripted", "--model", judged / "script.json", "--max-failure-rate", "1")
+    found = numbers(cli, judged / "probable.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "probability")
+    # first, tie (one order each), second, failed; labels all say first
+    assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
+    assert found["as_tie"]["confusion"][0] == [1, 2, 1]
+    assert "by the mean of P(first better), a tie within 0.05 of a probability of 0.5" in found["protocol"]
+    # 1, 0.5 and 0 for the first: (0 + 0.25 + 1) / 3
+    assert found["probabilities"]["brier"]["value"] == pytest.approx(1.25 / 3)
+    assert (found["probabilities"]["n"], found["probabilities"]["without"]) == (3, 1)
+    _, out, _ = cli("judgelm", "eval", judged / "probable.jsonl", "--labels", judged / "pairs.jsonl")
+    assert "Brier score" in out
+    assert "0 labels that are ties, 1 pairs without a probability" in out
+
+
+def test_the_tie_band_of_the_run_holds_unless_another_is_given(cli, judged):
+    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "wide.jsonl", "--both-orders")
+    cli(
+        *run,
+        "--engine",
+        "scripted",
+        "--model",
+        judged / "script.json",
+        "--order-rule",
+        "probability",
+        "--tie-band",
+        "0.2",
+    )
+    asked = (judged / "wide.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "probability")
+    assert "a tie within 0.2 of" in numbers(cli, *asked)["protocol"]
+    assert "a tie within 0.1 of" in numbers(cli, *asked, "--tie-band", "0.1")["protocol"]
+
+
+def test_the_probability_rule_asks_for_a_run_with_distributions(cli, judged):
+    code, _, err = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule",
+                       "probability")  # fmt: skip
+    assert code == 1
+    assert "judge again with --distribution" in err
+
+
 def test_the_table_says_what_was_left_out(cli, judged):
     code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
     assert code == 0

@@ -1,10 +1,13 @@
 import base64
 import hashlib
+import math
 import re
+from dataclasses import replace
 
 import pytest
 
-from judgelm.records import Sample
+from judgelm.distribution import pair_distribution, score_lines
+from judgelm.records import Sample, Unparsed
 from judgelm.reports import pairs
 from judgelm.reports.html import render_report
 
@@ -146,3 +149,55 @@ def test_model_is_named_from_a_nested_manifest(run):
         run.evaluation(), judgments=run.judgments, labels=run.labels, manifest={"model": {"path": "m"}}, title="t"
     )
     assert "model: <bdi>m</bdi>" in html
+
+
+def explained(judgment):
+    """The same pair with all that can be asked for besides scores, and hostile text in each of it."""
+    log = [-math.inf, math.log(0.2), math.log(0.7), -math.inf]
+    given = replace(
+        judgment.shown[0],
+        text="8 3",
+        distribution=pair_distribution(score_lines((1, 2), 1), log, f"sampled {ALERT}"),
+        reason=f"The first is right {ALERT}",
+        reason_failure=Unparsed("truncated", "", "no end within 9 tokens"),
+    )
+    swapped = replace(
+        judgment.shown[1],
+        repaired=Unparsed("off_grammar", ALERT, f"no numbers {ALERT}"),
+        reason_failure=Unparsed("engine", f"gone {ALERT}"),
+    )
+    return replace(judgment, shown=(given, swapped), probability=0.75)
+
+
+def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
+    run.judgments["b"] = explained(run.judgments["b"])
+    text = body(run.html()).replace("\u00a0", " ")
+    assert ALERT not in text
+    assert "P(first better) 0.750" in text
+    # (0.2 + 1.4) / 0.9 and (0.4 + 0.7) / 0.9; 0.7 of 0.9
+    assert "expected scores 1.78 : 1.22 · P(shown first is better) 0.778 · 10.0 % on no score line (sampled" in text
+    assert "<h3>Reason</h3>" in text
+    assert "the reason is incomplete, truncated: no end within 9 tokens" in text
+    assert "no reason, engine: gone" in text
+    assert '<span class="mark">repaired</span> a retry held to the grammar; before, off_grammar: no numbers' in text
+
+
+def test_repaired_judgments_are_counted_apart(run):
+    run.judgments["b"] = explained(run.judgments["b"])
+    text = body(run.html())
+    assert "1 more could be read only after a retry held to the grammar" in text
+    assert '<th scope="row">Judged at once</th><td class="number">2</td>' in text
+    assert '<th scope="row">Judged only after a retry held to the grammar</th><td class="number">1</td>' in text
+
+
+def test_probabilities_are_scored_where_there_are_some(run):
+    assert "Brier" not in run.html()
+    run.judgments["b"] = explained(run.judgments["b"])  # its label is the second: 0.75^2
+    text = body(run.html())
+    assert '<th scope="row">Brier score</th><td class="number">0.562' in text
+    assert "Left out: 0 pairs whose label is a tie, 3 without a probability." in text
+
+
+def test_an_engines_own_counts_do_not_hide_its_name(run):
+    run.manifest = {"sessions": [{"engine": {"retries": 3}}], "provenance": {"x": {"engine": "vllm"}}}
+    assert "<li>engine: <bdi>vllm</bdi></li>" in run.html()

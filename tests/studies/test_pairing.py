@@ -1,7 +1,12 @@
+import math
+from dataclasses import replace
+
 import pytest
 
+from judgelm.distribution import pair_distribution, score_lines
 from judgelm.errors import InputError
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.studies.joining import failure_code
 from judgelm.studies.pairing import pair_label
 
 
@@ -46,3 +51,39 @@ def test_orders_without_scores_cannot_be_combined_again():
 def test_reversed_file_beside_both_orders_is_an_error():
     with pytest.raises(InputError, match="one or the other"):
         pair_label(judgment(GIVEN, SWAPPED), "mean", reverse=judgment(GIVEN))
+
+
+def with_distribution(shown, first, assigned=1.0):
+    """`first`: the probability that the answer shown first is better."""
+    logprobs = [-math.inf, math.log((1 - first) * assigned), math.log(first * assigned), -math.inf]
+    return replace(shown, distribution=pair_distribution(score_lines((1, 2), 1), logprobs))
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped", "band", "label"),
+    # mean of P(first of the sample): (0.9 + 1 - 0.3) / 2 = 0.8; (0.3 + 1 - 0.8) / 2 = 0.25; (0.6 + 1 - 0.56) / 2 = 0.52
+    [(0.9, 0.3, 0.05, 1), (0.3, 0.8, 0.05, -1), (0.6, 0.56, 0.05, 0), (0.6, 0.56, 0.01, 1)],
+)
+def test_the_probability_rule_is_applied_again_from_the_distributions(given, swapped, band, label):
+    found = judgment(with_distribution(GIVEN, given), with_distribution(SWAPPED, swapped))
+    assert pair_label(found, "probability", tie_band=band) == label
+
+
+def test_the_probability_rule_takes_a_reversed_file_too():
+    given, reverse = (judgment(with_distribution(GIVEN, first)) for first in (0.9, 0.4))
+    # the reversed file showed the second answer first: (0.9 + 0.6) / 2
+    assert pair_label(given, "probability", reverse) == 1
+
+
+def test_the_probability_rule_without_distributions_says_what_is_missing():
+    with pytest.raises(InputError, match="judge again with --distribution"):
+        pair_label(judgment(GIVEN, SWAPPED), "probability")
+
+
+def test_under_the_probability_rule_a_failed_order_or_little_mass_fails():
+    broken = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
+    assert pair_label(judgment(with_distribution(GIVEN, 0.9), broken), "probability") is None
+    little = with_distribution(SWAPPED, 0.4, assigned=0.3)
+    found = judgment(with_distribution(GIVEN, 0.9), little)
+    assert pair_label(found, "probability") is None
+    assert failure_code(found) == "off_grammar"

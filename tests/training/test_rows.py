@@ -143,3 +143,30 @@ def test_a_file_without_a_usable_row_is_an_error(tokenizer, tmp_path):
 def test_a_probability_out_of_range_is_named(tokenizer):
     with pytest.raises(ConfigError, match=r"reason_prob is 1\.5"):
         builder(tokenizer, reason_prob=1.5)
+
+
+@pytest.mark.parametrize(
+    ("scores", "step"),
+    [
+        ([], 1),
+        ([(8, 6), (1, 10)], 1),
+        ([(8, 6), (8.5, 6)], 0.5),
+        ([(8.25, 6)], 0.25),
+        ([(8.1, 6)], 0.1),
+        ([(8.33, 6)], 0.1),
+    ],
+)
+def test_the_step_is_the_widest_that_all_scores_share(tokenizer, scores, step):
+    rows = builder(tokenizer)
+    for pair in scores:
+        assert rows.build(SAMPLE, Label(sample_id="1", winner=1, scores=pair), None) is not None
+    assert rows.counts.step == step
+
+
+def test_a_row_that_was_left_out_has_no_say_in_the_step(tokenizer):
+    rows = builder(tokenizer)
+    rows.build(
+        Sample(id="1", question=" big" * 300, answers=("a", "b")), Label(sample_id="1", winner=1, scores=(8.5, 6)), None
+    )
+    rows.build(SAMPLE, Label(sample_id="1", winner=2, scores=(0.5, 6)), None)
+    assert (rows.counts.made, rows.counts.step) == (0, 1)

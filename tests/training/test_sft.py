@@ -70,6 +70,7 @@ def test_the_card_says_how_the_judge_was_made(trained):
     card = json.loads((folder / "judge.json").read_text())
     assert card["template"] == "judgelm-compact"
     assert card["reference"] == "both"
+    assert card["step"] == 1  # the world's teacher gives whole scores
     assert card["training"]["rows"] == 96
     assert card["training"]["steps"] == 6
     assert len(card["training"]["data"][0]["sha"]) == 64

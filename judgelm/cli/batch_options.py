@@ -1,0 +1,169 @@
+"""The options of `judgelm-batch`; light, so that its help comes at once."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+import yaml
+
+from judgelm.cli.console import load_config
+from judgelm.engines.catalog import ENGINES
+from judgelm.errors import ConfigError
+from judgelm.modes import MODES
+
+_JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="A file of pairs (JSONL, JSON list, CSV, TSV, Parquet, .gz), two files of AlpacaEval outputs, or - for "
+        "JSONL on standard input.",
+    ),
+]
+Out = Annotated[str | None, typer.Option("--out", "-o", help="Judgments as JSONL; - is standard output (no resume).")]
+Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]
+Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Which earlier failures a rerun judges again.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over, deleting OUT and its manifest.")]
+MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of failures.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
+Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
+
+ModeName = Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.", rich_help_panel=_JUDGING)]
+BothOrders = Annotated[
+    bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=_JUDGING)
+]
+Rule = Annotated[
+    Literal["mean", "tie", "probability"],
+    typer.Option(
+        help="Orders into one verdict: by the mean score, a conflict is a tie, or by P(first better).",
+        rich_help_panel=_JUDGING,
+    ),
+]
+TieBand = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5.", rich_help_panel=_JUDGING
+    ),
+]
+AcceptOneOrder = Annotated[
+    bool,
+    typer.Option(
+        "--accept-one-order",
+        metavar="",
+        help="When one order fails, take the other's verdict.",
+        rich_help_panel=_JUDGING,
+    ),
+]
+Reference = Annotated[
+    Literal["auto", "use", "ignore"],
+    typer.Option(help="Show references: where there are, always, never.", rich_help_panel=_JUDGING),
+]
+References = Annotated[str | None, typer.Option(help="A file of references by id.", rich_help_panel=_JUDGING)]
+Template = Annotated[
+    str | None, typer.Option(help="Prompt template; default: the model card's.", rich_help_panel=_JUDGING)
+]
+IgnoreCard = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-card",
+        metavar="",
+        help="Use another template than the model was trained with.",
+        rich_help_panel=_JUDGING,
+    ),
+]
+Temperature = Annotated[float, typer.Option(min=0.0, help="0 is greedy.", rich_help_panel=_JUDGING)]
+Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=_JUDGING)]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Room for the score line, in tokens.", rich_help_panel=_JUDGING)]
+
+Distribution = Annotated[
+    bool,
+    typer.Option(
+        "--distribution",
+        metavar="",
+        help="Ask for the probability of every score line: P(first better), expected scores.",
+        rich_help_panel=_TRUST,
+    ),
+]
+Reasons = Annotated[
+    Literal["none", "all", "close", "flips"],
+    typer.Option(
+        help="Let the judge explain: all, those close to a tie, those whose two orders disagree.",
+        rich_help_panel=_TRUST,
+    ),
+]
+CloseBand = Annotated[
+    float,
+    typer.Option(
+        min=0.0, max=0.5, help="For close: P(first better) at most this far from 0.5.", rich_help_panel=_TRUST
+    ),
+]
+ReasonTokens = Annotated[
+    int,
+    typer.Option(min=1, help="Most tokens of a reason; the judge's window may end it before.", rich_help_panel=_TRUST),
+]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        metavar="",
+        help="Ask once more for an unreadable reply, held to the grammar of score lines (not every engine can).",
+        rich_help_panel=_TRUST,
+    ),
+]
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", help="Local folder or hub id of the judge; a server's name of it.", rich_help_panel=_MODEL
+    ),
+]
+EngineName = Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL)]
+EngineArgs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine-arg",
+        metavar="KEY=VALUE",
+        help="An argument that only this engine knows; the value is YAML. Repeatable.",
+        rich_help_panel=_MODEL,
+    ),
+]
+Adapter = Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=_MODEL)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)]
+Quantization = Annotated[str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)]
+Revision = Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)]
+BatchTokens = Annotated[
+    int | None, typer.Option(min=1, help="Most tokens in one forward pass.", rich_help_panel=_MODEL)
+]
+MaxSequences = Annotated[int, typer.Option(min=1, help="Most replies under way at once.", rich_help_panel=_MODEL)]
+WindowTokens = Annotated[int | None, typer.Option(min=1, help="Limit the model's window.", rich_help_panel=_MODEL)]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
+    ),
+]
+
+
+def parse_engine_args(pairs: Sequence[str]) -> dict[str, Any]:
+    """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
+
+    Raises:
+        ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigError(f"--engine-arg {pair}: expected KEY=VALUE, such as gpu_memory_utilization=0.9")
+        if name in found:
+            raise ConfigError(f"--engine-arg {pair}: {name} is given twice; keep one of them")
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            finding = " ".join(str(error).split())
+            raise ConfigError(f"--engine-arg {pair}: the value is no YAML ({finding}); quote it") from error
+    return found

@@ -1,0 +1,82 @@
+"""What a batch run has done, as the table at its end."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from judgelm.modes import Pairwise
+from judgelm.tally import Tally
+
+_SHOWN_STATS = ("retries", "not_taken_by_server", "out_of_memory")
+
+
+def summary_table(tally: Tally, mode: Pairwise, stats: Mapping[str, Any]) -> Table:
+    """What a session has done, for the end of the run; `stats` are the engine's own counts."""
+    table = Table(title="judgments", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("judged", str(tally.judged))
+    table.add_row("  first / tie / second better", " / ".join(str(tally.winners[name]) for name in ("1", "tie", "2")))
+    table.add_row("  failed", _counts(tally.failures))
+    if tally.both_orders:
+        share = tally.consistent / tally.both_orders
+        table.add_row("same winner in both orders", f"{share:.1%} of {tally.both_orders}")
+    for name, value in (*_asked(tally, mode), *_noticed(tally)):
+        table.add_row(name, value)
+    table.add_row("prompt / reply tokens", f"{tally.prompt_tokens:,} / {tally.completion_tokens:,}")
+    for name in _SHOWN_STATS:
+        if stats.get(name):
+            table.add_row(f"engine: {name.replace('_', ' ')}", _stat(stats[name]))
+    if stats.get("cost_usd") is not None:
+        table.add_row("cost", f"{stats['cost_usd']:,.4f} USD")
+    table.add_row("time to load / judge", f"{tally.load_s:.1f} s / {tally.judge_s:.1f} s")
+    if tally.judge_s:
+        table.add_row("samples/s", f"{tally.judged / tally.judge_s:,.1f}")
+    return table
+
+
+def _asked(tally: Tally, mode: Pairwise) -> Iterator[tuple[str, str]]:
+    """Repairs, reasons and probabilities where they were asked for, a count of 0 as well."""
+    if mode.repair:
+        yield "replies readable only after a retry held to the grammar", str(tally.repaired)
+    if mode.reasons != "none":
+        incomplete = f" ({tally.reasons_incomplete} incomplete)" if tally.reasons_incomplete else ""
+        yield "reasons written / failed", f"{tally.reasons}{incomplete} / {tally.reasons_failed}"
+    if mode.distribution:
+        yield "with P(first better)", f"{tally.probabilities} of {tally.judged}"
+        if tally.mean_unassigned is not None:
+            yield "mean probability on no score line", f"{tally.mean_unassigned:.3f} (n = {tally.distributions})"
+        if tally.little_mass:
+            yield "without: score lines have less than half of the probability", str(tally.little_mass)
+        if tally.judged and not tally.distributions:
+            yield "without: the engine gave no probabilities", str(tally.judged)
+    for wording, count in tally.approximations.most_common():
+        yield f"approximation: {wording}", f"{count} of {tally.distributions}"
+
+
+def _noticed(tally: Tally) -> Iterator[tuple[str, str]]:
+    """What is worth a line only where it happened."""
+    for name, count in (
+        ("failed in earlier sessions (see --retry)", sum(tally.earlier_failures.values())),
+        ("rejected input lines", tally.rejected),
+        ("judged in an earlier session", tally.skipped),
+        ("input cells that were no text, coerced", tally.coerced),
+        ("samples with an answer cut to fit", tally.cut),
+        ("samples with look-alikes neutralised", tally.neutralised),
+    ):
+        if count:
+            yield name, str(count)
+
+
+def _stat(value: object) -> str:
+    """A count, counts by kind, or names."""
+    if isinstance(value, Mapping):
+        return _counts(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _counts(kinds: Mapping[str, int]) -> str:
+    """`3 (off_grammar 2, engine 1)`, the most frequent first."""
+    named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
+    return f"{sum(kinds.values())} ({named})" if named else "0"

@@ -1,0 +1,133 @@
+"""A judgment as one row of a run file, and back."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from judgelm.records import Cut, Judgment, PairDistribution, PairVerdict, Shown, Unparsed
+
+
+def judgment_row(judgment: Judgment) -> dict[str, Any]:
+    """A judgment as one line of a run file; what only some judgments have stands there only where they have it."""
+    verdict = judgment.verdict
+    return {
+        "id": judgment.sample_id,
+        "mode": judgment.mode,
+        "verdict": None if verdict is None else {"kind": "pair", "winner": verdict.winner},
+        "scores": judgment.scores,
+        "consistent": judgment.consistent,
+        "probability": judgment.probability,
+        "failure": _failure_row(judgment.failure),
+        "shown": [_shown_row(one) for one in judgment.shown],
+        "neutralised": judgment.neutralised,
+        "prompt_tokens": judgment.prompt_tokens,
+        "completion_tokens": judgment.completion_tokens,
+        "provenance": judgment.provenance,
+    }
+
+
+def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
+    """The judgment that `judgment_row` wrote, now or before there were distributions, reasons and repairs.
+
+    Raises:
+        KeyError, TypeError: the row is no judgment.
+    """
+    verdict = row["verdict"]
+    return Judgment(
+        sample_id=row["id"],
+        mode=row["mode"],
+        verdict=None if verdict is None else PairVerdict(winner=verdict["winner"]),
+        shown=tuple(_all_shown(row)),
+        scores=_scores(row["scores"]),
+        consistent=row["consistent"],
+        probability=row["probability"],
+        failure=_failure(row["failure"]),
+        neutralised=row["neutralised"],
+        prompt_tokens=row["prompt_tokens"],
+        completion_tokens=row["completion_tokens"],
+        provenance=row["provenance"],
+    )
+
+
+def is_judgment_row(row: Mapping[str, Any]) -> bool:
+    """Whether a row looks like a line of a run file."""
+    return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
+
+
+def _shown_row(shown: Shown) -> dict[str, Any]:
+    extras = {
+        "repaired": _failure_row(shown.repaired),
+        "reason": shown.reason,
+        "reason_failure": _failure_row(shown.reason_failure),
+        "distribution": None if shown.distribution is None else _distribution_row(shown.distribution),
+    }
+    return {
+        "order": shown.order,
+        "text": shown.text,
+        "scores": shown.scores,
+        "failure": _failure_row(shown.failure),
+        "cut": [asdict(cut) for cut in shown.cut],
+    } | {key: value for key, value in extras.items() if value is not None}
+
+
+def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
+    """Every prompt shown; a reason that once stood beside them belongs to the first."""
+    for place, one in enumerate(row["shown"]):
+        shown = _shown(one)
+        yield shown if place or shown.reason is not None else replace(shown, reason=row.get("reason"))
+
+
+def _shown(row: Mapping[str, Any]) -> Shown:
+    return Shown(
+        order=tuple(row["order"]),
+        text=row["text"],
+        scores=_scores(row["scores"]),
+        failure=_failure(row["failure"]),
+        repaired=_failure(row.get("repaired")),
+        reason=row.get("reason"),
+        reason_failure=_failure(row.get("reason_failure")),
+        distribution=_distribution(row.get("distribution")),
+        cut=tuple(Cut(**cut) for cut in row["cut"]),
+    )
+
+
+def _distribution_row(found: PairDistribution) -> dict[str, Any]:
+    """What is NaN, since nothing is assigned, becomes null: JSON has no NaN."""
+    row = asdict(found) | {"expected": [_number_row(value) for value in found.expected]}
+    row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
+    return row if found.approximation else {key: value for key, value in row.items() if key != "approximation"}
+
+
+def _distribution(row: Mapping[str, Any] | None) -> PairDistribution | None:
+    if row is None:
+        return None
+    first, second = row["expected"]
+    return PairDistribution(
+        expected=(_number(first), _number(second)),
+        first_better=_number(row["first_better"]),
+        tie=_number(row["tie"]),
+        unassigned=row["unassigned"],
+        likeliest=tuple((s1, s2, probability) for s1, s2, probability in row["likeliest"]),
+        approximation=row.get("approximation", ""),
+    )
+
+
+def _number_row(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _scores(values: list[float] | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _failure_row(failure: Unparsed | None) -> dict[str, str] | None:
+    return None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why}
+
+
+def _failure(found: Mapping[str, Any] | None) -> Unparsed | None:
+    return None if found is None else Unparsed(found["code"], found["text"], found["why"])

@@ -1,0 +1,38 @@
+"""Driving a mode's generator by hand: what it asks, what it is told, what it concludes."""
+
+import math
+
+from judgelm.distribution import score_lines
+from judgelm.records import Completion, Sample
+
+SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
+
+
+def reply(text, *, finish="stop", lines=None, **fields):
+    """A completion; `lines` are probabilities by score line, of the scale 1 to 10, the others 0."""
+    logprobs = None
+    if lines is not None:
+        logprobs = tuple(
+            math.log(lines[text]) if text in lines else -math.inf for text in score_lines((1, 10), 1).texts
+        )
+    fields = {"prompt_tokens": 10, "completion_tokens": 3} | fields
+    return Completion(key="", texts=(text,), finish_reasons=(finish,), candidate_logprobs=logprobs, **fields)
+
+
+def broken(reason="error", error="out of order"):
+    """A request that the engine did not answer."""
+    return Completion(key="", texts=(), finish_reasons=(reason,), error=error)
+
+
+def drive(mode, *rounds, sample=SAMPLE):
+    """All requests asked, round by round, and the judgment; `rounds` are the completions of each."""
+    flow = mode(sample)
+    asked = [next(flow)]
+    for place, completions in enumerate(rounds):
+        assert len(completions) == len(asked[-1]), f"round {place} asks {len(asked[-1])} requests"
+        try:
+            asked.append(flow.send(list(completions)))
+        except StopIteration as finished:
+            assert place == len(rounds) - 1, "the flow ended early"
+            return asked, finished.value
+    raise AssertionError(f"the flow goes on and asks {asked[-1]}")

@@ -1,0 +1,108 @@
+"""A whole run with repairs, on an engine that can hold a reply to a grammar, and the table at its end."""
+
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from judgelm import Judge
+from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.cli.batch_summary import summary_table
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError
+from judgelm.modes import Pairwise
+from judgelm.records import Completion
+from judgelm.runfile import read_judgments
+from judgelm.tally import Tally
+
+
+class GrammaticalEngine(ScriptedEngine):
+    """Scripted, and answers what is held to a grammar with `5 7`, if the grammar allows it."""
+
+    takes_grammar = True
+
+    def __init__(self, script):
+        super().__init__(script)
+        self._held = []
+
+    def submit(self, requests):
+        self._held += [one for one in requests if one.sampling.grammar is not None]
+        super().submit([one for one in requests if one.sampling.grammar is None])
+
+    def collect(self, timeout_s):
+        held, self._held = self._held, []
+        assert all(re.fullmatch(one.sampling.grammar, "5 7") for one in held)
+        mended = [Completion(key=one.key, texts=("5 7",), finish_reasons=("stop",)) for one in held]
+        return super().collect(timeout_s) + mended
+
+    def stats(self):
+        return {"retries": {"timeout": 1, "server error": 2}, "not_taken_by_server": ["seed"], "cost_usd": 0.0125}
+
+
+@pytest.fixture
+def done(pairs_file, tmp_path):
+    mode = Pairwise(repair=True)
+    engine = GrammaticalEngine({"q0|a|b": "8 6\n", "q1|a|b": "dunno\n"})
+    tally = run_batch(
+        BatchJob(inputs=(str(pairs_file),), out=str(tmp_path / "out.jsonl")), mode, engine, hooks=BatchHooks()
+    )
+    return tmp_path, tally, summary_table(tally, mode, engine.stats())
+
+
+@pytest.fixture
+def pairs_file(tmp_path):
+    rows = [{"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(2)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_repaired_reply_is_a_judgment_that_says_so(done):
+    folder, tally, _ = done
+    found = read_judgments(folder / "out.jsonl")
+    assert [found[key].verdict.winner for key in ("p0", "p1")] == [1, 2]
+    assert (found["p0"].repaired, found["p1"].repaired) == (False, True)
+    assert found["p1"].shown[0].repaired.text == "dunno"
+    assert (tally.judged, tally.repaired, tally.failures) == (2, 1, {})
+
+
+def test_the_manifest_keeps_counts_of_run_and_engine(done):
+    [session] = json.loads((done[0] / "out.run.json").read_text())["sessions"]
+    assert session["repaired"] == 1
+    assert session["engine"] == {
+        "retries": {"timeout": 1, "server error": 2},
+        "not_taken_by_server": ["seed"],
+        "cost_usd": 0.0125,
+    }
+
+
+def test_the_summary_shows_repairs_retries_and_cost(done):
+    console = Console(width=120)
+    with console.capture() as printed:
+        console.print(done[2])
+    text = " ".join(printed.get().split())
+    for row in (
+        "only after a retry held to the grammar │ 1",
+        "engine: retries │ 3 (server error 2, timeout 1)",
+        "engine: not taken by server │ seed",
+        "cost │ 0.0125 USD",
+    ):
+        assert row in text
+
+
+def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
+    with (
+        Judge("dunno", engine="scripted") as judge,
+        pytest.raises(ConfigError, match="cannot hold a reply to a grammar"),
+    ):
+        judge.compare("q", "a", "b", repair=True)
+
+
+def test_the_summary_says_when_an_engine_gave_no_probabilities():
+    console = Console(width=120)
+    with console.capture() as printed:
+        console.print(summary_table(Tally(judged=2), Pairwise(distribution=True), {}))
+    text = " ".join(printed.get().split())
+    assert "with P(first better) │ 0 of 2" in text
+    assert "without: the engine gave no probabilities │ 2" in text

@@ -1,0 +1,60 @@
+"""Judgments as rows: what was written is read back, and old rows too."""
+
+import json
+import math
+
+import pytest
+
+from judgelm.distribution import pair_distribution, score_lines
+from judgelm.judgment_rows import judgment_from_row, judgment_row
+from judgelm.records import Cut, Judgment, PairVerdict, Shown, Unparsed
+
+PLAIN = Judgment(
+    sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(Shown(order=(0, 1), text="8 6", scores=(8, 6)),),
+    scores=(8, 6), prompt_tokens=10, completion_tokens=3,
+)  # fmt: skip
+
+
+def there_and_back(judgment):
+    return judgment_from_row(json.loads(json.dumps(judgment_row(judgment), allow_nan=False)))
+
+
+def full(logprobs, approximation=""):
+    shown = Shown(
+        order=(1, 0),
+        text="8 6",
+        scores=(8, 6),
+        repaired=Unparsed("off_grammar", "well", "no numbers"),
+        reason="The second is shorter.",
+        reason_failure=Unparsed("truncated", "", "no end"),
+        distribution=pair_distribution(score_lines((1, 2), 1), logprobs, approximation),
+        cut=(Cut(answer=0, tokens_before=9, tokens_after=5),),
+    )
+    return Judgment(
+        sample_id="1", mode="pair", verdict=PairVerdict(winner=2), shown=(PLAIN.shown[0], shown), scores=(7, 7),
+        consistent=False, probability=0.25,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("approximation", ["", "the 20 likeliest tokens only"])
+def test_everything_is_read_back(approximation):
+    judgment = full([math.log(0.3), -math.inf, math.log(0.5), math.log(0.1)], approximation)
+    assert there_and_back(judgment) == judgment
+
+
+def test_a_distribution_without_mass_is_null_in_the_row_and_nan_again():
+    found = there_and_back(full([-math.inf] * 4)).shown[1].distribution
+    assert found.unassigned == 1
+    assert math.isnan(found.first_better)
+
+
+def test_what_was_not_asked_for_takes_no_room():
+    [shown] = judgment_row(PLAIN)["shown"]
+    assert set(shown) == {"order", "text", "scores", "failure", "cut"}
+    assert there_and_back(PLAIN) == PLAIN
+
+
+def test_rows_from_before_there_were_reasons_are_read():
+    old = judgment_row(PLAIN) | {"reason": None, "repaired": False}
+    assert judgment_from_row(old) == PLAIN
+    assert judgment_from_row(old | {"reason": "why"}).reason == "why"

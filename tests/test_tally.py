@@ -1,0 +1,55 @@
+"""What a session counts of distributions, reasons and repairs."""
+
+import math
+
+from judgelm.distribution import pair_distribution, score_lines
+from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.tally import Tally
+
+GIVEN = {"order": (0, 1), "text": "8 6", "scores": (8, 6)}
+
+
+def judged(*shown, probability=None):
+    return Judgment(
+        sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=shown, scores=(8, 6), probability=probability
+    )
+
+
+def some(mass, approximation=""):
+    logprobs = [-math.inf, -math.inf, math.log(mass), -math.inf]
+    return pair_distribution(score_lines((1, 2), 1), logprobs, approximation)
+
+
+def tally_of(*judgments):
+    tally = Tally()
+    for judgment in judgments:
+        tally.add(judgment)
+    return tally
+
+
+def test_repairs_and_reasons_are_counted_apart():
+    tally = tally_of(
+        judged(Shown(**GIVEN, repaired=Unparsed("off_grammar", "x")), Shown(**GIVEN, reason="why")),
+        judged(Shown(**GIVEN, reason="why", reason_failure=Unparsed("truncated", ""))),
+        judged(Shown(**GIVEN, reason_failure=Unparsed("engine", "gone"))),
+    )
+    assert (tally.judged, tally.repaired) == (3, 1)
+    assert (tally.reasons, tally.reasons_incomplete, tally.reasons_failed) == (2, 1, 1)
+
+
+def test_unassigned_mass_is_a_mean_over_orders_and_little_mass_is_counted():
+    tally = tally_of(
+        judged(Shown(**GIVEN, distribution=some(1.0)), Shown(**GIVEN, distribution=some(0.8)), probability=1.0),
+        judged(Shown(**GIVEN, distribution=some(0.4))),
+        judged(Shown(**GIVEN)),
+    )
+    # 0, 0.2 and 0.6 over three orders
+    assert math.isclose(tally.mean_unassigned, 0.8 / 3)
+    assert (tally.probabilities, tally.little_mass, tally.distributions) == (1, 1, 3)
+    assert math.isclose(tally.row()["mean_unassigned"], 0.8 / 3)
+    assert Tally().row()["mean_unassigned"] is None
+
+
+def test_approximations_are_counted_by_their_words():
+    shown = [Shown(**GIVEN, distribution=some(1.0, words)) for words in ("top 20", "top 20", "sampled", "")]
+    assert tally_of(*(judged(one, probability=1.0) for one in shown)).approximations == {"top 20": 2, "sampled": 1}
