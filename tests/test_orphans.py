@@ -20,7 +20,7 @@ mark_children(sys.argv[1])
 sleep = "import time; print('up', flush=True); time.sleep(600)"
 stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + sleep
 if sys.argv[2] == "worker":  # as vLLM starts its own
-    method = os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"]
+    method = os.environ["VLLM_WORKER_MULTIPROC_METHOD"]
     child = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
     child.start()
 else:

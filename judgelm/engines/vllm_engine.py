@@ -126,6 +126,7 @@ class VllmEngine:
 
         Raises:
             EngineError: an adapter that cannot be loaded, or a way of sampling that vLLM does not have.
+            ModelError: an adapter without safetensors weights.
         """
         fresh: list[_InHand] = []
         for request in requests:

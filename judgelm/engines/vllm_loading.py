@@ -77,6 +77,8 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
         chosen |= _CPU_DEFAULTS
     if adapter is not None:
         chosen |= {"enable_lora": True, "max_lora_rank": lora_rank(adapter)}
+    if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
+        chosen["enforce_eager"] = False  # CPU workers make the buffers between stages in a warm-up that eager skips
     chosen |= dict(options.engine_args)
     if current_platform.is_cpu() and chosen.get("enable_lora"):
         # The CPU kernels give a request without adapter the weights of the last slot: that one must stay empty.

@@ -6,20 +6,31 @@ from dataclasses import replace
 import pytest
 
 from driving import prompt_of, run
+from endpoint import TinyBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
 from tiny_judges import TEMPLATE, word_sample
 
-ENGINES = ["scripted", "transformers", "vllm"]
+ENGINES = ["scripted", "transformers", "vllm", "openai"]
+
+
+@pytest.fixture(scope="session")
+def openai_engine(tiny_judge):
+    """A client of a real server on this machine, which runs `tiny_judge`."""
+    with endpoint(TinyBackend(tiny_judge), window=512) as server:
+        arguments = {"base_url": server.base_url, "tokenizer": str(tiny_judge)}
+        engine = load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
+        yield engine
+        engine.close()
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request):
-    if request.param == "vllm":
-        yield request.getfixturevalue("vllm_engine")
+    if request.param in ("vllm", "openai"):  # as expensive to start as they are in use
+        yield request.getfixturevalue(f"{request.param}_engine")
         return
     judge = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9"
     model = judge if request.param == "scripted" else str(request.getfixturevalue("tiny_judge"))
@@ -78,6 +89,20 @@ def test_an_aborted_request_never_comes_back(engine):
 def test_it_wants_work_and_describes_itself(engine):
     assert engine.window > 0
     assert {"engine", "model"} <= engine.describe().keys()
+
+
+def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
+    [request] = requests_of(1)
+    if not engine.takes_grammar:
+        with pytest.raises(EngineError, match="grammar"):
+            engine.submit([replace(request, sampling=Sampling(max_tokens=4, grammar=r"\d"))])
+    with pytest.raises((EngineError, ModelError), match="adapter"):
+        engine.submit([replace(request, adapter=str(tmp_path))])
+
+
+def test_a_sampled_reply_repeats(engine):
+    requests = requests_of(temperature=1.0, seed=5, n=2)
+    assert run(engine, requests) == run(engine, requests[::-1])
 
 
 def test_collect_with_nothing_in_hand_is_empty(engine):

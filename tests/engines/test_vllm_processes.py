@@ -1,0 +1,152 @@
+"""vLLM over two devices (here two processes of one CPU): equal scores, and every way in which it can be killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from judgelm.jsonl import read_jsonl
+from tiny_judges import quantise_to_int8, word_sample
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+BATCH = Path(sys.executable).parent / "judgelm-batch"
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    samples = (word_sample(i) for i in range(COUNT))
+    rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def command(pairs, out, judge, *more):
+    return [str(part) for part in (BATCH, pairs, "-o", out, "--model", judge, "--both-orders", *more)]
+
+
+def on_vllm(pairs, out, judge, *more, devices=2):
+    arguments = ("--engine-arg", f"tensor_parallel_size={devices}", "--engine-arg", f"kv_cache_memory_bytes={1 << 28}")
+    return command(pairs, out, judge, "--engine", "vllm", *arguments, *more)
+
+
+def slow_client(pairs, out, judge):
+    """Judges one pair at a time, so that there is time to kill it."""
+    return on_vllm(pairs, out, judge, "--max-sequences", "1")
+
+
+@pytest.fixture(scope="module")
+def expected(pairs, tiny_judge, tmp_path_factory):
+    """What the transformers engine says."""
+    out = tmp_path_factory.mktemp("expected") / "out.jsonl"
+    subprocess.run(command(pairs, out, tiny_judge), check=True, capture_output=True)
+    return verdicts(out)
+
+
+def verdicts(out):
+    rows = [row for _, row in read_jsonl(out)]
+    assert len({row["id"] for row in rows}) == len(rows), "something was judged twice"
+    return {row["id"]: (row["verdict"], row["scores"], [shown["text"] for shown in row["shown"]]) for row in rows}
+
+
+def manifest(out):
+    return json.loads(out.with_name(f"{out.stem}.run.json").read_text())
+
+
+def wait_for_judgments(out, process, count=5):
+    until = time.monotonic() + 240
+    while time.monotonic() < until and process.poll() is None:
+        if out.exists() and out.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no judgments came: {process.communicate()[1]}")
+
+
+def still_alive(pids, grace_s=10):
+    """Those of the processes that have not ended a little later."""
+    until = time.monotonic() + grace_s
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def start(arguments, log=subprocess.PIPE):
+    return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log, text=True)
+
+
+def test_a_killed_core_is_said_and_a_rerun_goes_on(pairs, tiny_judge, expected, tmp_path):
+    out = tmp_path / "out.jsonl"
+    process = start(slow_client(pairs, out, tiny_judge))
+    wait_for_judgments(out, process)
+    children = manifest(out)["sessions"][-1]["children"]
+    assert len(children) >= 3, "an engine core and two workers"
+    core = next(pid for pid in children if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text())
+    os.kill(core, signal.SIGKILL)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "engine core has died" in said
+    assert manifest(out)["sessions"][-1]["outcome"] == "EngineError"
+    done = verdicts(out)
+    assert 0 < len(done) < COUNT
+    rerun = subprocess.run(on_vllm(pairs, out, tiny_judge), check=False, capture_output=True, text=True)
+    assert rerun.returncode == 0, rerun.stderr
+    assert f"resuming: {len(done)} samples" in rerun.stderr
+    assert verdicts(out) == expected
+    assert not still_alive([pid for session in manifest(out)["sessions"] for pid in session["children"]])
+
+
+def test_the_processes_of_a_killed_parent_are_ended_by_the_rerun(pairs, tiny_judge, expected, tmp_path):
+    out = tmp_path / "out.jsonl"
+    with (tmp_path / "log").open("w") as log:  # a pipe would stay open in the orphans
+        process = start(slow_client(pairs, out, tiny_judge), log)
+    wait_for_judgments(out, process)
+    process.kill()
+    process.wait(60)
+    orphans = [pid for pid in manifest(out)["sessions"][-1]["children"] if alive(pid)]
+    assert orphans, "nothing was left behind, so this test shows nothing"
+    rerun = subprocess.run(on_vllm(pairs, out, tiny_judge), check=False, capture_output=True, text=True)
+    assert rerun.returncode == 0, rerun.stderr
+    assert "that a killed run left behind" in rerun.stderr
+    assert not still_alive(orphans)
+    assert verdicts(out) == expected
+
+
+def test_sigterm_ends_every_process(pairs, tiny_judge, tmp_path):
+    out = tmp_path / "out.jsonl"
+    process = start(slow_client(pairs, out, tiny_judge))
+    wait_for_judgments(out, process)
+    children = manifest(out)["sessions"][-1]["children"]
+    process.terminate()
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert manifest(out)["sessions"][-1]["outcome"] == "interrupted"
+    assert not still_alive(children)
+
+
+def test_two_pipeline_stages(pairs, tiny_judge, expected, tmp_path):
+    out = tmp_path / "out.jsonl"
+    arguments = ("--engine-arg", "pipeline_parallel_size=2")
+    subprocess.run(on_vllm(pairs, out, tiny_judge, *arguments, devices=1), check=True, capture_output=True)
+    assert verdicts(out) == expected
+
+
+def test_a_checkpoint_in_int8_is_recognised(pairs, tiny_judge, expected, tmp_path):
+    out = tmp_path / "out.jsonl"
+    quantised = quantise_to_int8(tiny_judge, tmp_path / "int8")
+    subprocess.run(on_vllm(pairs, out, quantised, devices=1), check=True, capture_output=True)
+    found = verdicts(out)
+    same = sum(found[name] == one for name, one in expected.items())
+    assert same > 0.8 * COUNT, "int8 weights change a score here and there, not most of them"
