@@ -273,24 +273,32 @@ def test_aborted_requests_never_come_back():
         engine.close()
 
 
+def threads_of_engines() -> set[threading.Thread]:
+    """Those that run now; another test's engine may be one of them."""
+    return {one for one in threading.enumerate() if one.name == "openai-engine"}
+
+
 def test_closing_ends_the_thread_and_may_be_repeated():
+    before = threads_of_engines()
     with endpoint(delay_s=0.2) as server:
         engine = load(server)
+        assert threads_of_engines() > before
         engine.submit([request_of()])
         engine.close()
         engine.close()
-        assert not [one for one in threading.enumerate() if one.name == "openai-engine"]
+        assert threads_of_engines() == before
         assert engine.collect(0.01) == []
         with pytest.raises(EngineError, match="closed"):
             engine.submit([request_of()])
 
 
 def test_a_server_that_is_not_there():
+    before = threads_of_engines()
     with endpoint() as server:
         pass
     with pytest.raises(EngineError, match=r"127.0.0.1:\d+/v1 cannot be reached: .*is the server running"):
         load(server)
-    assert not [one for one in threading.enumerate() if one.name == "openai-engine"]
+    assert threads_of_engines() == before
 
 
 def test_a_model_the_server_does_not_have():
