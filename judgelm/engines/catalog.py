@@ -51,7 +51,10 @@ def _load_transformers(options: EngineOptions) -> Engine:
 
 def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
-    from judgelm.engines.vllm_engine import VllmEngine
+    from judgelm.engines.vllm_environment import quiet_imports
+
+    with quiet_imports():
+        from judgelm.engines.vllm_engine import VllmEngine
 
     return VllmEngine.load(options)
 

@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from judgelm.engines.vllm_loading import quiet_start  # sets what vLLM reads when it is imported, so it comes first
-from judgelm.errors import EngineError
+from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.exceptions import VLLMValidationError
+from vllm.lora.request import LoRARequest
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.engine.llm_engine import LLMEngine
 
-from vllm import EngineArgs, RequestOutput, SamplingParams  # isort: skip
-from vllm.distributed import cleanup_dist_env_and_memory  # isort: skip
-from vllm.engine.arg_utils import AsyncEngineArgs  # isort: skip
-from vllm.exceptions import VLLMValidationError  # isort: skip
-from vllm.lora.request import LoRARequest  # isort: skip
-from vllm.v1.engine.async_llm import AsyncLLM  # isort: skip
-from vllm.v1.engine.exceptions import EngineDeadError  # isort: skip
-from vllm.v1.engine.llm_engine import LLMEngine  # isort: skip
+from judgelm.engines.vllm_loading import quiet_start
+from judgelm.errors import EngineError
 
 _START_LIMIT_S = 3600.0
 

@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 import transformers
+import vllm
 from transformers import GenerationConfig
+from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.platforms import current_platform
+from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams
 
 from judgelm.engines.adapters import check_safetensors
 from judgelm.engines.admission import admit
@@ -28,12 +33,6 @@ from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_arg
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, FinishReason, Request
-
-import vllm  # isort: skip - after vllm_loading, which sets what it reads when it is imported
-from vllm import EngineArgs, RequestOutput, SamplingParams  # isort: skip
-from vllm.platforms import current_platform  # isort: skip
-from vllm.lora.request import LoRARequest  # isort: skip
-from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams  # isort: skip
 
 
 class _InHand:

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,18 +12,12 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig
+from vllm import EngineArgs
+from vllm.platforms import current_platform
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import first_line, window_of
 from judgelm.errors import ConfigError, ModelError
-
-# Before vLLM is imported: no lines of its own between the run's, and nothing sent to anybody.
-os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # `auto` wants a NUMA node for each worker
-
-from vllm import EngineArgs
-from vllm.platforms import current_platform
 
 _OWN_OPTIONS = {
     "model": "--model",
@@ -70,6 +65,7 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
         "quantization": _quantization(options),
         "load_format": "bitsandbytes" if options.quantization else "safetensors",  # never pickled weights
         "enable_prefix_caching": True,
+        "use_tqdm_on_load": False,
         "disable_log_stats": True,
         "seed": 0,
     }
@@ -109,7 +105,8 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     try:
-        yield
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            yield
     except Exception as error:  # whatever its many loaders raise
         raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}") from error
     finally:
