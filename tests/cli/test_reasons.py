@@ -225,3 +225,18 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
     [session] = json.loads((tmp_path / "out.run.json").read_text())["sessions"]
     assert (session["repaired"], session["reasons"], session["little_mass"]) == (3, 3, 3)
     assert session["engine"]["requests"] >= 9
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "refused"),
+    [
+        ("vllm", [], "nowhere"),
+        ("openai", ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"], "cannot be reached"),
+    ],
+)
+def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, name, arguments, refused):
+    config = Path(__file__).parents[2] / "configs" / "judge" / f"{name}.yaml"
+    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--model", "./nowhere", "--config", config)
+    code, _, err = cli(*command, *arguments)
+    assert code == 1
+    assert refused in err
