@@ -186,7 +186,8 @@ class PairDistribution:
     """The judge's probabilities of all score lines for one prompt, in the order shown.
 
     Attributes:
-        expected: mean of each answer's score over the mass that is assigned.
+        expected: mean of each answer's score over the mass that is assigned; NaN (null in a run file), as the next
+            two, where none is.
         first_better: P(s1 > s2) + P(s1 = s2) / 2 over the mass that is assigned, in [0, 1].
         tie: P(s1 = s2) over the mass that is assigned, in [0, 1].
         unassigned: probability that the reply begins with no score line of the judge's scale, in [0, 1].
