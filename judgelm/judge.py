@@ -31,12 +31,16 @@ _NAMED_ONLY = ("scripted", "openai")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """How a judge must be asked, and who says so: its card, the user, or the default."""
+    """How a judge must be asked, and who says so: its card, the user, or the default.
+
+    `never_explained` is whether its card says that no row of its training had a reason.
+    """
 
     template: str
     scale: tuple[float, float]
     step: float
     source: str
+    never_explained: bool = False
 
 
 class Judge:
@@ -149,7 +153,13 @@ def judge_format(card: Card | None, template: str | None, *, place: str, ignore_
     if not ignore_card:
         check_card(card, template=chosen.id, template_sha=chosen.sha, place=place)
     source = "option" if ignore_card and template else "card"
-    return JudgeFormat(template=chosen.id, scale=card.scale, step=card.step, source=source)
+    return JudgeFormat(
+        template=chosen.id,
+        scale=card.scale,
+        step=card.step,
+        source=source,
+        never_explained=card.training.get("rows_with_reason") == 0,
+    )
 
 
 def _find_card(options: EngineOptions, engine: str) -> Card | None:

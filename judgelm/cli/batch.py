@@ -233,6 +233,8 @@ def _show_input(stream: SampleStream, judge: Judge, mode: Pairwise) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if mode.reasons != "none" and judge.format.never_explained:
+        console.print("[yellow]reasons:[/] this judge saw none in its training, says its card; do not trust them")
 
 
 def _show_resume(finished: int, repaired: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.card import Card, write_card
+from judgelm.prompts.catalog import get_template
 from judgelm.runfile import read_judgments
 
 SCRIPTED = ("--engine", "scripted", "--model")
@@ -231,7 +234,11 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
     ("name", "arguments", "refused"),
     [
         ("vllm", [], "nowhere"),
-        ("openai", ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"], "cannot be reached"),
+        (
+            "openai",
+            ["--engine-arg", "base_url=http://127.0.0.1:9/v1", "--engine-arg", "retries=0"],
+            "cannot be reached",
+        ),
     ],
 )
 def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, name, arguments, refused):
@@ -240,3 +247,16 @@ def test_the_configs_that_come_with_it_reach_the_engine(cli, pairs, tmp_path, na
     code, _, err = cli(*command, *arguments)
     assert code == 1
     assert refused in err
+
+
+@pytest.mark.parametrize(("with_reason", "warned"), [(0, True), (5, False)])
+def test_reasons_of_a_judge_that_never_saw_any_are_not_to_be_trusted(
+    cli, pairs, tiny_model, tmp_path, with_reason, warned
+):
+    shutil.copytree(tiny_model, tmp_path / "judge")
+    sha = get_template("judgelm-compact").sha
+    facts = {"rows_with_reason": with_reason}
+    write_card(tmp_path / "judge", Card(template="judgelm-compact", template_sha=sha, training=facts))
+    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--model", tmp_path / "judge")
+    _, _, err = cli(*command, "--engine", "transformers", "--reasons", "all", "--max-failure-rate", "1")
+    assert ("saw none in its training" in err) == warned

@@ -11,12 +11,14 @@ drops every connection and closes the port, `server.start()` opens the same port
 import json
 import random
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import regex
 
@@ -134,10 +136,14 @@ class Server:
     Attributes:
         fault: from a request's number (1, 2, ..., since it was set through `misbehave`) and body to None or one of
             429, 429-quota, 500, 503-later, 401, 404, 400, stall, slow, cut, drop, html, torn, types, no_choices,
-            empty_choices, null_text, error_200, bad_logprobs, nan_logprobs, filter, refusal.
+            empty_choices, null_text, error_200, bad_logprobs, nan_logprobs, filter, refusal; or a status and a body,
+            sent as they are, or a function that changes the reply's data.
         refuses: fields that are answered with a 400 which names them.
         most_at_once: more requests than so many at once get a 429.
-        counts: POST requests by path, and `answered`, `limited`, `at_once` (the most that ever were).
+        places: so many are answered at once, and others wait; one whose client has gone is dropped.
+        certificate: path of a PEM file with key and certificate, for https.
+        ignores_continuation: a last assistant message is taken for one that has ended.
+        counts: POST requests by path, and `answered`, `limited`, `at_once` (the most that ever were), `proxied`.
         bodies: what was asked, in order.
     """
 
@@ -156,6 +162,10 @@ class Server:
     key: str | None = None
     retry_after: str | None = None
     most_at_once: int | None = None
+    places: int | None = None
+    certificate: str | None = None
+    ignores_continuation: bool = False
+    states_usage: bool = True
     delay_s: float = 0.0
     stall_s: float = 30.0
     fault: object = None
@@ -167,12 +177,13 @@ class Server:
     def __post_init__(self):
         self.lock = threading.Lock()
         self.at_once = 0
+        self.free = threading.Semaphore(self.places or 10_000)
         self._number = 0
         self._http = None
 
     @property
     def base_url(self):
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}/v1"
 
     def misbehave(self, fault):
         """From now on, with numbers that begin at 1."""
@@ -182,6 +193,10 @@ class Server:
     def start(self):
         self._http = _Http(("127.0.0.1", self.port), _Handler)
         self._http.control = self
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self.port = self._http.server_address[1]
         threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
@@ -247,6 +262,13 @@ class _Handler(BaseHTTPRequestHandler):
     def control(self):
         return self.server.control
 
+    def parse_request(self):
+        parsed = super().parse_request()
+        if parsed and self.path.startswith("http://"):  # as a proxy is asked
+            self.control.counts["proxied"] += 1
+            self.path = urlsplit(self.path).path
+        return parsed
+
     def do_GET(self):
         if self._denied():
             return
@@ -269,11 +291,20 @@ class _Handler(BaseHTTPRequestHandler):
             control.counts["at_once"] = max(at_once, control.counts["at_once"])
         try:
             if not self._denied() and not self._limited(at_once):
-                time.sleep(control.delay_s)
-                self._answer(body, control.next_fault(body))
+                with control.free:
+                    if not self._abandoned():
+                        time.sleep(control.delay_s)
+                        self._answer(body, control.next_fault(body))
         finally:
             with control.lock:
                 control.at_once -= 1
+
+    def _abandoned(self):
+        if self.control.places is None:
+            return False
+        with suppress(BlockingIOError):
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        return False
 
     def _denied(self):
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -306,6 +337,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "drop":
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
+        elif isinstance(fault, tuple):
+            status, data = fault
+            self._send(status, data)
         elif fault == "html":
             self._send(200, "<html>502 Bad Gateway</html>", {"Content-Type": "text/html"})
         else:
@@ -336,7 +370,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _generate(self, body, fault, chat, top):
         control = self.control
-        prompt = _chat_text(body) if chat else body["prompt"]
+        prompt = _chat_text(body, ignores=control.ignores_continuation) if chat else body["prompt"]
         asked = {
             "max_tokens": body.get("max_tokens", body.get("max_completion_tokens")),
             "temperature": body.get("temperature", 1.0),
@@ -361,6 +395,10 @@ class _Handler(BaseHTTPRequestHandler):
                 "completion_tokens": sum(len(one.steps) for one in replies),
             },
         }
+        if not control.states_usage:
+            del data["usage"]
+        if callable(fault):
+            fault(data)
         if fault == "no_choices":
             del data["choices"]
         if fault == "error_200":
@@ -410,10 +448,10 @@ def _error(message, **more):
     return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None} | more}
 
 
-def _chat_text(body):
+def _chat_text(body, *, ignores):
     """The messages in a row; a last assistant message is gone on from only where that is asked for."""
     messages = body["messages"]
-    if messages[-1]["role"] == "assistant" and not body.get("continue_final_message"):
+    if messages[-1]["role"] == "assistant" and (ignores or not body.get("continue_final_message")):
         messages = messages[:-1]
     return "".join(message["content"] for message in messages)
 
