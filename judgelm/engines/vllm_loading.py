@@ -14,6 +14,7 @@ import torch
 from transformers import AutoConfig
 from vllm import EngineArgs
 from vllm.platforms import current_platform
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import first_line, window_of
@@ -53,6 +54,7 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
     _check_names(options)
     _check_weights(base)
     config = _config(base, options)
+    _check_heads(base, config)
     chosen: dict[str, Any] = {
         "model": base,
         "tokenizer": tokenizer.name_or_path,
@@ -156,6 +158,18 @@ def _config(base: str, options: EngineOptions) -> Any:
         return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+
+
+def _check_heads(base: str, config: Any) -> None:
+    """Refuse at once what the CPU build would refuse only at the first prompt."""
+    text = config.get_text_config()
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    sizes = CPUAttentionBackend.get_supported_head_sizes()
+    if current_platform.is_cpu() and width not in sizes:
+        raise ModelError(
+            f"{base}: its attention heads have {width} dimensions, and vLLM's CPU build takes only "
+            f"{', '.join(map(str, sizes))}; use --engine transformers"
+        )
 
 
 def _dtype(config: Any, options: EngineOptions) -> str:

@@ -13,6 +13,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
+from judgelm.training.base import make_base
 from tiny_judges import TEMPLATE, word_sample
 
 COUNT = 120
@@ -195,3 +196,9 @@ def test_it_leaves_this_process_as_it_was(vllm_engine):
     threads = torch.get_num_threads()
     torch.set_num_threads(threads)
     assert len(os.sched_getaffinity(0)) == os.cpu_count()
+
+
+def test_heads_that_the_cpu_build_cannot_run_are_refused_at_once(vllm_engine, tmp_path):
+    make_base(["a b"] * 20, tmp_path, hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
+    with pytest.raises(ModelError, match=r"heads have 16 dimensions.*takes only 32, 64.*--engine transformers"):
+        load_engine("vllm", EngineOptions(model=str(tmp_path)))
