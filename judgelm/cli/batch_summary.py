@@ -30,6 +30,9 @@ def summary_table(tally: Tally, mode: Pairwise, stats: Mapping[str, Any]) -> Tab
             table.add_row(f"engine: {name.replace('_', ' ')}", _stat(stats[name]))
     if stats.get("cost_usd") is not None:
         table.add_row("cost", f"{stats['cost_usd']:,.4f} USD")
+    if unknown := stats.get("replies_of_unknown_cost"):
+        at_most = f", {stats['cost_usd_at_most']:,.4f} USD at most" if "cost_usd_at_most" in stats else ""
+        table.add_row("replies of unknown cost", f"{unknown}{at_most}")
     table.add_row("time to load / judge", f"{tally.load_s:.1f} s / {tally.judge_s:.1f} s")
     if tally.judge_s:
         table.add_row("samples/s", f"{tally.judged / tally.judge_s:,.1f}")

@@ -5,22 +5,31 @@ may mend (a connection, a timeout, a 5xx, a torn or senseless reply) is tried ag
 """
 
 import asyncio
-import json
 import random
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from email.utils import mktime_tz, parsedate_tz
 from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import openai
 
+from judgelm.engines.openai_bill import Bill, Item
 from judgelm.engines.openai_gate import Gate
 from judgelm.engines.openai_options import EndpointOptions
 from judgelm.engines.openai_quirks import RefusedError, lesson_of, without
-from judgelm.engines.openai_replies import BadReplyError, Choice, Usage, read_choices, read_json, read_usage
-from judgelm.errors import EngineError
+from judgelm.engines.openai_replies import (
+    BadReplyError,
+    Choice,
+    Usage,
+    pause_of,
+    read_choices,
+    read_json,
+    read_usage,
+    words_of,
+)
+from judgelm.errors import ConfigError, EngineError
 
 Api = Literal["completions", "chat"]
 Kind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
@@ -29,9 +38,10 @@ RATE_LIMIT_PATIENCE_S = 600.0
 _LONGEST_BACKOFF_S = 60.0
 _BUSY = (429, 503)
 _AGAIN = (408, 409, 425)
+_GATEWAY_GAVE_UP = (408, 502, 504, 524)
+_NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
 _NO_KEY = "none-needed"
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+_LONGEST_WORDS = 400
 
 
 class GaveUpError(Exception):
@@ -40,11 +50,17 @@ class GaveUpError(Exception):
 
 @dataclass(eq=False)
 class TroubleError(Exception):
-    """Something that a later try may mend."""
+    """Something that a later try may mend.
+
+    Attributes:
+        pause_s: how long the server asked to be left alone.
+        unbilled: whether the server certainly did not answer, so that it cannot bill anything.
+    """
 
     kind: Kind
     finding: str
     pause_s: float | None = None
+    unbilled: bool = False
 
 
 @dataclass(slots=True)
@@ -67,19 +83,17 @@ class Endpoint:
         given_up: fields that the server does not take, see `openai_quirks`.
         requests: how many were sent, retries included.
         retries: how often what went wrong.
-        usage: all tokens that were billed, also those of replies that were thrown away.
+        bill: what all that cost.
     """
 
     def __init__(self, options: EndpointOptions, most: int) -> None:
         self._options = options
-        self._client = openai.AsyncOpenAI(
-            base_url=options.base_url, api_key=options.key or _NO_KEY, timeout=options.timeout_s, max_retries=0
-        )
+        self._client = _client(options)
         self.gate = Gate(most)
         self.given_up: frozenset[str] = frozenset()
         self.requests = 0
         self.retries: Counter[Kind] = Counter()
-        self.usage = Usage()
+        self.bill = Bill(options)
         self._answered_at = 0.0
 
     async def models(self) -> Any:
@@ -97,6 +111,7 @@ class Endpoint:
         Raises:
             RefusedError: the server does not take the request.
             GaveUpError: it failed too often, while others were answered.
+            OverBudgetError: it may cost more than is left.
             EngineError: the endpoint does not answer at all.
         """
         patience = _Patience()
@@ -105,6 +120,7 @@ class Endpoint:
             try:
                 answer = await self._try(api, without(body, given_up), patience)
             except RefusedError as refused:
+                self._answered_at = time.monotonic()
                 lesson = lesson_of(refused, without(body, given_up))
                 if lesson is None or lesson in given_up:
                     raise
@@ -122,31 +138,37 @@ class Endpoint:
         await self._client.close()
 
     def words(self, error: str) -> str:
-        """An error's text in one line, without the key, should the server have repeated it."""
-        text = " ".join(error.split())[:400]
-        return text.replace(self._options.key, "...") if self._options.key else text
+        """An error's text in one line, without the secrets that the server may have repeated."""
+        text = " ".join(error.split())
+        for secret in self._options.secrets:  # before the text is cut, which might leave the half of one
+            text = text.replace(secret, "...")
+        return text[:_LONGEST_WORDS]
 
     async def _try(self, api: Api, body: dict[str, Any], patience: _Patience) -> tuple[tuple[Choice, ...], Usage]:
+        async with self.gate as sent_at, self.bill.item(body) as item:
+            patience.tries += 1
+            try:
+                return await self._replies(api, body, item)
+            except BadReplyError as error:
+                finding = self.words(f"the reply is not what the API promises ({error})")
+                raise TroubleError("bad_format", finding) from None  # its text may repeat the key
+            except RefusedError:
+                item.free = True
+                raise
+            except TroubleError as trouble:
+                item.free = trouble.unbilled
+                if trouble.kind in ("rate_limited", "timeout"):  # a server with a queue says nothing, and is late
+                    self.gate.overloaded(sent_at, trouble.pause_s)
+                raise
+
+    async def _replies(self, api: Api, body: dict[str, Any], item: Item) -> tuple[tuple[Choice, ...], Usage]:
         resource = self._client.completions if api == "completions" else self._client.chat.completions
         content = "prompt" if api == "completions" else "messages"
         arguments = {"model": body["model"], content: body[content]}
         extra = {name: value for name, value in body.items() if name not in arguments}
-        async with self.gate as sent_at:
-            patience.tries += 1
-            try:
-                data = read_json(await self._send(resource, "create", **arguments, extra_body=extra))
-                usage = read_usage(data)
-                self.usage = Usage(
-                    prompt_tokens=self.usage.prompt_tokens + usage.prompt_tokens,
-                    completion_tokens=self.usage.completion_tokens + usage.completion_tokens,
-                )
-                return read_choices(data), usage
-            except BadReplyError as error:
-                raise TroubleError("bad_format", f"the reply is not what the API promises ({error})") from error
-            except TroubleError as trouble:
-                if trouble.kind == "rate_limited":
-                    self.gate.overloaded(sent_at, trouble.pause_s)
-                raise
+        data = read_json(await self._send(resource, "create", **arguments, extra_body=extra))
+        item.usage = read_usage(data)
+        return read_choices(data), item.usage or Usage()
 
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
         """One request; the body of a reply with status 200.
@@ -161,25 +183,28 @@ class Endpoint:
                 response = await getattr(resource.with_raw_response, method)(**arguments)
             text: str = response.text
             return text
-        except (TimeoutError, openai.APITimeoutError) as error:
-            raise TroubleError("timeout", f"no reply within {self._options.timeout_s:g} s") from error
-        except openai.APIConnectionError as error:
+        except (TimeoutError, openai.APIConnectionError) as error:
             cause = error.__cause__ or error
-            raise TroubleError("connection", self.words(str(cause) or type(cause).__name__)) from error
+            unsent = type(cause).__name__ in _NEVER_CONNECTED
+            if isinstance(error, TimeoutError | openai.APITimeoutError):
+                finding = f"no reply within {self._options.timeout_s:g} s"
+                raise TroubleError("timeout", finding, unbilled=unsent) from error
+            finding = self.words(str(cause) or type(cause).__name__)
+            raise TroubleError("connection", finding, unbilled=unsent) from error
         except openai.APIStatusError as error:
             raise self._judged(error) from None  # its text may repeat the key
 
     def _judged(self, error: openai.APIStatusError) -> TroubleError | RefusedError:
         """Whether trying again may help."""
-        status, said = error.status_code, self.words(_said(error))
-        pause_s = _pause(error.response.headers)
-        refused = RefusedError(status, said, error.code or "", str(error.param or ""))
-        if refused.fatal:
+        status, said = error.status_code, self.words(words_of(error))
+        pause_s = pause_of(error.response.headers)
+        refused = RefusedError(status, said, str(error.code or ""), str(error.param or ""))
+        if refused.fatal or refused.over_the_rate_limit_alone:
             return refused
         if status == 429 or (status in _BUSY and pause_s is not None):
-            return TroubleError("rate_limited", f"HTTP {status}: {said}", pause_s)
+            return TroubleError("rate_limited", f"HTTP {status}: {said}", pause_s, unbilled=True)
         if status >= 500 or status in _AGAIN:
-            return TroubleError("server_error", f"HTTP {status}: {said}")
+            return TroubleError("server_error", f"HTTP {status}: {said}", unbilled=status not in _GATEWAY_GAVE_UP)
         return refused
 
     async def _recover(self, trouble: TroubleError, patience: _Patience) -> None:
@@ -205,28 +230,25 @@ class Endpoint:
         )
 
 
-def _said(error: openai.APIStatusError) -> str:
-    """The server's own words: the message of an OpenAI, FastAPI or plain body."""
-    body: Any = error.body
-    if isinstance(body, dict):
-        found = body.get("message") or body.get("detail") or body.get("error") or body
-        return found if isinstance(found, str) else json.dumps(found)
-    return str(body or error.response.text or error.message)
+def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
+    """The connections; a user and password go into a header, since the client's log shows addresses.
 
-
-def _pause(headers: Any) -> float | None:
-    """Seconds that the server asks to be left alone for."""
-    if (milliseconds := headers.get("retry-after-ms")) is not None:
-        return _seconds(f"{milliseconds}ms")
-    stated = (_seconds(headers.get(name)) for name in ("retry-after", "x-ratelimit-reset-requests"))
-    return next((seconds for seconds in stated if seconds is not None), None)
-
-
-def _seconds(text: str | None) -> float | None:
-    """`2`, `1.5s`, `6m0s`, `20ms` or an HTTP date; None for anything else."""
-    if not text:
-        return None
-    if not re.fullmatch(rf"(?:{_DURATION.pattern})+", text.strip()):
-        date = parsedate_tz(text)
-        return None if date is None else max(0.0, mktime_tz(date) - time.time())
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(text))
+    Raises:
+        ConfigError: a proxy of the environment that cannot be used.
+    """
+    way_out = "mend or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+    try:
+        for name, proxy in getproxies().items():
+            if name != "no":
+                _ = urlsplit(proxy).port  # a ValueError unless it is a number
+        return openai.AsyncOpenAI(
+            base_url=options.address,
+            api_key=options.key or _NO_KEY,
+            default_headers=options.login,
+            timeout=options.timeout_s,
+            max_retries=0,
+        )
+    except ValueError:  # its words may hold the proxy's password
+        raise ConfigError(f"a proxy in the environment is no http(s):// or socks5:// address; {way_out}") from None
+    except ImportError as error:
+        raise ConfigError(f"a proxy in the environment cannot be used: {error}; {way_out}") from error

@@ -39,7 +39,7 @@ class CandidateAsker:
             choices: the replies, drawn with log-probabilities if the server has them.
 
         Raises:
-            RefusedError, GaveUpError, EngineError: as `Endpoint.ask`.
+            RefusedError, GaveUpError, OverBudgetError, EngineError: as `Endpoint.ask`.
         """
         if not all(_tells_of_the_reply(choice) for choice in choices):
             return await self._sampled(written, request)
@@ -48,7 +48,7 @@ class CandidateAsker:
             tree.follow("", choice.text or "", choice.steps or ())
         if written.api == "completions":
             await self._explore(tree, written, request)
-            return tree.logprobs(), self._unlisted(tree)
+            return tree.logprobs(), self._unlisted(tree, choices)
         elsewhere = sum(tree.shares().open.values())
         while tree.borrow():
             pass
@@ -58,13 +58,18 @@ class CandidateAsker:
                 f"{elsewhere:.2f} of the probability lies on beginnings other than the reply's; what follows them is "
                 "taken from what follows the reply's own, since a chat API cannot be asked to go on from them"
             )
-        return tree.logprobs(), "; ".join(part for part in (borrowed, self._unlisted(tree)) if part)
+        return tree.logprobs(), "; ".join(part for part in (borrowed, self._unlisted(tree, choices)) if part)
 
     async def _explore(self, tree: TextTree, written: Written, request: Request) -> None:
         """Have the model go on from other beginnings until what is left is negligible."""
         longest = max(len(one) for one in request.candidates)
         while needed := tree.needed():
-            await asyncio.gather(*(self._go_on(tree, written, node, longest - len(node)) for node in needed))
+            looks = [asyncio.create_task(self._go_on(tree, written, node, longest - len(node))) for node in needed]
+            try:
+                await asyncio.gather(*looks)
+            finally:  # where one failed, nobody waits for the others
+                for look in looks:
+                    look.cancel()
 
     async def _go_on(self, tree: TextTree, written: Written, node: str, characters: int) -> None:
         """Learn what follows a node; the reply's own path is learned on the way."""
@@ -83,14 +88,15 @@ class CandidateAsker:
         texts = [choice.text or "" for choice in replies.choices]
         return frequencies(request.candidates, texts), f"frequencies of {len(texts)} sampled replies"
 
-    def _unlisted(self, tree: TextTree) -> str:
+    def _unlisted(self, tree: TextTree, choices: Sequence[Choice]) -> str:
         unlisted = tree.shares().unlisted
         if unlisted <= NEGLIGIBLE:
             return ""
         top = FEW_TOP_LOGPROBS if "many_logprobs" in self._replier.endpoint.given_up else TOP_LOGPROBS
-        return (
-            f"up to {unlisted:.2f} of the probability may be missing: the server lists only the {top} likeliest tokens"
-        )
+        listed = f"the {top} likeliest tokens"
+        if all(len(step.tops) <= 1 for choice in choices for step in choice.steps or ()):
+            listed = "the token that it chose"
+        return f"up to {unlisted:.2f} of the probability may be missing: the server lists only {listed}"
 
 
 def _tells_of_the_reply(choice: Choice) -> bool:

@@ -5,20 +5,24 @@ the server is told and how often is the business of `openai_calls`, what it can 
 """
 
 import queue
+import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import openai
 
 from judgelm.engines.admission import admit
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.openai_bill import OverBudgetError, most_usage
 from judgelm.engines.openai_calls import Endpoint, GaveUpError
 from judgelm.engines.openai_candidates import CandidateAsker
 from judgelm.engines.openai_loop import LoopThread
 from judgelm.engines.openai_options import EndpointOptions, endpoint_options
-from judgelm.engines.openai_prompts import PromptWriter, Written
+from judgelm.engines.openai_prompts import PromptWriter, Written, body_of
 from judgelm.engines.openai_quirks import RefusedError
+from judgelm.engines.openai_replies import Usage
 from judgelm.engines.openai_replying import Replier, UnusableReplyError
 from judgelm.engines.openai_serving import Served, discover
 from judgelm.errors import ConfigError, EngineError
@@ -27,6 +31,7 @@ from judgelm.records import Completion, Request
 
 _HANDS_PER_PLACE = 4
 _CHAT_WRAPPING_TOKENS = 64
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class OpenAIEngine:
@@ -82,6 +87,11 @@ class OpenAIEngine:
         try:
             served = loop.run(discover(endpoint, options.model, endpoint_args, hello))
             fitter = None if tokenizer is None else Fitter(tokenizer, _window(tokenizer, served, options))
+        except OverBudgetError as error:
+            loop.close(endpoint.close())
+            raise ConfigError(
+                f"max_cost_usd is too little to ask {endpoint_args.address} what it can: {error}"
+            ) from None
         except BaseException:
             loop.close(endpoint.close())
             raise
@@ -96,20 +106,21 @@ class OpenAIEngine:
         """Start requests.
 
         Raises:
-            EngineError: a request asks for an adapter, for a grammar where the server knows none, or for no reply.
+            EngineError: the engine is closed, or a request asks for an adapter, for a grammar where the server knows
+                none, or for no reply; then none of them was started.
         """
+        if self._loop is None:
+            raise EngineError("the openai engine is closed; load it again")
         for request in requests:
             self._check(request)
+        for request in requests:
             self._numbers += 1
             self._in_hand[request.key] = self._numbers
-            fitted = None
-            if self._fitter is not None:
-                admitted = admit(self._fitter, request)
-                if isinstance(admitted, Completion):
-                    self._done.put((self._numbers, admitted))
-                    continue
-                request, fitted = admitted
-            self._start(self._numbers, request, self._writer.write(request.prompt, fitted))
+            prepared = self._prepared(request)
+            if isinstance(prepared, Completion):
+                self._done.put((self._numbers, prepared))
+            else:
+                self._start(self._loop, self._numbers, *prepared)
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Wait until a request is finished or the time is up.
@@ -156,21 +167,37 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window})
 
     def stats(self) -> dict[str, Any]:
-        """Requests sent, what went wrong on the way, tokens as billed, and what they cost."""
-        usage, options = self._endpoint.usage, self._options
+        """Requests sent, what went wrong on the way, tokens as billed, and what they cost.
+
+        `cost_usd` is what the server stated; `cost_usd_at_most` adds the worst for `replies_of_unknown_cost`, those cut
+        off, late or without usage. Cached tokens count in full.
+        """
         counted: dict[str, Any] = {
             "requests": self._endpoint.requests,
             "retries": dict(self._endpoint.retries),
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
             "concurrency": self._endpoint.gate.limit,
             "not_taken_by_server": sorted(self._endpoint.given_up),
         }
-        if options.price_in is not None or options.price_out is not None:
-            paid_in = usage.prompt_tokens * (options.price_in or 0.0)
-            paid_out = usage.completion_tokens * (options.price_out or 0.0)
-            counted["cost_usd"] = round((paid_in + paid_out) / 1e6, 6)
-        return counted
+        return counted | self._endpoint.bill.row()
+
+    def cost_at_most_usd(self, requests: Sequence[Request]) -> float:
+        """An estimate from above, before anything is sent: all replies as long as they may be, each request once.
+
+        What candidates take beyond the first reply is not in it.
+
+        Raises:
+            ConfigError: without prices.
+        """
+        if self._options.price_in is None:
+            raise ConfigError("pass --engine-arg price_in=... and price_out=... (USD per million tokens)")
+        total = Usage()
+        for request in requests:
+            prepared = self._prepared(request)
+            if not isinstance(prepared, Completion):
+                request, written = prepared
+                drawn = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
+                total += most_usage(body_of(self._model, written, drawn, logprobs=False))
+        return self._endpoint.bill.usd(total)
 
     def close(self) -> None:
         """Cancel what is under way, drop the connections, end the thread."""
@@ -179,14 +206,26 @@ class OpenAIEngine:
         if loop is not None:
             loop.close(self._endpoint.close())
 
-    def _start(self, number: int, request: Request, written: Written) -> None:
-        if self._loop is None:
-            raise EngineError("the openai engine is closed; load it again")
+    def _prepared(self, request: Request) -> tuple[Request, Written] | Completion:
+        """The request as it is sent, or the completion of one that cannot be."""
+        prompt = request.prompt
+        half = _HALF_A_CHARACTER.search("".join(span.text for span in prompt.spans) + prompt.continuation)
+        if half is not None:
+            why = f"the prompt holds half a character (U+{ord(half[0]):04X}), which cannot be sent; mend the input"
+            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
+        fitted = None
+        if self._fitter is not None:
+            admitted = admit(self._fitter, request)
+            if isinstance(admitted, Completion):
+                return admitted
+            request, fitted = admitted
+        return request, self._writer.write(request.prompt, fitted)
 
+    def _start(self, loop: LoopThread, number: int, request: Request, written: Written) -> None:
         async def answer() -> None:
             self._done.put((number, await self._answer(request, written)))
 
-        self._loop.start(number, answer(), lambda error: self._done.put((number, error)))
+        loop.start(number, answer(), lambda error: self._done.put((number, error)))
 
     async def _answer(self, request: Request, written: Written) -> Completion:
         try:
@@ -199,7 +238,7 @@ class OpenAIEngine:
             if refused.fatal:
                 raise EngineError(f"{self._options.address} does not serve {self._model!r}: {refused}") from None
             return _failed(request, written, str(refused))
-        except (GaveUpError, UnusableReplyError) as error:
+        except (GaveUpError, OverBudgetError, UnusableReplyError) as error:
             return _failed(request, written, str(error))
 
     async def _completion(self, request: Request, written: Written) -> Completion:

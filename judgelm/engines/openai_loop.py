@@ -66,7 +66,9 @@ class LoopThread:
             await last
             await self._loop.shutdown_default_executor()
 
-        self.run(finish())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        try:
+            self.run(finish())
+        finally:  # also when the wait is interrupted
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()

@@ -1,9 +1,11 @@
 """What the OpenAI-compatible engine is told: the endpoint, how hard to press it, and what its tokens cost."""
 
+import base64
 import os
+import re
 from dataclasses import field, fields
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -32,8 +34,9 @@ class EndpointOptions:
         retries: how often a request is sent again after something other than a rate limit went wrong.
         backoff_s: about the wait before the first retry; it doubles with each further one.
         tokenizer: folder or hub id of the model's tokenizer, to measure and cut prompts with.
-        price_in: USD per million tokens of prompts.
+        price_in: USD per million tokens of prompts; goes with `price_out`.
         price_out: USD per million tokens of replies.
+        max_cost_usd: no request is sent that may bring what this engine has spent above it; needs the prices.
         candidate_samples: replies drawn where the server gives no log-probabilities.
     """
 
@@ -47,12 +50,28 @@ class EndpointOptions:
     tokenizer: str | None = None
     price_in: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
+    max_cost_usd: float | None = Field(default=None, gt=0)
     candidate_samples: int = Field(default=16, ge=1)
 
     @property
     def key(self) -> str | None:
         """The key from the environment; never to be shown."""
-        return os.environ.get(self.api_key_env) or None
+        return os.environ.get(self.api_key_env, "").strip() or None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must stand in no log and no error."""
+        password = urlsplit(self.base_url).password
+        return tuple(one for one in (self.key, password, password and unquote(password)) if one)
+
+    @property
+    def login(self) -> dict[str, str] | None:
+        """The header for the user and password that may stand in the URL."""
+        parts = urlsplit(self.base_url)
+        if parts.username is None:
+            return None
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def refused_key(self, status: int) -> str:
         """What to do about a 401 or 403; the server's own words stay out, since some repeat the key."""
@@ -64,7 +83,7 @@ class EndpointOptions:
     def address(self) -> str:
         """The URL without a user or password that may stand in it: fit to be shown."""
         parts = urlsplit(self.base_url)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
 _ARGUMENTS = TypeAdapter(EndpointOptions)
@@ -81,14 +100,45 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
-    if urlsplit(endpoint.base_url).scheme not in ("http", "https"):
-        raise ConfigError(f"base_url={endpoint.address} is no http(s) address; try http://localhost:8000/v1")
+    _check_address(endpoint.base_url)
+    _check_key(endpoint)
+    _check_prices(endpoint)
     if options.window_tokens is not None and endpoint.tokenizer is None:
         raise ConfigError(
             "--window-tokens means nothing to the openai engine without --engine-arg tokenizer=...: "
             "prompts cannot be measured; give the model's tokenizer, or leave it out"
         )
     return endpoint
+
+
+def _check_address(url: str) -> None:
+    shown = " ".join(re.sub("//.*@", "//", url, flags=re.DOTALL).split())  # without a password, in one line
+    if "?" in url or "#" in url:
+        raise ConfigError(f"base_url={re.split('[?#]', shown)[0]}: leave out what follows the first ? or #")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no number for a port, half a bracket
+        usable = False
+    if not usable or not url.isprintable() or " " in url:
+        raise ConfigError(f"base_url={shown} is no http(s) address; try http://localhost:8000/v1")
+
+
+def _check_key(endpoint: EndpointOptions) -> None:
+    if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
+        raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
+    if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
+        raise ConfigError(
+            f"the environment variable {endpoint.api_key_env} holds no key: a key is one line of ASCII text; "
+            "set it again"
+        )
+
+
+def _check_prices(endpoint: EndpointOptions) -> None:
+    if (endpoint.price_in is None) != (endpoint.price_out is None):
+        raise ConfigError("price_in and price_out go together (USD per million tokens); 0 is a price as well")
+    if endpoint.max_cost_usd is not None and endpoint.price_in is None:
+        raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
 
 
 def _refuse_what_the_server_decides(options: EngineOptions) -> None:

@@ -37,8 +37,13 @@ class RefusedError(Exception):
 
     @property
     def fatal(self) -> bool:
-        """Whether every other request would be refused as well: key, quota, model."""
-        return self.status in (401, 403, 404) or self.code == "insufficient_quota"
+        """Whether every other request would be refused as well: key, money, quota, model."""
+        return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
+
+    @property
+    def over_the_rate_limit_alone(self) -> bool:
+        """Whether this one request asks for more tokens than the limit ever lets through (OpenAI's words)."""
+        return self.status == 429 and "request too large" in self.message.lower()
 
     def __str__(self) -> str:
         return f"HTTP {self.status}: {self.message}"

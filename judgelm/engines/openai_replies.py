@@ -6,13 +6,20 @@ the other way round), so each form is taken wherever it stands. What fits no for
 
 import json
 import math
+import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+import openai
+from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.text_candidates import Step
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 class BadReplyError(Exception):
@@ -43,6 +50,18 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+        )
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt_tokens=self.prompt_tokens - other.prompt_tokens,
+            completion_tokens=self.completion_tokens - other.completion_tokens,
+        )
+
 
 class _TopToken(BaseModel):
     token: str
@@ -50,7 +69,7 @@ class _TopToken(BaseModel):
 
 
 class _ChatToken(_TopToken):
-    top_logprobs: list[_TopToken] = []
+    top_logprobs: list[_TopToken] | None = None
 
 
 class _Logprobs(BaseModel):
@@ -78,7 +97,9 @@ class _Body(BaseModel):
     choices: list[_Choice]
 
 
-_USAGE = TypeAdapter(Usage)
+class _Usage(BaseModel):
+    prompt_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
 
 
 def read_json(body: str) -> Any:
@@ -89,16 +110,17 @@ def read_json(body: str) -> Any:
     """
     try:
         return json.loads(body)
-    except ValueError as error:
-        raise BadReplyError(f"not JSON but {body[:60]!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadReplyError(f"not JSON but {body!r}") from error
 
 
-def read_usage(data: Any) -> Usage:
-    """The billed tokens, also of a reply that is of no use otherwise; none where none are stated."""
+def read_usage(data: Any) -> Usage | None:
+    """The billed tokens, also of a reply that is of no use otherwise; None where they are not stated."""
     try:
-        return _USAGE.validate_python(data.get("usage") if isinstance(data, dict) else {})
+        stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
-        return Usage()
+        return None
+    return Usage(prompt_tokens=stated.prompt_tokens, completion_tokens=stated.completion_tokens)
 
 
 def read_choices(data: Any) -> tuple[Choice, ...]:
@@ -120,22 +142,24 @@ def read_choices(data: Any) -> tuple[Choice, ...]:
 
 def _choice(given: _Choice) -> Choice:
     message = given.message or _Message(content=given.text)
-    if message.content is None and message.refusal is None and given.finish_reason == "stop":
+    if message.content is None and not message.refusal and given.finish_reason == "stop":
         raise BadReplyError("a finished reply without a text")
     return Choice(
         text=message.content,
         finish_reason=given.finish_reason,
-        refusal=message.refusal,
+        refusal=message.refusal or None,  # some servers write an empty one into every reply
         steps=None if given.logprobs is None else _steps(given.logprobs),
     )
 
 
 def _steps(given: _Logprobs) -> tuple[Step, ...] | None:
     if given.content is not None:
-        tops = [[(one.token, one.logprob) for one in token.top_logprobs] for token in given.content]
+        tops = [[(one.token, one.logprob) for one in token.top_logprobs or ()] for token in given.content]
         chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in given.content]
     elif given.tokens is not None:
-        tops = [list((top or {}).items()) for top in given.top_logprobs or ()]
+        unlisted: list[dict[str, float] | None] = [None] * len(given.tokens)
+        listed = unlisted if given.top_logprobs is None else given.top_logprobs
+        tops = [list((top or {}).items()) for top in listed]
         chosen = list(zip(given.tokens, given.token_logprobs or (), strict=False))
         if not len(tops) == len(chosen) == len(given.tokens):
             raise BadReplyError(f"logprobs: {len(given.tokens)} tokens, but {len(tops)} top_logprobs")
@@ -150,3 +174,33 @@ def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> St
     if not all(one < 0.01 for _, one in listed):  # a NaN is not either
         raise BadReplyError(f"logprobs: {token!r} has no log-probabilities but {listed[:3]}")
     return Step(token=token, tops=tuple((piece, math.exp(one)) for piece, one in listed))
+
+
+def words_of(error: openai.APIStatusError) -> str:
+    """The server's own words: the message of an OpenAI, FastAPI or plain body."""
+    body: Any = error.body
+    if isinstance(body, dict):
+        found = body.get("message") or body.get("detail") or body.get("error") or body
+        return found if isinstance(found, str) else json.dumps(found)
+    return str(body or error.response.text or error.message)
+
+
+def pause_of(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to be left alone for."""
+    if (milliseconds := headers.get("retry-after-ms")) is not None:
+        return _seconds(f"{milliseconds}ms")
+    stated = (_seconds(headers.get(name)) for name in ("retry-after", "x-ratelimit-reset-requests"))
+    return next((seconds for seconds in stated if seconds is not None), None)
+
+
+def _seconds(text: str | None) -> float | None:
+    """`2`, `1.5s`, `6m0s`, `20ms` or an HTTP date; None for anything else."""
+    if not text:
+        return None
+    if re.fullmatch(rf"(?:{_DURATION.pattern})+", text.strip()):
+        return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(text))
+    try:
+        date = parsedate_tz(text)
+        return None if date is None else max(0.0, mktime_tz(date) - time.time())
+    except (ValueError, OverflowError):  # a year 99999
+        return None

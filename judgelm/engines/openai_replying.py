@@ -37,7 +37,7 @@ class Replier:
         """`sampling.n` replies; a greedy one is drawn once, since all would be alike (vLLM refuses more).
 
         Raises:
-            RefusedError, GaveUpError, EngineError: as `Endpoint.ask`.
+            RefusedError, GaveUpError, OverBudgetError, EngineError: as `Endpoint.ask`.
         """
         greedy = sampling.temperature == 0 and "temperature" not in self.endpoint.given_up
         wanted = 1 if greedy else sampling.n
@@ -68,8 +68,8 @@ class Replier:
         if choice.finish_reason not in ("stop", "length"):
             raise UnusableReplyError(f"the server ended the reply with finish_reason {choice.finish_reason!r}")
         text = choice.text or ""
-        if "continuation" in self.endpoint.given_up and written.continued:
-            text = text.removeprefix(written.continued)  # such a server begins its reply anew
+        if written.continued:  # some servers begin the reply anew instead, and not all of them say so
+            text = text.removeprefix(written.continued)
         ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
         if ends:
             return text[: min(ends)], "stop"

@@ -82,7 +82,8 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
         return {}
     except BadReplyError as error:
         raise ModelError(
-            f"{options.address}/models is {error}: no OpenAI-compatible API; its address mostly ends in /v1"
+            f"{options.address}/models is {endpoint.words(str(error))}: no OpenAI-compatible API; "
+            "its address mostly ends in /v1"
         ) from error
     listed: Any = data.get("data") if isinstance(data, Mapping) else None
     cards = [card for card in listed or () if isinstance(card, Mapping) and isinstance(card.get("id"), str)]
@@ -134,4 +135,6 @@ def _unusable(refused: RefusedError, models: Mapping[str, Any], model: str, opti
         some = ", ".join(sorted(models)[:20])
         return ModelError(f"{options.address} has no model {model!r}; it has: {some}")
     way_out = "; try --engine-arg api=auto" if options.api != "auto" else ""
+    if refused.status in (404, 405) and not models:
+        way_out += "; is this an OpenAI-compatible API? its address mostly ends in /v1"
     return ModelError(f"{options.address} does not serve {model!r} ({refused}){way_out}")

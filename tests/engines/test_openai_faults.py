@@ -11,6 +11,7 @@ from judgelm.engines import openai_calls
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai_gate import Gate
+from judgelm.engines.openai_replies import pause_of
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
@@ -137,7 +138,7 @@ def test_all_wait_as_long_as_the_server_asks():
     ],
 )
 def test_how_servers_say_when_to_come_back(headers, seconds):
-    assert openai_calls._pause(headers) == seconds
+    assert pause_of(headers) == seconds
 
 
 def test_the_gate_halves_once_for_one_burst_and_grows_with_success():

@@ -1,10 +1,13 @@
 """Addresses, keys, proxies, certificates and odd bytes: reached as meant, and no secret is ever shown."""
 
+import asyncio
 import logging
+import os
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from driving import prompt_of, run
 from endpoint import ScriptedBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.openai_loop import LoopThread
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 
@@ -62,7 +66,7 @@ def test_an_address_that_is_none(address):
 
 
 def test_a_query_in_the_address_is_refused_and_not_shown():
-    with pytest.raises(ConfigError, match="leave out what follows the .*\\?") as raised:
+    with pytest.raises(ConfigError, match=r"leave out what follows the first \?") as raised:
         load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": f"http://h/v1?key={SECRET}"}))
     assert SECRET not in str(raised.value)
 
@@ -75,7 +79,7 @@ def test_blanks_around_a_key_are_no_part_of_it(monkeypatch):
         engine.close()
 
 
-@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é", f"{SECRET} x"])
+@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
 def test_a_key_that_no_header_can_hold_is_refused_unseen(monkeypatch, key):
     monkeypatch.setenv("JUDGE_KEY", key)
     with endpoint() as server, pytest.raises(ConfigError, match="JUDGE_KEY holds no key") as raised:
@@ -137,7 +141,7 @@ def test_https_with_a_certificate_of_ones_own(monkeypatch, tmp_path):
     subprocess.run(made, check=True, capture_output=True)
     both.write_text(key.read_text() + certificate.read_text())
     with endpoint(certificate=str(both)) as server:
-        with pytest.raises(EngineError, match="cannot be reached: .*certificate"):
+        with pytest.raises(EngineError, match=r"cannot be reached: .*certificate"):
             load(server)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         engine = load(server)
@@ -196,22 +200,15 @@ def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
     with endpoint() as server:
         server.misbehave(lambda number, _: "stall" if number > 2 else None)
         command = [sys.executable, "-c", INTERRUPTED, server.base_url]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(), cwd="."
-        )
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        child = subprocess.Popen(command, env=environment, **pipes)
         assert child.stdout.readline() == "submitted\n"
         while server.at_once < 32:
             assert child.poll() is None
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=5)
         assert (child.returncode, said) == (130, "")
-
-
-def _environment():
-    import os
-    from pathlib import Path
-
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
 
 
 def test_an_interrupt_while_loading_leaves_no_thread():
@@ -224,3 +221,15 @@ def test_an_interrupt_while_loading_leaves_no_thread():
         with pytest.raises(KeyboardInterrupt):
             load(server)
     assert {one for one in threading.enumerate() if one.name == "openai-engine"} == before
+
+
+def test_a_second_interrupt_while_closing_leaves_no_thread():
+    before = set(threading.enumerate())
+    loop = LoopThread()
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.close(asyncio.sleep(30))
+    timer.join()
+    assert set(threading.enumerate()) == before

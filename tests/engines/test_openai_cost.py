@@ -1,0 +1,227 @@
+"""Money: every billed token is counted once, and a cap is never passed, whatever the server does."""
+
+import time
+
+import pytest
+
+from driving import prompt_of, run
+from endpoint import ScriptedBackend, endpoint, first
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.openai_bill import most_usage
+from judgelm.engines.openai_replies import Usage
+from judgelm.errors import ConfigError
+from judgelm.modes.pairwise import Pairwise
+from judgelm.records import Request, Sample, Sampling
+from judgelm.runner import judge
+
+PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
+"""A token of a reply is a dollar, and those of prompts hardly anything."""
+
+
+def load(server, **arguments):
+    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
+    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
+
+
+def requests_of(count, **sampling):
+    settings = {"max_tokens": 6, "stop": ("\n",)} | sampling
+    return [Request(key=str(i), prompt=prompt_of(f"x{i}"), sampling=Sampling(**settings)) for i in range(count)]
+
+
+class Counting(ScriptedBackend):
+    """Remembers what it generated, as a server's own bill does."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.dollars = 0
+        self.prompt_tokens = 0
+
+    def generate(self, prompt, asked, number):
+        reply = super().generate(prompt, asked, number)
+        self.dollars += len(reply.steps)
+        self.prompt_tokens += reply.prompt_tokens if number == 0 else 0
+        return reply
+
+
+@pytest.mark.parametrize(
+    ("body", "usage"),
+    [
+        # token ids are as many as they are; 4 replies of 8 tokens
+        ({"prompt": [5, 6, 7], "max_tokens": 8, "n": 4}, (3, 32)),
+        # "aé" is 3 bytes, 64 may stand around it
+        ({"prompt": "aé", "max_tokens": 8}, (67, 8)),
+        # and 16 around each message
+        ({"messages": [{"role": "user", "content": "aé"}] * 2, "max_completion_tokens": 5}, (6 + 32 + 64, 5)),
+    ],
+)
+def test_the_most_that_a_request_can_be_billed_with(body, usage):
+    assert most_usage(body) == Usage(prompt_tokens=usage[0], completion_tokens=usage[1])
+
+
+@pytest.mark.parametrize("fault", [None, "429", "500", "types", "null_text", "no_choices"])
+def test_the_bill_is_the_servers_own(fault):
+    with endpoint(Counting(), retry_after="0.01") as server:
+        engine = load(server, **PRICES)
+        server.misbehave(first(3, fault))
+        run(engine, requests_of(5))
+        stats = engine.stats()
+        assert stats["completion_tokens"] == server.backend.dollars
+        assert stats["prompt_tokens"] == server.backend.prompt_tokens
+        assert stats["cost_usd"] == stats["cost_usd_at_most"]
+        assert stats["cost_usd"] == pytest.approx(server.backend.dollars + server.backend.prompt_tokens / 1e6)
+        assert stats["replies_of_unknown_cost"] == 0
+        engine.close()
+
+
+@pytest.mark.parametrize("fault", ["cut", "torn", "stall", "drop"])
+def test_what_the_server_may_bill_without_saying_so_is_counted_at_its_worst(fault):
+    with endpoint(Counting(), stall_s=0.8) as server:
+        engine = load(server, **PRICES, timeout_s=0.5)
+        before = engine.stats()
+        server.misbehave(first(2, fault))
+        run(engine, requests_of(1))
+        stats = engine.stats()
+        # the reply that came has 3 tokens; the two that did not may have had 6 each
+        assert stats["cost_usd"] - before["cost_usd"] == pytest.approx(3, abs=0.01)
+        assert stats["cost_usd_at_most"] - before["cost_usd"] == pytest.approx(3 + 12, abs=0.01)
+        assert stats["replies_of_unknown_cost"] == 2
+        engine.close()
+
+
+def test_what_never_reached_the_server_costs_nothing():
+    with endpoint() as server:
+        engine = load(server, **PRICES, concurrency=4, backoff_s=0.2)
+        server.kill()
+        engine.submit(requests_of(4))
+        assert engine.collect(0.1) == []
+        server.start()
+        done = [one for _ in range(40) for one in engine.collect(0.1)]
+        assert {one.texts for one in done} == {("8 6",)}
+        assert engine.stats()["retries"]["connection"] >= 4
+        assert engine.stats()["replies_of_unknown_cost"] == 0
+        engine.close()
+
+
+def test_a_server_that_states_no_usage_is_taken_to_bill_the_most():
+    with endpoint(states_usage=False) as server:
+        engine = load(server, **PRICES)
+        before = engine.stats()
+        run(engine, requests_of(3))
+        stats = engine.stats()
+        assert (stats["completion_tokens"], stats["cost_usd"]) == (0, 0.0)
+        assert stats["replies_of_unknown_cost"] - before["replies_of_unknown_cost"] == 3
+        assert stats["cost_usd_at_most"] - before["cost_usd_at_most"] == pytest.approx(18, abs=0.01)
+        engine.close()
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 32])
+def test_a_cap_is_never_passed_and_used_as_far_as_it_goes(concurrency):
+    with endpoint(Counting(), delay_s=0.01) as server:
+        engine = load(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency)
+        done = run(engine, requests_of(60))
+        judged = [one for one in done.values() if one.texts == ("8 6",)]
+        failed = [one for one in done.values() if one.finish_reasons == ("error",)]
+        assert len(judged) + len(failed) == 60
+        # a request is sent only with 6 dollars left, and then takes 3: it ends with 3 to 6 left
+        assert 34 < server.backend.dollars <= 37
+        assert engine.stats()["cost_usd_at_most"] < 40
+        assert server.counts["at_once"] <= max(1, 40 // 6), "those under way are reserved at their worst"
+        assert {one.error[:10] for one in failed} == {"not sent: "}
+        engine.close()
+
+
+def test_the_message_says_what_was_spent_the_cap_and_the_way_out():
+    with endpoint() as server:
+        engine = load(server, **PRICES, max_cost_usd=20)
+        done = run(engine, requests_of(1, max_tokens=30))
+        # asking the server what it can took a token for whether it is there and one for the grammar
+        assert done["0"].error.startswith("not sent: 2.0000")
+        assert "USD of max_cost_usd=20 are spent, and this request may cost 30.000" in done["0"].error
+        assert "raise --engine-arg max_cost_usd=... and run the same command again" in done["0"].error
+        assert run(engine, requests_of(1))["0"].texts == ("8 6",), "a cheaper one may still go"
+        engine.close()
+
+
+@pytest.mark.parametrize("fault", ["cut", "stall", "torn", "types"])
+def test_a_cap_holds_when_replies_are_lost(fault):
+    with endpoint(Counting(), stall_s=0.8) as server:
+        engine = load(server, **PRICES, max_cost_usd=60, timeout_s=0.5, retries=20)
+        server.misbehave(lambda number, _: fault if number % 3 else None)
+        done = run(engine, requests_of(20))
+        assert engine.stats()["cost_usd_at_most"] <= 60
+        assert server.backend.dollars <= 60
+        assert any(one.finish_reasons == ("error",) for one in done.values())
+        engine.close()
+
+
+def test_an_aborted_request_is_counted_at_its_worst():
+    with endpoint() as server:
+        engine = load(server, **PRICES)
+        before = engine.stats()["cost_usd_at_most"]
+        server.misbehave(lambda *_: "stall")
+        engine.submit(requests_of(2))
+        while server.at_once < 2:
+            time.sleep(0.01)
+        engine.abort(["0", "1"])
+        for _ in range(100):
+            if engine.stats()["replies_of_unknown_cost"] == 2:
+                break
+            time.sleep(0.01)
+        assert engine.stats()["cost_usd_at_most"] - before == pytest.approx(12, abs=0.01)
+        engine.close()
+
+
+def test_a_cap_with_several_replies_and_candidates():
+    with endpoint(Counting({"": {"8": 0.5, "7": 0.5}}), logprobs=False) as server:
+        engine = load(server, **PRICES, max_cost_usd=50, candidate_samples=8)
+        requests = [
+            Request(key=str(i), prompt=prompt_of("x"), sampling=Sampling(max_tokens=2), candidates=("8", "7"))
+            for i in range(10)
+        ]
+        done = run(engine, requests)
+        assert any(one.finish_reasons == ("error",) for one in done.values())
+        assert any(one.candidate_logprobs for one in done.values())
+        assert server.backend.dollars <= 50
+        engine.close()
+
+
+def test_a_run_over_the_cap_is_judged_as_far_as_it_goes_and_the_rest_are_failures_of_the_engine():
+    samples = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in range(30)]
+    with endpoint(Counting()) as server:
+        engine = load(server, **PRICES, max_cost_usd=60, concurrency=2)
+        judgments = list(judge(samples, Pairwise(template="judgelm-compact"), engine))
+        assert len(judgments) == 30
+        failed = [one for one in judgments if one.failure is not None]
+        assert 0 < len(failed) < 30
+        assert {one.failure.code for one in failed} == {"engine"}, "a plain rerun redoes those"
+        assert server.backend.dollars <= 60
+        engine.close()
+
+
+def test_an_estimate_before_anything_is_sent():
+    with endpoint() as server:
+        engine = load(server, **PRICES)
+        before = len(server.bodies)
+        # 3 replies at once are drawn of a sampled request, and 1 of a greedy one
+        assert engine.cost_at_most_usd(requests_of(2, n=3, temperature=1.0)) == pytest.approx(36, abs=0.01)
+        assert engine.cost_at_most_usd(requests_of(2, n=3)) == pytest.approx(12, abs=0.01)
+        assert len(server.bodies) == before
+        engine.close()
+        engine = load(server)
+        with pytest.raises(ConfigError, match="price_in"):
+            engine.cost_at_most_usd(requests_of(1))
+        assert "cost_usd" not in engine.stats()
+        engine.close()
+
+
+def test_prices_and_caps_that_are_wrong():
+    def refused(match, **arguments):
+        with pytest.raises(ConfigError, match=match):
+            load_engine("openai", EngineOptions(model="x", engine_args=arguments))
+
+    refused("max_cost_usd needs --engine-arg price_in", max_cost_usd=1)
+    refused("price_in and price_out go together", price_in=1)
+    refused("greater than 0", max_cost_usd=0, **PRICES)
+    with endpoint() as server, pytest.raises(ConfigError, match=r"max_cost_usd is too little to ask .*/v1 what it can"):
+        load(server, max_cost_usd=0.5, **PRICES)
