@@ -14,7 +14,12 @@ ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
 _TWO_NUMBERS = re.compile(r"\s*\[?\s*(-?\d+(?:\.\d+)?)[\s,]+(-?\d+(?:\.\d+)?)\s*\]?\s*")
-_WINNERS: Mapping[object, Winner] = {1: 1, 2: 2, "1": 1, "2": 2, "tie": "tie", "Tie": "tie"}
+_WINNERS: Mapping[object, Winner] = {
+    **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
+    **{2: 2, "2": 2, "B": 2, "b": 2, "model_b": 2, "model_2": 2},
+    **{"tie": "tie", "Tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"},
+}
+_SIDES = (("model_a", "model_b"), ("model_1", "model_2"))
 
 
 def row_error(row: Row, finding: str) -> InputError:
@@ -188,8 +193,16 @@ def number_field(row: Row, name: str) -> float:
 
 
 def winner_field(row: Row, name: str = "winner") -> Winner:
-    """1, 2 or "tie", also as text."""
+    """1, 2 or "tie", also as text; "A" and "model_a" are 1 like "1", "tie (bothbad)" and "both_bad" are ties.
+
+    Raises:
+        InputError: none of these, or the name of the other side's model.
+    """
     value = row.data[name]
     if isinstance(value, int | str) and not isinstance(value, bool) and value in _WINNERS:
-        return _WINNERS[value]
+        winner = _WINNERS[value]
+        others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
+        if isinstance(value, str) and winner != "tie" and value in others:
+            raise field_error(row, name, f"{described(value)} names one side and the other side's model; write 1 or 2")
+        return winner
     raise field_error(row, name, f'expected 1, 2 or "tie", got {described(value)}')

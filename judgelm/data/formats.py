@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data import row_labels, row_samples
+from judgelm.data import preferences, row_labels, row_samples
 from judgelm.data.fields import ID_FIELDS, row_error
 from judgelm.data.rows import Row
 from judgelm.errors import InputError
@@ -41,6 +41,8 @@ class Format:
 def _no_label(row: Row, with_reference: bool) -> Label | None:
     return None
 
+
+_BATTLE_LABELS = "winner_model_a, winner_model_b / winner / score / scores / score_1, score_2 / score_a, score_b"
 
 FORMATS = (
     Format(
@@ -123,10 +125,54 @@ FORMATS = (
             "models": "answer_models / model_1, model_2",
             "reference": "reference",
             "category": "category",
-            "label": "winner / score / scores / score_1, score_2",
+            "label": "winner / score / scores / score_1, score_2 / score_a, score_b",
         },
         sample=row_samples.plain_sample,
         label=row_labels.plain_label,
+    ),
+    Format(
+        name="preference",
+        needs=("chosen", "rejected"),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "question": "prompt / question / instruction / chosen, rejected",
+            "question, continued": "input",
+            "answers (placed by a hash of their texts)": "chosen, rejected",
+            "models": "chosen_model, rejected_model",
+            "reference": "reference",
+            "category": "category / subset",
+            "label": "chosen, rejected",
+            "scores": "score_chosen, score_rejected",
+        },
+        sample=preferences.preference_sample,
+        label=preferences.preference_label,
+    ),
+    Format(
+        name="arena",
+        needs=("conversation_a", "conversation_b"),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "question and answers": "conversation_a, conversation_b",
+            "models": "model_a, model_b",
+            "reference": "reference",
+            "label": _BATTLE_LABELS,
+        },
+        sample=preferences.arena_sample,
+        label=preferences.battle_label,
+    ),
+    Format(
+        name="responses",
+        needs=("response_a", "response_b"),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "question": "prompt / question / instruction",
+            "answers": "response_a, response_b",
+            "models": "model_a, model_b",
+            "reference": "reference",
+            "label": _BATTLE_LABELS,
+        },
+        sample=preferences.responses_sample,
+        label=preferences.battle_label,
     ),
 )
 
@@ -144,6 +190,21 @@ LABELS = Format(
 )
 """Rows of an id and a label, which name samples of another file."""
 
+PAIR_LABELS = replace(
+    LABELS,
+    mapping={
+        "id": "question_id, model_a, model_b / question_id, model_1, model_2",
+        "label": "label / g1_winner, g2_winner",
+    },
+    sample=preferences.pair_label_alone,
+    label=preferences.pair_label,
+)
+"""Labels of pairs that are named by a question and two models, whose answers stand in another file."""
+
+_PAIR_LABEL_FIELDS = (
+    {"question_id", "model_a", "model_b", "label"},
+    {"question_id", "model_1", "model_2", "g1_winner", "g2_winner"},
+)
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_w_reference", "text_w_reference"})
 
 
@@ -159,6 +220,8 @@ def recognise(row: Row) -> Format:
             return _narrowed(candidate, row)
     if "question" in fields and ("answers" in fields or "answer" in fields):
         return _narrowed(next(candidate for candidate in FORMATS if candidate.name == "plain"), row)
+    if any(needs <= fields for needs in _PAIR_LABEL_FIELDS):
+        return _narrowed(PAIR_LABELS, row)
     if not _LABEL_MARKS.isdisjoint(fields) and any(name in fields for name in ID_FIELDS):
         return _narrowed(LABELS, row)
     raise _unknown_fields(row)

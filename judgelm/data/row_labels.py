@@ -109,7 +109,10 @@ def llmbar_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
-    """`winner`, and `score` or `scores`, or `score_1` and `score_2`; with `reason`. The winner may be left out."""
+    """`winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`); with `reason`.
+
+    The winner may be left out where there are scores.
+    """
     scores = _plain_scores(row)
     reason = optional_text(row, "reason") or None
     if row.data.get("winner") in (None, ""):
@@ -124,9 +127,10 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
     for name in ("score", "scores"):
         if row.data.get(name) not in (None, ""):
             return scores_field(row, name)
-    if all(row.data.get(name) in (None, "") for name in ("score_1", "score_2")):
-        return None
-    return number_field(row, "score_1"), number_field(row, "score_2")
+    for first, second in (("score_1", "score_2"), ("score_a", "score_b")):
+        if not all(row.data.get(name) in (None, "") for name in (first, second)):
+            return number_field(row, first), number_field(row, second)
+    return None
 
 
 def any_label(row: Row, with_reference: bool) -> Label | None:

@@ -38,6 +38,7 @@ _ALPACA_FIELDS = frozenset(
 _PLAIN_FIELDS = frozenset(
     {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
     | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
+    | {"score_a", "score_b"}
 )
 
 

@@ -1,0 +1,119 @@
+"""Draw seed questions with reference answers from the user's files, to a stated mix of sources.
+
+    python data_tools/sample_seeds.py --config configs/data/seeds.yaml -o runs/seeds.jsonl
+
+Writes rows of `id, question, reference, category, source, origin`; `origin` is file and line. Questions are distinct
+over all sources, and the same config gives the same seeds whatever the order of files and rows. Rows that cannot be
+used are kept with file, line and reason in OUT.rejects.jsonl. Each file appears only when it is complete.
+"""
+
+import argparse
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from judgelm.data.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
+from judgelm.errors import ConfigError, JudgelmError
+from judgelm.jsonl import Appender
+
+
+class SourceConfig(BaseModel):
+    """One source; see `judgelm.data.seeds.SeedSource`."""
+
+    model_config = ConfigDict(extra="forbid")
+    paths: list[str]
+    kind: SeedKind | None = None
+    categories: list[str] = []
+
+
+class SeedsConfig(BaseModel):
+    """What the config file says; see `judgelm.data.seeds.sample_seeds`."""
+
+    model_config = ConfigDict(extra="forbid")
+    sources: dict[str, SourceConfig]
+    mix: dict[str, float]
+    size: int
+    seed: int = 0
+    redistribute: bool = False
+
+
+def main() -> int:
+    """Read the options, sample, print what became of every row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", required=True, type=Path, metavar="FILE.yaml")
+    parser.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
+    options = parser.parse_args()
+    try:
+        sample = write(read_config(options.config), options.out)
+    except JudgelmError as error:
+        print(error, file=sys.stderr)
+        return 1
+    report(sample)
+    return 0
+
+
+def read_config(path: Path) -> SeedsConfig:
+    """The config file.
+
+    Raises:
+        ConfigError: it cannot be read, or says what there is not.
+    """
+    try:
+        return SeedsConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot read: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ConfigError(f"{path}: {place}: {first['msg']}; see configs/data/seeds.yaml") from error
+
+
+def write(config: SeedsConfig, out: Path) -> SeedSample:
+    """Write the chosen seeds and the rejects."""
+    rejects = Path(f"{out.with_suffix('') if out.suffix == '.jsonl' else out}.rejects.jsonl")
+    partial = {path: Path(f"{path}.partial") for path in (out, rejects)}
+    sources = {
+        name: SeedSource(paths=tuple(source.paths), kind=source.kind, categories=tuple(source.categories))
+        for name, source in config.sources.items()
+    }
+    for path in partial.values():
+        path.unlink(missing_ok=True)
+    try:
+        with ExitStack() as stack:
+            seeds_file, rejects_file = (stack.enter_context(Appender(path)) for path in partial.values())
+            sample = sample_seeds(
+                sources,
+                config.mix,
+                config.size,
+                config.seed,
+                redistribute=config.redistribute,
+                on_reject=lambda reject: rejects_file.write(asdict(reject)),
+            )
+            for seed in sample:
+                seeds_file.write(asdict(seed))
+    except JudgelmError:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+        raise
+    for path, written in partial.items():
+        os.replace(written, path)
+    if not rejects.stat().st_size:
+        rejects.unlink()
+    return sample
+
+
+def report(sample: SeedSample) -> None:
+    """A line for each source."""
+    columns = ("read", "rejected", "other_category", "duplicates", "available", "asked", "taken")
+    print(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
+    for name, count in sample.counts.items():
+        print(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
