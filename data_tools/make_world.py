@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--test-rows", type=int, default=1000)
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=8)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     pretrain, train, test = (options.out / f"{name}.jsonl" for name in ("pretrain", "train", "test"))

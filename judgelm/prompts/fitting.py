@@ -174,16 +174,18 @@ class Fitter:
         return list(encoded["offset_mapping"])
 
     def _encode(self, spans: tuple[Span, ...], prompt: Prompt) -> tuple[str, list[int]]:
-        text = self._text(spans, chat=prompt.chat)
+        text = self.text(spans, chat=prompt.chat)
         return text, self.encode(text, chat=prompt.chat)
 
-    def _text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
+    def text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
+        """The spans as one text; those of a chat in the tokenizer's chat template, the reply's opening included.
+
+        Raises:
+            ConfigError: the tokenizer has no chat template or one that refuses these messages.
+        """
         if not chat:
             return "".join(span.text for span in spans)
-        messages = [
-            {"role": str(role), "content": "".join(span.text for span in group)}
-            for role, group in groupby(spans, key=lambda span: span.role)
-        ]
+        messages = chat_messages(spans)
         try:
             return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (ValueError, TemplateError) as error:
@@ -198,6 +200,14 @@ def _appended_tokens(tokenizer: Tokenizer) -> int:
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
+
+
+def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
+    """The spans of a chat as messages: neighbours of one role make one."""
+    return [
+        {"role": str(role), "content": "".join(span.text for span in group)}
+        for role, group in groupby(spans, key=lambda span: span.role)
+    ]
 
 
 def prompt_key(prompt: Prompt) -> str:

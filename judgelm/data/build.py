@@ -1,0 +1,162 @@
+"""The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
+
+Three stages: gather clean pairs into a spool, plan with what must be known of all of them (the validation questions,
+the nested subsets), derive the rows epoch by epoch, chunk by chunk, on as many processes as asked for. What is drawn
+depends on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.data.build_counts import BuildCounts
+from judgelm.data.build_options import BuildOptions
+from judgelm.data.deriving import derive
+from judgelm.data.gathering import CHUNK_PAIRS, Gatherer, Spool, read_chunk
+from judgelm.data.labelled import judgelm_row
+from judgelm.data.lengths import LongerThan
+from judgelm.data.set_files import SetFiles
+from judgelm.data.splitting import split_questions
+from judgelm.data.subsets import SubsetSizes, nested_order, subset_sizes
+from judgelm.errors import InputError, RunError
+from judgelm.jsonl import Appender
+
+_NOT_IN_TRAINING = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build has written.
+
+    Attributes:
+        counts: what became of every row.
+        files: rows by file name.
+        subsets: the sizes that there were pairs for, and those too large.
+        left_out: the file that names every row left out.
+    """
+
+    counts: BuildCounts
+    files: dict[str, int]
+    subsets: SubsetSizes
+    left_out: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Where each pair of the spool goes: `place` is shape (pairs,), its place among nested subsets, or validation."""
+
+    place: NDArray[np.int64]
+    sizes: SubsetSizes
+
+
+def build(
+    options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
+) -> Built:
+    """Read, clean, split, augment and write.
+
+    Args:
+        options: the build.
+        tokenizer: a fast tokenizer, where `options.max_tokens` is set.
+        progress: is told the stage and how many pairs have passed it.
+
+    Raises:
+        InputError: an input cannot be read, or no pair is left.
+        ConfigError: a set would be empty, or a template does not exist.
+        RunError: the output cannot be written.
+    """
+    folder = Path(options.out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot make this folder: {error.strerror}; choose another out") from error
+    too_long = None if options.max_tokens is None else LongerThan(options.max_tokens, tokenizer, options.template)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
+        spool = Spool(Path(scratch) / "pairs")
+        with Appender(folder / "left_out.jsonl", overwrite=True) as left_out:
+            gatherer = Gatherer(options, left_out, too_long)
+            seen = 0
+            for seen, _ in enumerate(spool.write(gatherer.pairs()), 1):
+                if seen % CHUNK_PAIRS == 0:
+                    progress("reading", seen)
+        if not seen:
+            raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
+        plan = _plan(options, gatherer)
+        counts = gatherer.counts
+        with SetFiles(folder, options.format) as files:
+            _write(options, spool, plan, files, counts, progress)
+    names = {files.path(name).name: rows for name, rows in files.rows.items()}
+    return Built(counts=counts, files=names, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
+
+
+def _plan(options: BuildOptions, gatherer: Gatherer) -> _Plan:
+    place = np.full(len(gatherer.questions), _NOT_IN_TRAINING, dtype=np.int64)
+    training = np.arange(len(place))
+    if options.validation:
+        share = options.validation if options.validation < 1 else None
+        questions = None if share is not None else int(options.validation)
+        split = split_questions(gatherer.groups, seed=options.seed, fraction=share, questions=questions)
+        training = np.flatnonzero([split.side(question) == "train" for question in gatherer.questions])
+    sizes = subset_sizes(len(training), options.subsets)
+    place[training] = 0
+    if sizes.sizes:
+        place[training] = nested_order((gatherer.strata[pair] for pair in training), seed=options.seed)
+    return _Plan(place=place, sizes=sizes)
+
+
+def _write(
+    options: BuildOptions,
+    spool: Spool,
+    plan: _Plan,
+    files: SetFiles,
+    counts: BuildCounts,
+    progress: Callable[[str, int], None],
+) -> None:
+    """Epoch by epoch, each pair's rows in the place of the pair; validation pairs in the first epoch, as they are."""
+    places = [plan.place[start : start + CHUNK_PAIRS] for start in range(0, len(plan.place), CHUNK_PAIRS)]
+    for epoch in range(options.epochs):
+        work = partial(_chunk, options, spool.path, epoch)
+        with _mapping(options.workers) as mapping:
+            for done, (rows, part) in enumerate(mapping(work, spool.offsets, places), 1):
+                for place, row in rows:
+                    files.write("validation" if place == _NOT_IN_TRAINING else "train", row)
+                    for size in plan.sizes.sizes:
+                        if place < size:
+                            files.write(f"train-{size}", row)
+                counts += part
+                progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.place)))
+
+
+def _chunk(
+    options: BuildOptions, spool: Path, epoch: int, offset: int, places: NDArray[np.int64]
+) -> tuple[list[tuple[int, dict[str, Any]]], BuildCounts]:
+    """One chunk's rows, each with its pair's place among the subsets."""
+    counts = BuildCounts()
+    rows = []
+    for pair, place in zip(read_chunk(spool, offset), places.tolist(), strict=True):
+        if place != _NOT_IN_TRAINING:
+            for one in derive(pair, options, epoch, counts):
+                counts.train.add(one)
+                rows.append((place, judgelm_row(one)))
+        elif epoch == 0:
+            counts.validation.add(pair)
+            rows.append((place, judgelm_row(pair)))
+    return rows, counts
+
+
+@contextmanager
+def _mapping(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` that keeps the order: here, or in worker processes."""
+    if workers == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield pool.map

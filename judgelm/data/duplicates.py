@@ -1,0 +1,290 @@
+"""Exact and near duplicates: among rows of question and two answers, and among questions alone.
+
+Texts are compared normalised (`normalised`). *Exact* means equal after that. *Near* means that the sets of word
+n-grams (shingles) overlap: their Jaccard similarity, estimated by MinHash, is at least a threshold. The estimate rests
+on 128 permutations of which one byte each is kept, so its standard error is sqrt(s * (1 - s) / 128), 0.027 at s = 0.9.
+Pairs are looked up by bands of the sketch; a pair at the threshold is looked at with probability 0.95, one above it
+more surely, and then goes by its estimate: a near duplicate can be missed, an exact one cannot.
+
+Near duplicates make sense for texts of some length only: one replaced word changes n shingles. With 3-grams and a
+threshold of 0.9 an answer needs 59 words to survive one replaced word, with 2-grams and 0.7 a question needs 13. Texts
+below `least_words`, and text in scripts without blanks between words, are compared exactly.
+
+Source: Broder, On the Resemblance and Containment of Documents (1997), for shingles and MinHash; Li, Koenig, b-Bit
+Minwise Hashing (2010), for keeping one byte; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, section 3.4, for
+bands.
+"""
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from datasketch import MinHash
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from xxhash import xxh3_64_intdigest, xxh3_128_digest, xxh32_intdigest
+
+from judgelm.errors import ConfigError
+
+PERMUTATIONS = 128
+BANDS = 8
+
+_FOUND_AT_THRESHOLD = 0.95
+_NEIGHBOURS = 64
+_CHUNK = 100_000
+_CHANCE = 1 / 256
+_MIXER = 1_099_511_628_211
+
+_PUNCTUATION = str.maketrans(dict.fromkeys(";!?\"'`()[]{}*_‘’“”„«»‹›–—…¿¡、。，；：？！（）「」『』", " "))
+_NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
+
+
+def normalised(text: str) -> str:
+    """The words of a text, case-folded (NFC), with one blank between them.
+
+    Punctuation of prose and Markdown goes. Other symbols (`+ < = / % $ #`) stay, and `-`, `.`, `,` and `:` before a
+    digit do, so that 5 and -5, or 3.5 and 35, differ; `!x` and `x`, or `-x` and `x`, do not. A text of punctuation
+    alone stays as it is, but for blanks at its ends.
+    """
+    folded = unicodedata.normalize("NFC", text).casefold()
+    return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """What an earlier row has in common with this one.
+
+    Attributes:
+        of: id of the earlier row.
+        similarity: in [0, 1]; 1 where exact, else the estimate for the least similar of the three texts.
+    """
+
+    kind: Literal["exact", "near"]
+    of: str
+    similarity: float
+
+
+class _Text(NamedTuple):
+    digest: bytes
+    sketch: NDArray[np.uint32] | None
+
+
+class _Sketcher:
+    """Turns texts into digests and sketches; `width` is how many of a sketch's bytes make one of its `BANDS` bands."""
+
+    def __init__(self, threshold: float, shingle: int, least_words: int) -> None:
+        if not 0.7 <= threshold <= 1:
+            raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
+        if not 1 <= shingle <= least_words:
+            raise ConfigError(f"shingle {shingle}, least_words {least_words}: expected 1 <= shingle <= least_words")
+        self.threshold = threshold
+        widest = PERMUTATIONS // BANDS
+        least_share = 1 - (1 - _FOUND_AT_THRESHOLD) ** (1 / BANDS)  # of a band's matches, for 0.95 over all bands
+        self.width = widest if threshold == 1 else min(widest, int(math.log(least_share) / math.log(threshold)))
+        self._shingle = shingle
+        self._least_words = least_words
+        self._minhash = MinHash(num_perm=PERMUTATIONS, seed=1, hashfunc=xxh32_intdigest)
+
+    def text(self, text: str) -> _Text:
+        plain = normalised(text).encode()
+        return _Text(xxh3_128_digest(plain), self.sketch(plain))
+
+    def sketch(self, plain: bytes) -> NDArray[np.uint32] | None:
+        words = plain.split(b" ")
+        if self.threshold == 1 or len(words) < self._least_words:
+            return None
+        self._minhash.clear()
+        self._minhash.update_batch(map(b" ".join, zip(*(words[i:] for i in range(self._shingle)), strict=False)))
+        sketch: NDArray[np.uint32] = self._minhash.hashvalues
+        return sketch
+
+
+def _similarity(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Estimated Jaccard similarity along the last axis; the share of bytes that agree by chance is taken out."""
+    agreeing = np.count_nonzero(one == other, axis=-1) / PERMUTATIONS
+    similarity: NDArray[np.float64] = np.maximum(0.0, (agreeing - _CHANCE) / (1 - _CHANCE))
+    return similarity
+
+
+class Duplicates:
+    """Tells for each row of a stream whether an earlier one says the same; the first stays.
+
+    Rows are duplicates where their questions are and their answers are, one by one, in either order: a swapped copy
+    is one, another pair of answers to the same question is not, nor is a pair of which only one answer differs.
+    A row is compared with at most `BANDS` earlier ones, the first that had each of its bands, so that time does not
+    grow with the data; among thousands of rows that are nearly near, one that is near may be missed for that. A row
+    takes about 2 KB of memory.
+    """
+
+    def __init__(self, *, threshold: float = 0.9, shingle: int = 3, least_words: int = 10) -> None:
+        """Start with no rows.
+
+        Args:
+            threshold: similarity in [0.7, 1] from which each of the three texts must be near; 1 finds exact ones only.
+            shingle: words per shingle.
+            least_words: a text of fewer normalised words must be equal, exactly.
+
+        Raises:
+            ConfigError: a value out of its range.
+        """
+        self._sketcher = _Sketcher(threshold, shingle, least_words)
+        self._ids: list[str] = []
+        self._texts: list[tuple[bytes, ...]] = []
+        self._exact: dict[int, int] = {}
+        self._bands: dict[bytes, int] = {}
+
+    def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
+        """The earlier row that this one repeats, or None; then it is remembered for the rows to come."""
+        texts = [self._sketcher.text(text) for text in (question, *answers)]
+        key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
+        if (same := self._exact.get(key)) is not None:
+            return Duplicate(kind="exact", of=self._ids[same], similarity=1.0)
+        packed = tuple(digest + (b"" if sketch is None else _low_bytes(sketch)) for digest, sketch in texts)
+        bands = self._bands_of(texts)
+        nearest = max(
+            ((_row_similarity(packed, self._texts[row]), -row) for row in self._sharing(bands)), default=(0.0, 0)
+        )
+        if nearest[0] >= self._sketcher.threshold:
+            return Duplicate(kind="near", of=self._ids[-nearest[1]], similarity=nearest[0])
+        self._exact[key] = len(self._ids)
+        for band in bands:
+            self._bands.setdefault(band, len(self._ids))
+        self._ids.append(row_id)
+        self._texts.append(packed)
+        return None
+
+    def _bands_of(self, texts: list[_Text]) -> list[bytes]:
+        """Bands of the three texts' union, which no order of the answers changes."""
+        sketches = [text.sketch for text in texts if text.sketch is not None]
+        if not sketches:
+            return []
+        union, width = _low_bytes(np.minimum.reduce(sketches)), self._sketcher.width
+        return [bytes((band,)) + union[band * width : (band + 1) * width] for band in range(BANDS)]
+
+    def _sharing(self, bands: list[bytes]) -> set[int]:
+        return {self._bands[band] for band in bands if band in self._bands}
+
+
+def _low_bytes(sketch: NDArray[np.uint32]) -> bytes:
+    return sketch.astype(np.uint8).tobytes()
+
+
+def _row_similarity(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> float:
+    question, first, second = one
+    as_is = min(_text_similarity(first, other[1]), _text_similarity(second, other[2]))
+    swapped = min(_text_similarity(first, other[2]), _text_similarity(second, other[1]))
+    return min(_text_similarity(question, other[0]), max(as_is, swapped))
+
+
+def _text_similarity(one: bytes, other: bytes) -> float:
+    """Of two packed texts: 16 bytes of digest, then the sketch where the text has enough words."""
+    if one[:16] == other[:16]:
+        return 1.0
+    if len(one) == 16 or len(other) == 16:
+        return 0.0
+    return float(_similarity(np.frombuffer(one, np.uint8, offset=16), np.frombuffer(other, np.uint8, offset=16)))
+
+
+class QuestionGroups:
+    """Groups of questions that are equal when normalised, or near each other, directly or through others.
+
+    Add every question, then ask for groups. They depend on the set of questions alone, not on their order or on how
+    often each comes. Near questions that form a chain make one group, though its ends may differ much: `sizes` shows
+    it. About 0.8 KB of memory per distinct question.
+
+    Among more than 64 questions that share a band (a template filled in thousands of ways) only those that stand
+    within 64 places of each other are compared; the rest are grouped through them.
+    """
+
+    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, least_words: int = 10) -> None:
+        """Start with no questions.
+
+        Args:
+            threshold: similarity in [0.7, 1] from which two questions share a group; 1 groups equal ones only.
+            shingle: words per shingle.
+            least_words: a question of fewer normalised words is grouped with its equals only.
+
+        Raises:
+            ConfigError: a value out of its range.
+        """
+        self._sketcher = _Sketcher(threshold, shingle, least_words)
+        self._sketches: dict[bytes, bytes] = {}
+        self._keys: dict[bytes, bytes] | None = None
+
+    def add(self, question: str) -> bytes:
+        """Take note of a question and give its digest; one that came before costs its normalisation only."""
+        plain = normalised(question).encode()
+        digest = xxh3_128_digest(plain)
+        if digest not in self._sketches:
+            sketch = self._sketcher.sketch(plain)
+            self._sketches[digest] = b"" if sketch is None else _low_bytes(sketch)
+            self._keys = None
+        return digest
+
+    def group(self, question: str | bytes) -> str:
+        """The key of the group of a question or of its digest: 32 hexadecimal digits, those of its least member.
+
+        Raises:
+            ValueError: the question was not added.
+        """
+        digest = question if isinstance(question, bytes) else xxh3_128_digest(normalised(question).encode())
+        key = self._grouped().get(digest)
+        if key is None:
+            raise ValueError(f"question {question[:60]!r} was not added; add all questions before asking for groups")
+        return key.hex()
+
+    def sizes(self) -> dict[str, int]:
+        """How many distinct questions each group has, largest group first."""
+        return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
+
+    def _grouped(self) -> dict[bytes, bytes]:
+        if self._keys is None:
+            digests = sorted(self._sketches)
+            long = [digest for digest in digests if self._sketches[digest]]
+            joined = b"".join(self._sketches[digest] for digest in long)
+            labels = _near_groups(np.frombuffer(joined, np.uint8).reshape(-1, PERMUTATIONS), self._sketcher)
+            least: dict[int, bytes] = {}
+            self._keys = {digest: digest for digest in digests}
+            self._keys |= {
+                digest: least.setdefault(label, digest) for digest, label in zip(long, labels.tolist(), strict=True)
+            }
+        return self._keys
+
+
+def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
+    return -group[1], group[0]
+
+
+def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:
+    """Label of the group of each row of `sketches`, shape (n, 128); which number a group has means nothing."""
+    labels = np.arange(len(sketches))
+    for left, right in _sharing_a_band(sketches, sketcher.width):
+        apart = labels[left] != labels[right]
+        left, right = left[apart], right[apart]
+        near = _similarity(sketches[left], sketches[right]) >= sketcher.threshold
+        if near.any():
+            edges = (np.ones(np.count_nonzero(near), np.bool_), (labels[left[near]], labels[right[near]]))
+            labels = connected_components(coo_array(edges, shape=(len(labels),) * 2), directed=False)[1][labels]
+    return labels
+
+
+def _sharing_a_band(sketches: NDArray[np.uint8], width: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Pairs of rows with a band in common, a chunk at a time, nearest neighbours first."""
+    weights = np.array([pow(_MIXER, power, 1 << 64) for power in range(width)], dtype=np.uint64)
+    for band in range(BANDS):
+        keys = sketches[:, band * width : (band + 1) * width].astype(np.uint64) @ weights
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        for distance in range(1, _NEIGHBOURS + 1):
+            places = np.flatnonzero(keys[:-distance] == keys[distance:])
+            if not len(places):
+                break
+            for start in range(0, len(places), _CHUNK):
+                chunk = places[start : start + _CHUNK]
+                yield order[chunk], order[chunk + distance]

@@ -1,0 +1,73 @@
+"""Quotations in a judgment: where they are, and whether their words come from an answer that is judged.
+
+A quotation is what stands in straight, curly or single quotation marks, backticks, a code fence, or a block quote.
+Words of an answer that are repeated without any such mark are not found.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_QUOTED = re.compile(
+    r"```.*?```|``[^`]+``|`[^`\n]+`"
+    r"|“[^”]*”"
+    r"|(?<!\w)\"(?=\S)[^\"]*(?<=\S)\"(?!\w)"
+    r"|(?<!\w)‘(?=\S)(?:[^‘’]|(?<=\w)’(?=\w))*’(?!\w)"
+    r"|(?<!\w)'(?=\S)(?:[^'\n]|(?<=\w)'(?=\w))*(?<=\S)'(?!\w)"
+    r"|^>[^\n]*(?:\n>[^\n]*)*",
+    re.DOTALL | re.MULTILINE,
+)
+_MARKS = re.compile(r"[\"“”'‘’`>*]")
+_OPENING = re.compile(r"[\"“`‘>]|(?<!\w)'")
+_SPACE = re.compile(r"\s+")
+_GAP = re.compile(r"\[?(?:…|\.{3,})\]?")
+_EDGE = " .,;:!?-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """A quotation, marks included, from `start` to `end` of the text."""
+
+    start: int
+    end: int
+    content: str
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether the stretch lies within the quotation."""
+        return self.start < start and end < self.end
+
+
+def quotes_in(text: str) -> list[Quote]:
+    """All quotations, in the order of the text; a quotation within another one is part of it."""
+    if not _OPENING.search(text):
+        return []
+    return [Quote(start=m.start(), end=m.end(), content=m[0]) for m in _QUOTED.finditer(text)]
+
+
+@dataclass(slots=True)
+class Sources:
+    """The texts that a judgment may quote; compared without marks, case and runs of white space."""
+
+    texts: Sequence[str]
+    _plain: list[str] | None = field(default=None, init=False)
+
+    def have(self, words: str) -> bool:
+        """Whether one text has the words, in order where `...` leaves some out."""
+        if self._plain is None:  # only now: most judgments quote nothing that matters
+            self._plain = [_plain_words(text) for text in self.texts]
+        parts = [part for raw in _GAP.split(words) if (part := _plain_words(raw).strip(_EDGE))]
+        return bool(parts) and any(_in_order(parts, text) for text in self._plain)
+
+
+def _plain_words(text: str) -> str:
+    return _SPACE.sub(" ", _MARKS.sub("", text)).lower().strip()
+
+
+def _in_order(parts: Sequence[str], text: str) -> bool:
+    at = 0
+    for part in parts:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True

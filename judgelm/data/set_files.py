@@ -1,0 +1,131 @@
+"""Sets of rows as files that `datasets` loads: JSONL or Parquet, whole or not there at all."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from judgelm.errors import RunError
+from judgelm.jsonl import encode_line
+
+_GROUP_ROWS = 4096
+
+Format = Literal["jsonl", "parquet"]
+
+
+class _Writer(Protocol):
+    def write(self, row: Mapping[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SetFiles:
+    """Files under one folder, written beside their names and given them together at the end of the `with` block.
+
+    Args:
+        folder: made if missing.
+        kind: of all files.
+
+    Raises:
+        RunError: a file cannot be written; then none has got its name.
+    """
+
+    def __init__(self, folder: Path, kind: Format) -> None:
+        self._folder = folder
+        self._kind = kind
+        self._writers: dict[str, _Writer] = {}
+        self.rows: dict[str, int] = {}
+
+    def write(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to the set of that name."""
+        if name not in self._writers:
+            path = self._partial(name)
+            self._writers[name] = _JsonlWriter(path) if self._kind == "jsonl" else _ParquetWriter(path)
+            self.rows[name] = 0
+        try:
+            self._writers[name].write(row)
+        except OSError as error:
+            raise RunError(f"{self._partial(name)}: cannot write: {error.strerror or error}; make room") from error
+        self.rows[name] += 1
+
+    def path(self, name: str) -> Path:
+        """Where the set of that name stands in the end."""
+        return self._folder / f"{name}.{self._kind}"
+
+    def _partial(self, name: str) -> Path:
+        return self._folder / f"{name}.{self._kind}.partial"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        for name in self._writers:
+            if kind is None:
+                os.replace(self._partial(name), self.path(name))
+            else:
+                self._partial(name).unlink(missing_ok=True)
+
+
+class _JsonlWriter:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=1 << 20)
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(encode_line(row))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetWriter:
+    """Row groups of `_GROUP_ROWS`, the columns' types those of a JudgeLM row."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        text, scores = pyarrow.string(), pyarrow.list_(pyarrow.float64())
+        self._schema = pyarrow.schema([
+            *((name, text) for name in ("question_id", "question_body", "answer1_body", "answer2_body")),
+            *((name, text) for name in ("answer1_model_id", "answer2_model_id")),
+            ("score", scores), ("text", text), ("reference", pyarrow.struct([("text", text)])),
+            ("score_w_reference", scores), ("text_w_reference", text), ("winner", text),
+            ("votes", pyarrow.list_(text)), ("category", text), ("source", text),
+            ("swapped", pyarrow.bool_()), ("epoch", pyarrow.int64()),
+        ])  # fmt: skip
+        self._table = pyarrow.Table.from_pylist
+        self._writer = pyarrow.parquet.ParquetWriter(path, self._schema)
+        self._rows: list[Mapping[str, Any]] = []
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._rows.append(row)
+        if len(self._rows) == _GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(self._table(self._rows, schema=self._schema))
+            self._rows = []
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file, whole or not at all.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another folder") from error

@@ -1,0 +1,222 @@
+import random
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.data.duplicates import Duplicate, Duplicates, QuestionGroups, normalised
+from judgelm.errors import ConfigError
+
+WORDS = tuple(f"word{number}" for number in range(1000))
+QUESTIONS = st.lists(st.text(alphabet="ab .!", max_size=6) | st.sampled_from(["What?", "what", "Why"]), max_size=12)
+
+
+def text(seed, count=100):
+    return " ".join(random.Random(seed).choices(WORDS, k=count))
+
+
+def with_replaced(words, *places):
+    replaced = words.split()
+    for place in places:
+        replaced[place] = f"other{place}"
+    return " ".join(replaced)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What is it?", "  what IS\n it"),
+        ("Don’t — stop.", "don't stop!"),
+        ("a well-known **list**:", "A well known list"),
+        ("Straße", "STRASSE"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("你好！", "你好"),
+    ],
+)
+def test_case_blanks_and_punctuation_do_not_matter(one, other):
+    assert normalised(one) == normalised(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("5", "-5"),
+        ("3.5", "35"),
+        (".5", "5"),
+        ("a + b", "a / b"),
+        ("C++", "C#"),
+        ("???", "!!!"),
+        ("कि", "का"),
+        ("x²", "x2"),
+        ("", "?"),
+    ],
+)
+def test_what_means_something_else_stays_apart(one, other):
+    assert normalised(one) != normalised(other)
+
+
+@given(st.text())
+def test_normalising_twice_is_normalising_once(anything):
+    once = normalised(anything)
+    assert normalised(once) == once
+
+
+def test_a_row_seen_before_is_an_exact_duplicate_of_the_first():
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "Why?", ("yes", "no")) is None
+    exact = Duplicate(kind="exact", of="1", similarity=1.0)
+    assert duplicates.seen("2", "why", ("Yes.", "No.")) == exact
+    assert duplicates.seen("3", "why", ("Yes.", "No.")) == exact
+
+
+def test_a_swapped_copy_is_a_duplicate():
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "Why?", ("yes", "no")) is None
+    assert duplicates.seen("2", "Why?", ("no", "yes")) == Duplicate(kind="exact", of="1", similarity=1.0)
+
+
+def test_texts_do_not_run_into_each_other():
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "a b", ("c", "d")) is None
+    assert duplicates.seen("2", "a", ("b c", "d")) is None
+    assert duplicates.seen("3", "c", ("a b", "d")) is None
+
+
+def test_a_near_copy_is_found_in_either_order():
+    # one word of 200 replaced within: 3 of 198 shingles go and 3 come, 195 / 201 = 0.970
+    first, second = text(1, 200), text(2, 200)
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "Why?", (first, second)) is None
+    found = duplicates.seen("2", "Why?", (with_replaced(second, 100), first))
+    assert found is not None
+    assert (found.kind, found.of) == ("near", "1")
+    assert found.similarity == pytest.approx(195 / 201, abs=0.05)
+
+
+def test_the_other_answer_must_be_near_too():
+    # the union of all three texts is nearly the same, but these are different pairs
+    duplicates = Duplicates()
+    long = text(1, 300)
+    assert duplicates.seen("1", "Why?", (long, "I cannot say.")) is None
+    assert duplicates.seen("2", "Why?", (long, "Because it is so.")) is None
+    assert duplicates.seen("3", "Where?", (long, "I cannot say.")) is None
+
+
+def test_texts_below_the_threshold_stay():
+    # 10 words of 100, apart from each other: 30 of 98 shingles go and 30 come, 68 / 128 = 0.53
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "Why?", (text(1), text(2))) is None
+    assert duplicates.seen("2", "Why?", (with_replaced(text(1), *range(5, 100, 10)), text(2))) is None
+
+
+def test_short_texts_are_compared_exactly():
+    duplicates = Duplicates(least_words=10)
+    nine = "one two three four five six seven eight nine"
+    assert duplicates.seen("1", nine, ("a", "b")) is None
+    assert duplicates.seen("2", nine.replace("nine", "ten"), ("a", "b")) is None
+
+
+def test_a_threshold_of_one_finds_exact_duplicates_only():
+    duplicates = Duplicates(threshold=1)
+    assert duplicates.seen("1", "Why?", (text(1, 500), text(2))) is None
+    assert duplicates.seen("2", "Why?", (with_replaced(text(1, 500), 499), text(2))) is None
+    assert duplicates.seen("3", "Why?", (text(2), text(1, 500))) is not None
+
+
+@pytest.mark.parametrize("similarity", [0.95, 0.97])
+def test_nearly_all_near_duplicates_are_found(similarity):
+    # k more words beside n shingles leave n / (n + k); 0.95 is 2.6 standard errors over 0.9, so few estimates miss it
+    found = 0
+    for seed in range(100):
+        duplicates, long = Duplicates(), text(seed, 190)
+        duplicates.seen("1", "Why?", (long, "no"))
+        added = " ".join(f"new{number}" for number in range(round(188 / similarity) - 188))
+        found += duplicates.seen("2", "Why?", (f"{long} {added}", "no")) is not None
+    assert found >= 92
+
+
+def test_no_unrelated_rows_are_near():
+    duplicates = Duplicates()
+    assert not any(duplicates.seen(str(n), text(n, 30), (text(-n - 1), text(n + 9999))) for n in range(500))
+
+
+def test_another_process_finds_the_same():
+    code = (
+        "from judgelm.data.duplicates import *; t = ' '.join(f'word{n}' for n in range(200)); d = Duplicates();"
+        "d.seen('1', 'q', (t, 'no')); print(d.seen('2', 'q', ('no', t + ' more')).similarity)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True)
+        for seed in "12"
+    ]
+    assert runs[0].stdout == runs[1].stdout != b""
+
+
+@pytest.mark.parametrize("options", [{"threshold": 0.5}, {"threshold": 1.1}, {"shingle": 0}, {"least_words": 1}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(ConfigError):
+        Duplicates(**options)
+    with pytest.raises(ConfigError):
+        QuestionGroups(**options)
+
+
+def grouped(questions, **options):
+    groups = QuestionGroups(**options)
+    for question in questions:
+        groups.add(question)
+    return groups
+
+
+def test_equal_and_near_questions_share_a_group():
+    # one word of 60 replaced: 2 of 59 shingles go and 2 come, 57 / 61 = 0.93
+    question = text(1, 60)
+    groups = grouped(["What?", "what", question, with_replaced(question, 30), text(2, 60)])
+    assert groups.group("What?") == groups.group(" WHAT ")
+    assert groups.group(question) == groups.group(with_replaced(question, 30))
+    assert groups.group(question) != groups.group(text(2, 60))
+    assert list(groups.sizes().values()) == [2, 1, 1]
+
+
+def test_a_chain_of_near_questions_is_one_group():
+    # each differs from the next in one word of 60; the ends differ in 20: 59 - 40 of 59 + 40 shingles, 0.19
+    chain = [with_replaced(text(1, 60), *range(0, 2 * count, 2)) for count in range(21)]
+    groups = grouped(chain)
+    assert groups.group(chain[0]) == groups.group(chain[-1])
+    assert grouped([chain[0], chain[-1]]).group(chain[0]) != grouped([chain[0], chain[-1]]).group(chain[-1])
+
+
+def test_a_template_filled_in_many_ways_is_one_group():
+    template = text(1, 100)
+    groups = grouped(with_replaced(template, 50).replace("other50", f"filled{number}") for number in range(300))
+    assert len(groups.sizes()) == 1
+
+
+def test_a_threshold_of_one_groups_equal_questions_only():
+    question = text(1, 200)
+    assert len(grouped([question, question.upper(), with_replaced(question, 5)], threshold=1).sizes()) == 2
+
+
+@given(questions=QUESTIONS, seed=st.integers(0, 99), data=st.data())
+def test_groups_do_not_depend_on_order_or_repetition(questions, seed, data):
+    near = [with_replaced(text(seed, 40), place) for place in range(5)]
+    given_order = [*questions, *near]
+    shuffled = data.draw(st.permutations(given_order + given_order[:3]))
+    one, other = grouped(given_order), grouped(shuffled)
+    assert one.sizes() == other.sizes()
+    assert [one.group(question) for question in given_order] == [other.group(question) for question in given_order]
+
+
+def test_a_question_added_later_joins_its_group():
+    question = text(1, 60)
+    groups = grouped([question])
+    assert list(groups.sizes().values()) == [1]
+    groups.add(with_replaced(question, 30))
+    assert list(groups.sizes().values()) == [2]
+
+
+def test_a_question_that_was_not_added_has_no_group():
+    with pytest.raises(ValueError, match="was not added"):
+        QuestionGroups().group("Why?")
+    assert QuestionGroups().sizes() == {}

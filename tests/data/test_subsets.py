@@ -1,0 +1,130 @@
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.data.subsets import SUBSET_SIZES, SubsetSizes, nested_order, stratum, subset_sizes
+from judgelm.errors import ConfigError, InputError
+
+MODELS = tuple(f"model-{number}" for number in range(11))
+STRATA = st.builds(
+    stratum,
+    st.sampled_from(["maths", "writing", None]),
+    st.sampled_from([1, 2, "tie", None]),
+    st.lists(st.sampled_from(["a", "b", "c"]), min_size=2, max_size=2),
+)
+ROWS = st.lists(STRATA, max_size=40).map(lambda strata: [(f"row-{n}", found) for n, found in enumerate(strata)])
+
+
+def skewed(count, seed=0):
+    """Rows of 30 categories, the first 30 times the last, three winners and 55 model pairs."""
+    rng = random.Random(seed)
+    shares = [1 / (1 + category) for category in range(30)]
+    return [
+        (f"row-{number}", stratum(f"category-{category}", winner, rng.sample(MODELS, 2)))
+        for number, (category, winner) in enumerate(
+            zip(
+                rng.choices(range(30), shares, k=count),
+                rng.choices((1, 2, "tie"), (45, 42, 13), k=count),
+                strict=True,
+            )
+        )
+    ]
+
+
+def farthest(rows, order, size, part):
+    """By how many rows a part is off its proportional count in the subset, at most."""
+    whole = Counter(part(found) for _, found in rows)
+    subset = Counter(part(found) for (_, found), place in zip(rows, order, strict=True) if place < size)
+    return max(abs(subset[name] - count * size / len(rows)) for name, count in whole.items())
+
+
+def test_the_order_of_models_does_not_matter():
+    assert stratum("maths", 1, ("b", "a")) == stratum("maths", 1, ("a", "b"))
+
+
+@given(ROWS, st.integers(0, 9))
+def test_every_row_has_its_place(rows, seed):
+    # so a subset has its exact size, and holds the smaller ones
+    assert sorted(nested_order(rows, seed=seed)) == list(range(len(rows)))
+
+
+@given(ROWS, st.integers(0, 9), st.randoms())
+def test_places_do_not_depend_on_the_order_of_rows(rows, seed, rng):
+    shuffled = rng.sample(rows, len(rows))
+    places = [
+        {row_id: place for (row_id, _), place in zip(order, nested_order(order, seed=seed), strict=True)}
+        for order in (rows, shuffled)
+    ]
+    assert places[0] == places[1]
+
+
+def test_another_seed_draws_another_subset():
+    rows = skewed(1000)
+    assert np.array_equal(nested_order(rows, seed=0), nested_order(rows, seed=0))
+    assert not np.array_equal(nested_order(rows, seed=0) < 100, nested_order(rows, seed=1) < 100)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_strata_alternate(seed):
+    # 8 rows of two strata, four each: every power of two at the beginning takes half of each
+    rows = [(str(n), stratum("maths", 1 + n % 2, "ab")) for n in range(8)]
+    winners = [rows[row][1].winner for row in np.argsort(nested_order(rows, seed=seed))]
+    assert [sorted(winners[start : start + 2]) for start in range(0, 8, 2)] == [[1, 2]] * 4
+
+
+@pytest.mark.parametrize("size", [350, 1000, 3000])
+def test_every_beginning_has_the_proportions_of_the_whole(size):
+    rows = skewed(10_000)
+    order = nested_order(rows, seed=0)
+    # simple random sampling of 1,000 from 10,000 is off by 13 rows in the largest category and by 15 in a winner,
+    # standard deviations: sqrt(1000 * 0.25 * 0.75 * 0.9), sqrt(1000 * 0.45 * 0.55 * 0.9)
+    assert farthest(rows, order, size, lambda found: found.category) <= 4
+    assert farthest(rows, order, size, lambda found: (found.category, found.winner)) <= 4
+    assert farthest(rows, order, size, lambda found: found.winner) <= 10
+    # a pair is 182 rows in up to 90 strata, independent draws in them are off by about sqrt(90 / 6) = 4
+    assert farthest(rows, order, size, lambda found: found.models) <= 16
+    assert farthest(rows, order, size, lambda found: found) <= 4
+
+
+def test_strata_of_one_row_are_not_left_for_last():
+    # half the rows are alone in their stratum: they are half of a small subset, too
+    rows = [(str(n), stratum("common" if n % 2 else f"rare-{n}", 1, "ab")) for n in range(2000)]
+    order = nested_order(rows, seed=0)
+    rare = sum(found.category != "common" for (_, found), place in zip(rows, order, strict=True) if place < 100)
+    assert abs(rare - 50) <= 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_period_in_the_strata_does_not_fall_in_step(seed):
+    # 64 categories with two rows of each of 16 pairs: every 32nd row of a line in a fixed order would be the same pair
+    pairs = [(f"a{pair}", f"b{pair}") for pair in range(16)]
+    rows = [
+        (f"{category} {pair} {copy}", stratum(str(category), 1, pair))
+        for category in range(64)
+        for pair in pairs
+        for copy in range(2)
+    ]
+    order = nested_order(rows, seed=seed)
+    assert len({found.models for (_, found), place in zip(rows, order, strict=True) if place < 64}) >= 12
+
+
+def test_ids_must_be_unique():
+    found = stratum(None, 1, "ab")
+    with pytest.raises(InputError, match="rows 1 and 3 have the same id"):
+        nested_order([("x", found), ("y", found), ("x", stratum(None, 2, "ab"))], seed=0)
+
+
+def test_sizes_that_the_data_lacks_are_said():
+    assert subset_sizes(10_000) == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
+    assert subset_sizes(100_000).sizes == SUBSET_SIZES
+    assert subset_sizes(5, (3, 1)).sizes == (1, 3)
+
+
+@pytest.mark.parametrize("wanted", [(0, 5), (5, 5)])
+def test_sizes_that_make_no_sense_are_refused(wanted):
+    with pytest.raises(ConfigError):
+        subset_sizes(10, wanted)
