@@ -1,7 +1,9 @@
 """What the data builder is told: inputs, augmentation, cleaning, split; and where defaults come from."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -22,13 +24,18 @@ class InputOptions:
 
     Attributes:
         path: the file, in any format that judgelm recognises.
-        name: what its rows' `source` says; the file's name where empty.
+        name: what its rows' `source` says; the file's name without its endings where empty.
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
     """
 
     path: str
     name: str = ""
     winner_scores: tuple[float, float, float] | None = None
+
+    @property
+    def source(self) -> str:
+        """What its rows' `source` says."""
+        return self.name or Path(self.path).name.partition(".")[0]
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
@@ -113,6 +120,9 @@ def build_options(values: Mapping[str, Any], place: str) -> BuildOptions:
         options = _OPTIONS.validate_python(given)
     except ValidationError as error:
         raise ConfigError(f"{place}: {_finding(error)}") from error
+    for source, inputs_so_named in Counter(one.source for one in options.inputs).items():
+        if inputs_so_named > 1:
+            raise ConfigError(f"{place}: {inputs_so_named} inputs are called {source}; give each a name of its own")
     if options.max_tokens is not None and options.tokenizer is None:
         raise ConfigError(f"{place}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
     if any(share < 0 for share in options.resample.values()):

@@ -46,7 +46,7 @@ where there is one. Built with judgelm {VERSION}; `build.json` holds every optio
 |---|---|---|---|
 {sources}
 
-- **Swap augmentation**: {_swap_words(options)} {_listed(counts.swapped)}.
+- **Swap augmentation**: {_swap_words(options)} {_listed(counts.swapped) or "nothing to swap"}.
 - **References**: {_reference_words(options)} {_listed(counts.references) or "no pair has a reference"}.
 - **Winners** of clean pairs: {_listed(counts.before.winners)}; of training rows: {_listed(counts.train.winners)}.
 - **Validation**: {counts.validation.pairs:,} pairs; no question of theirs, nor a near copy of one, is in a training
@@ -119,4 +119,4 @@ def _of(counts: Mapping[tuple[str, str], int], source: str) -> int:
 
 
 def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{what} {number:,}" for what, number in sorted(counts.items()))
+    return ", ".join(f"{what}: {number:,}" for what, number in sorted(counts.items()))

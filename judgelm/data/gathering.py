@@ -127,7 +127,7 @@ class Gatherer:
     def _clean(self) -> Iterator[LabelledPair]:
         several = len(self._options.inputs) > 1
         for source in self._options.inputs:
-            name = source.name or Path(source.path).name.split(".")[0]
+            name = source.source
             cleaning = self._options.cleaning(source)
 
             def on_reject(reject: Reject, name: str = name) -> None:

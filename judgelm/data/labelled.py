@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any
 
 from judgelm.data.row_labels import as_written
@@ -51,19 +50,18 @@ class LabelledPair:
         return None if self.label is None else self.label.winner
 
 
-def read_labelled(path: str, *, source: str = "", on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
+def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
     """Every pair of a labelled file, in any format that judgelm recognises.
 
     Args:
         path: the file.
-        source: its name in what is built; its file name where empty.
+        source: its name in what is built.
         on_reject: gets the rows that hold no pair, or a label that cannot be read.
 
     Raises:
         InputError: the file cannot be read or its format is not recognised.
     """
     stream = SampleStream([path], on_reject=on_reject, answers=2)
-    name = source or PurePath(path).name.removesuffix(".gz").rsplit(".", 1)[0]
     for row, sample in stream.pairs():
         try:
             plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
@@ -72,7 +70,7 @@ def read_labelled(path: str, *, source: str = "", on_reject: OnReject = raise_re
             continue
         if sample.reference is None:
             referenced = None
-        yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=name)
+        yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
 def draw(seed: int, sample_id: str, what: str, epoch: int = 0) -> float:

@@ -260,6 +260,7 @@ def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, 
         ({"validation": 2.5}, "a share below 1, or a whole number"),
         ({"validation": 4000}, "leaves none for training"),
         ({"inputs": []}, "inputs"),
+        ({"inputs": ["a/train.jsonl", "b/train.jsonl"]}, "2 inputs are called train; give each a name"),
         ({"resample": {"tie": -1}}, "a share below 0"),
     ],
 )
