@@ -15,6 +15,7 @@ from pathlib import Path
 
 from statsmodels.stats.proportion import proportion_confint
 
+from judgelm.distribution import is_assigned
 from judgelm.records import Shown
 from judgelm.runfile import read_judgments
 
@@ -54,19 +55,21 @@ def prompts(options: argparse.Namespace, dtype: str, engine: str, folder: Path) 
 
 
 def compared(one: list[Shown], other: list[Shown]) -> dict[str, object]:
-    """Prompts with another reply, and how far P(first better) moved."""
+    """Prompts with another reply, and how far P(first better) moved where score lines have half of the mass or more."""
     changed = sum(a.text != b.text for a, b in zip(one, other, strict=True))
     low, high = proportion_confint(changed, len(one), method="wilson")
     moved = [
         abs(a.distribution.first_better - b.distribution.first_better)
         for a, b in zip(one, other, strict=True)
-        if a.distribution is not None and b.distribution is not None
+        if a.distribution is not None and is_assigned(a.distribution)
+        if b.distribution is not None and is_assigned(b.distribution)
     ]
     return {
         "prompts": len(one),
         "changed": changed,
         "percent": round(100 * changed / len(one), 2),
         "interval_percent": [round(100 * low, 2), round(100 * high, 2)],
+        "probabilities": len(moved),
         "probability_moved_at_most": max(moved, default=None),
     }
 

@@ -1,11 +1,9 @@
 """One batch run: samples from files, through mode and engine, into run files; resumable at any moment."""
 
-import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,19 +13,18 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import Engine
-from judgelm.errors import ConfigError, RunError
-from judgelm.jsonl import encode_line
+from judgelm.errors import ConfigError
+from judgelm.jsonl import Appender, encode_line
 from judgelm.judgment_rows import judgment_row
-from judgelm.modes import Pairwise
-from judgelm.orphans import children
+from judgelm.modes import BatchMode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
-from judgelm.runfile import Retry, RunFiles, input_identity, run_paths, short_sha
+from judgelm.runfile import Retry, RunFiles, input_identity, read_finished, run_paths, short_sha
 from judgelm.runner import judge
+from judgelm.session import Session
 from judgelm.tally import Tally
 from judgelm.version import VERSION
 
-_SAVE_EVERY_S = 30.0
 _COUNTED_BYTES = 64 << 20
 
 
@@ -42,6 +39,7 @@ class BatchJob:
         references: a file of references by id.
         retry: which earlier failures are judged again.
         overwrite: start over.
+        parts: what a sample of the input is judged as: itself, or several samples, each with an id of its own.
     """
 
     inputs: tuple[str, ...]
@@ -50,6 +48,7 @@ class BatchJob:
     references: str | None = None
     retry: Retry = "engine"
     overwrite: bool = False
+    parts: Callable[[Sample], Iterable[Sample]] = lambda sample: (sample,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +60,17 @@ class BatchHooks:
         on_resume: earlier sessions have finished so many samples; so many bytes of a torn line were removed.
         on_judgment: a judgment is on disk.
         on_reject: an input line could not be used.
+        stop: asked before each sample is begun; True ends the run with what is under way, as if the input ended.
     """
 
     on_input: Callable[[SampleStream], None] = lambda stream: None
     on_resume: Callable[[int, int], None] = lambda finished, repaired: None
     on_judgment: Callable[[Tally, Judgment], None] = lambda tally, judgment: None
     on_reject: Callable[[Reject], None] = lambda reject: None
+    stop: Callable[[], bool] = lambda: False
 
 
-def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> Tally:
+def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> Tally:
     """Judge a job's samples; what is finished is on disk whatever happens next.
 
     Raises:
@@ -93,28 +94,52 @@ def run_batch(job: BatchJob, mode: Pairwise, engine: Engine, *, load_s: float = 
         retry=job.retry,
         overwrite=job.overwrite,
     )
-    session = _Session(files, tally, engine)
     try:
         hooks.on_resume(len(files.finished), files.repaired_bytes)
         tally.earlier_failures = files.earlier_failures
         rejects.write_to(files)
         files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
-        session.start()
-        samples = _unfinished(_source(job, stream, engine), files.finished, tally)
-        for judgment in judge(samples, mode, engine):
-            files.write(judgment)
-            tally.add(judgment)
-            session.tick()
-            hooks.on_judgment(tally, judgment)
-        tally.coerced = stream.coerced
-        session.end("finished")
-    except BaseException as error:
-        tally.coerced = stream.coerced
-        session.end("interrupted" if isinstance(error, KeyboardInterrupt | GeneratorExit) else type(error).__name__)
-        raise
+        with Session(files, tally, engine) as session:
+            try:
+                for judgment in judge(_unfinished(job, stream, engine, files.finished, tally, hooks), mode, engine):
+                    files.write(judgment)
+                    tally.add(judgment)
+                    session.tick()
+                    hooks.on_judgment(tally, judgment)
+            finally:
+                tally.coerced = stream.coerced
     finally:
         files.close()
     return tally
+
+
+def left_to_judge(job: BatchJob, tally: Tally) -> Iterator[Sample]:
+    """What a run of this job, into files and begun now, would judge; `tally` counts what it would skip.
+
+    Input rows that cannot be used are passed over.
+
+    Raises:
+        InputError: the input as a whole cannot be read.
+        RunError: another process is writing the output.
+    """
+    finished: set[int] = set()
+    out = Path(job.out)
+    if out.is_file() and not job.overwrite:
+        Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
+        finished, _ = read_finished(out, job.retry)
+    for sample in samples_of(job):
+        for part in job.parts(sample):
+            if hash(part.id) in finished:
+                tally.skipped += 1
+            else:
+                yield part
+
+
+def samples_of(job: BatchJob) -> SampleStream:
+    """A job's pairs; input rows that cannot be used are passed over, since the run itself keeps them."""
+    return SampleStream(
+        job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=2
+    )
 
 
 def _check_apart(job: BatchJob) -> None:
@@ -141,13 +166,13 @@ def count_rows(path: str) -> int | None:
     return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
 
 
-def fingerprint(job: BatchJob, mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:
+def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run."""
     return {
         "model": _content(described["model"]),
         "engine": {key: described[key] for key in ("engine", "dtype", "window", "quantization") if key in described},
         "template": {"id": mode.template, "sha": get_template(mode.template).sha},
-        "mode": {"name": "pair", **_jsonable(asdict(mode))},
+        "mode": {"name": mode.name, **_jsonable(asdict(mode))},
         "input": input_identity(_files(job)),
     }
 
@@ -158,13 +183,13 @@ def _content(model: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in model.items() if key not in places}
 
 
-def provenance(mode: Pairwise, described: dict[str, Any]) -> dict[str, Any]:
+def provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
     """What the judgments of a session are made with, the machine included."""
     return {
         "judgelm": VERSION,
         **described,
         "template": {"id": mode.template, "sha": get_template(mode.template).sha},
-        "mode": {"name": "pair", **_jsonable(asdict(mode))},
+        "mode": {"name": mode.name, **_jsonable(asdict(mode))},
         "machine": {"system": platform.platform(), "python": platform.python_version()},
     }
 
@@ -178,7 +203,7 @@ def _files(job: BatchJob) -> list[str]:
 
 
 def _open_stream(
-    job: BatchJob, mode: Pairwise, tally: Tally, hooks: BatchHooks, record: Callable[[dict[str, object]], None]
+    job: BatchJob, mode: BatchMode, tally: Tally, hooks: BatchHooks, record: Callable[[dict[str, object]], None]
 ) -> SampleStream:
     def on_reject(reject: Reject) -> None:
         tally.rejected += 1
@@ -193,25 +218,27 @@ def _open_stream(
     return stream
 
 
-def _source(job: BatchJob, stream: SampleStream, engine: Engine) -> Iterator[Sample | None]:
-    """The input's samples; those of a pipe as they arrive."""
-    return arriving(stream, hold=engine.window) if "-" in job.inputs else iter(stream)
+def _unfinished(
+    job: BatchJob, stream: SampleStream, engine: Engine, finished: set[int], tally: Tally, hooks: BatchHooks
+) -> Iterator[Sample | None]:
+    """What is left to judge of the input's samples, or of their parts; of a pipe as it arrives."""
+    source: Iterable[Sample | None] = arriving(stream, hold=engine.window) if "-" in job.inputs else stream
+    for sample in source:
+        for part in (None,) if sample is None else job.parts(sample):
+            if part is not None and hash(part.id) in finished:
+                tally.skipped += 1
+            elif hooks.stop():
+                return
+            else:
+                yield part
 
 
-def _unfinished(samples: Iterator[Sample | None], finished: set[int], tally: Tally) -> Iterator[Sample | None]:
-    for sample in samples:
-        if sample is not None and hash(sample.id) in finished:
-            tally.skipped += 1
-        else:
-            yield sample
-
-
-def _to_stdout(job: BatchJob, mode: Pairwise, engine: Engine, tally: Tally, hooks: BatchHooks, out: BinaryIO) -> None:
+def _to_stdout(job: BatchJob, mode: BatchMode, engine: Engine, tally: Tally, hooks: BatchHooks, out: BinaryIO) -> None:
     """Write judgments to standard output; rejects go to the hook alone."""
     sha = short_sha(provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, tally, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(_source(job, stream, engine), mode, engine):
+    for judgment in judge(_unfinished(job, stream, engine, set(), tally, hooks), mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         tally.add(judgment)
@@ -240,51 +267,3 @@ class _Rejects:
         for row in self._kept:
             files.reject(row)
         self._kept.clear()
-
-
-class _Session:
-    """One process's entry in the manifest, saved now and then, so that a killed session leaves its trace."""
-
-    def __init__(self, files: RunFiles, tally: Tally, engine: Engine) -> None:
-        self._files = files
-        self._tally = tally
-        self._engine = engine
-        self._began = self._saved = time.monotonic()
-        self._entry: dict[str, Any] = {"started": _now(), "outcome": "running", "pid": os.getpid()}
-        self._started = False
-
-    def start(self) -> None:
-        """Enter the session into the manifest."""
-        self._look()
-        self._files.start_session(self._entry)
-        self._started = True
-
-    def tick(self) -> None:
-        """Count time, and save when the last save is long ago."""
-        now = time.monotonic()
-        self._tally.judge_s = now - self._began
-        if now - self._saved > _SAVE_EVERY_S:
-            self._saved = now
-            self._look()
-            self._files.save()
-
-    def end(self, outcome: str) -> None:
-        """Write how the session ended; a full disk does not hide the first error."""
-        if not self._started:
-            return
-        self._look()
-        self._entry |= {"outcome": outcome, "ended": _now()}
-        if outcome == "finished":
-            self._files.save()
-            return
-        with suppress(RunError):
-            self._files.save()
-
-    def _look(self) -> None:
-        """Counts of run and engine, and the processes that the engine runs in, as they are now."""
-        living = {"children": children(str(self._files.out))}
-        self._entry |= self._tally.row() | {"engine": self._engine.stats()} | living
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

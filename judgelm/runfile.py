@@ -1,6 +1,6 @@
 """A run's files: judgments appended as they are finished, a manifest that says what they were made with, rejects.
 
-    OUT.jsonl           one judgment a line, append-only; of two lines with one id the later one stands
+    OUT.jsonl           one judgment (or answer) a line, append-only; of two lines with one id the later one stands
     OUT.run.json        fingerprint, provenance, input, and one entry per session
     OUT.rejects.jsonl   input lines that could not be used: file, line, reason, raw text
 
@@ -74,6 +74,50 @@ def run_paths(out: Path) -> tuple[Path, Path, Path]:
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
 
 
+def read_manifest(out: Path) -> dict[str, Any] | None:
+    """The manifest beside a run's file; None where neither has begun.
+
+    Raises:
+        RunError: the file has none, or it is no manifest.
+    """
+    path = run_paths(out)[1]
+    if not path.exists():
+        if out.exists() and out.stat().st_size > 0:
+            raise RunError(
+                f"{out}: exists but has no {path.name} beside it, so it is not known what it "
+                "was made with; choose another -o, or pass --overwrite"
+            )
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest["fingerprint"], manifest["provenance"], manifest["sessions"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path}: not a manifest of judgelm ({error}); pass --overwrite") from error
+    return manifest  # type: ignore[no-any-return]
+
+
+def read_finished(out: Path, retry: Retry = "engine") -> tuple[set[int], Counter[str]]:
+    """Hashes of the ids of a run that need not be done again, and those among them that failed and stand, by code.
+
+    Hashes instead of ids keep a million of them under 100 MB; that two ids of a million share one, and the second
+    is skipped on a rerun, has a probability of 3 in 10^8.
+    """
+    finished: set[int] = set()
+    if not out.is_file():  # not there yet, or a device or a pipe, which cannot be read back
+        return finished, Counter()
+    failed: dict[int, str] = {}
+    for _, row in read_jsonl(out):
+        key, failure = hash(row["id"]), row["failure"]
+        failed.pop(key, None)
+        if isinstance(failure, dict):
+            if retry == "failed" or failure["code"] == "engine":
+                finished.discard(key)
+                continue
+            failed[key] = failure["code"]
+        finished.add(key)
+    return finished, Counter(failed.values())
+
+
 class RunFiles:
     """The three files of one run, open for appending.
 
@@ -106,7 +150,7 @@ class RunFiles:
     ) -> None:
         self.out, self.manifest_path, self.rejects_path = run_paths(out)
         self.provenance_sha = short_sha(provenance)
-        earlier = None if overwrite else self._earlier_manifest()
+        earlier = None if overwrite else read_manifest(self.out)
         if earlier is not None:
             _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
         self._judgments = Appender(self.out, overwrite=overwrite)
@@ -116,48 +160,9 @@ class RunFiles:
         self.manifest: dict[str, Any] = (earlier or {"sessions": [], "provenance": {}}) | {"fingerprint": fingerprint}
         self.manifest["provenance"][self.provenance_sha] = provenance
         self.repaired_bytes = self._judgments.repaired
-        self.earlier_failures: Counter[str] = Counter()
-        self.finished = self._read_finished(retry)
+        self.finished, self.earlier_failures = read_finished(self.out, retry)
         self._rejects: Appender | None = None
         self._known_rejects = self._read_rejects()
-
-    def _earlier_manifest(self) -> dict[str, Any] | None:
-        has_judgments = self.out.exists() and self.out.stat().st_size > 0
-        if not self.manifest_path.exists():
-            if has_judgments:
-                raise RunError(
-                    f"{self.out}: exists but has no {self.manifest_path.name} beside it, so it is not known what it "
-                    "was made with; choose another -o, or pass --overwrite"
-                )
-            return None
-        try:
-            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
-            manifest["fingerprint"], manifest["provenance"], manifest["sessions"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{self.manifest_path}: not a manifest of judgelm ({error}); pass --overwrite") from error
-        return manifest  # type: ignore[no-any-return]
-
-    def _read_finished(self, retry: Retry) -> set[int]:
-        """Hashes of the ids that need not be judged again; those among them that failed are counted.
-
-        Hashes instead of ids keep a million of them under 100 MB; that two ids of a million share one, and the second
-        is skipped on a rerun, has a probability of 3 in 10^8.
-        """
-        finished: set[int] = set()
-        if not self.out.is_file():  # a device or a pipe, which cannot be read back
-            return finished
-        failed: dict[int, str] = {}
-        for _, row in read_jsonl(self.out):
-            key, failure = hash(row["id"]), row["failure"]
-            failed.pop(key, None)
-            if isinstance(failure, dict):
-                if retry == "failed" or failure["code"] == "engine":
-                    finished.discard(key)
-                    continue
-                failed[key] = failure["code"]
-            finished.add(key)
-        self.earlier_failures.update(failed.values())
-        return finished
 
     def _read_rejects(self) -> set[int]:
         """Hashes of the rejects on file, so that reading the same input again does not write them twice."""
@@ -188,9 +193,11 @@ class RunFiles:
 
     def write(self, judgment: Judgment) -> None:
         """Append a finished judgment; it is with the operating system when this returns."""
-        row = judgment_row(judgment)
-        row["provenance"] = self.provenance_sha
-        self._judgments.write(row)
+        self.write_row(judgment_row(judgment))
+
+    def write_row(self, row: Mapping[str, object]) -> None:
+        """Append anything else that is finished: a row with an `id`, and a `failure` that is null or has a `code`."""
+        self._judgments.write({**row, "provenance": self.provenance_sha})
 
     def reject(self, row: Mapping[str, object]) -> None:
         """Append an input line that could not be used, unless an earlier session did."""

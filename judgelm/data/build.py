@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from judgelm.data.build_counts import BuildCounts
 from judgelm.data.build_options import BuildOptions
 from judgelm.data.deriving import derive
-from judgelm.data.gathering import CHUNK_PAIRS, Gatherer, Spool, read_chunk
+from judgelm.data.gathering import CHUNK_PAIRS, Gatherer, Spool, TooLong, read_chunk
 from judgelm.data.labelled import judgelm_row
 from judgelm.data.lengths import LongerThan
 from judgelm.data.set_files import SetFiles
@@ -73,12 +73,19 @@ def build(
         ConfigError: a set would be empty, or a template does not exist.
         RunError: the output cannot be written.
     """
+    too_long = None if options.max_tokens is None else LongerThan(options.max_tokens, tokenizer, options.template)
     folder = Path(options.out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"{folder}: cannot make this folder: {error.strerror}; choose another out") from error
-    too_long = None if options.max_tokens is None else LongerThan(options.max_tokens, tokenizer, options.template)
+        return _build(options, folder, too_long, progress)
+    except OSError as error:  # inputs have errors of their own
+        where = f"{folder}: cannot write here: {error.strerror or error}"
+        raise RunError(f"{where}; make room, or choose another out; no set was changed") from error
+
+
+def _build(
+    options: BuildOptions, folder: Path, too_long: TooLong | None, progress: Callable[[str, int], None]
+) -> Built:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
         spool = Spool(Path(scratch) / "pairs")
         with Appender(folder / "left_out.jsonl", overwrite=True) as left_out:

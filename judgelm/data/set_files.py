@@ -28,7 +28,7 @@ class SetFiles:
         kind: of all files.
 
     Raises:
-        RunError: a file cannot be written; then none has got its name.
+        OSError: a file cannot be written; then none has got its name.
     """
 
     def __init__(self, folder: Path, kind: Format) -> None:
@@ -43,10 +43,7 @@ class SetFiles:
             path = self._partial(name)
             self._writers[name] = _JsonlWriter(path) if self._kind == "jsonl" else _ParquetWriter(path)
             self.rows[name] = 0
-        try:
-            self._writers[name].write(row)
-        except OSError as error:
-            raise RunError(f"{self._partial(name)}: cannot write: {error.strerror or error}; make room") from error
+        self._writers[name].write(row)
         self.rows[name] += 1
 
     def path(self, name: str) -> Path:
@@ -62,12 +59,14 @@ class SetFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for writer in self._writers.values():
-            writer.close()
-        for name in self._writers:
+        try:
+            for writer in self._writers.values():
+                writer.close()
             if kind is None:
-                os.replace(self._partial(name), self.path(name))
-            else:
+                for name in self._writers:
+                    os.replace(self._partial(name), self.path(name))
+        finally:
+            for name in self._writers:
                 self._partial(name).unlink(missing_ok=True)
 
 

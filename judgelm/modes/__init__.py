@@ -2,11 +2,14 @@
 
 A mode is a frozen dataclass with its own options as fields. Called with a sample it yields lists of requests, is sent
 the completions in the same order, and returns the judgment. It does no I/O and knows no engine.
+
+`teaching` (a teacher's judgments of training pairs) and `answering` (answers to questions) are driven by the recipes in
+`data_tools/` and are no ways to run a judge, so they have no name here.
 """
 
-from judgelm.modes.flow import Flow, Mode
+from judgelm.modes.flow import BatchMode, Flow, Mode
 from judgelm.modes.pairwise import Pairwise
 
 MODES: dict[str, type[Pairwise]] = {"pair": Pairwise}
 
-__all__ = ["MODES", "Flow", "Mode", "Pairwise"]
+__all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise"]

@@ -1,12 +1,17 @@
-"""What a mode is to the runner."""
+"""What a mode is to the runner, and to a batch run."""
 
 from collections.abc import Generator
-from typing import Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from judgelm.records import Completion, Judgment, Request, Sample
 
-Flow = Generator[list[Request], list[Completion], Judgment]
-"""Yields requests, is sent their completions in the same order, returns a judgment."""
+Result = TypeVar("Result")
+
+Asking = Generator[list[Request], list[Completion], Result]
+"""Yields requests, is sent their completions in the same order, returns a result."""
+
+Flow = Asking[Judgment]
+"""An asking that ends in a judgment."""
 
 
 class Mode(Protocol):
@@ -14,4 +19,25 @@ class Mode(Protocol):
 
     def __call__(self, sample: Sample) -> Flow:
         """Begin to judge a sample."""
+        ...
+
+
+class BatchMode(Mode, Protocol):
+    """A mode that batch runs can record: a dataclass whose fields make the run's fingerprint."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        """What manifests call it."""
+        ...
+
+    @property
+    def template(self) -> str:
+        """Id of the template that its prompts are made with."""
+        ...
+
+    @property
+    def reference(self) -> Literal["auto", "use", "ignore"]:
+        """What becomes of references on their way in, see `judgelm.data.samples.ReferencePolicy`."""
         ...

@@ -3,12 +3,12 @@
 Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from judgelm.distribution import antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
 from judgelm.errors import ConfigError
+from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.reading import read_reply
 from judgelm.modes.reasons import Reasons, explain, places_to_explain
@@ -47,6 +47,8 @@ class Pairwise:
     Raises:
         ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a repair.
     """
+
+    name: ClassVar[str] = "pair"
 
     template: str = "judgelm-v1"
     both_orders: bool = False
@@ -124,11 +126,7 @@ class Pairwise:
         return get_template(self.template).render(sample, order, reference)
 
     def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
-        if self.temperature == 0:
-            return Sampling(max_tokens=max_tokens, stop=stop)
-        digest = hashlib.blake2b(f"{self.seed}:{sample.id}".encode(errors="surrogatepass"), digest_size=4).digest()
-        seed = int.from_bytes(digest, "big")
-        return Sampling(max_tokens=max_tokens, stop=stop, temperature=self.temperature, seed=seed)
+        return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
 
     def _conclude(self, sample: Sample, shown: tuple[Shown, ...]) -> Judgment:
         """Verdict, scores and probability; the counts are the caller's."""
@@ -143,7 +141,7 @@ class Pairwise:
         winners = [winner_of(pair) for pair in read]
         return Judgment(
             sample_id=sample.id,
-            mode="pair",
+            mode=self.name,
             verdict=None if scores is None else PairVerdict(winner=self._winner(scores, winners, probability)),
             shown=shown,
             scores=scores,

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -278,8 +280,28 @@ def test_nothing_left_is_an_error_that_says_where_to_look(tmp_path):
 
 def test_a_folder_that_cannot_be_made(world, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot make this folder"):
+    with pytest.raises(RunError, match=r"file.out: cannot write here: Not a directory; .* choose another out"):
         built(world, tmp_path / "file" / "out")
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("jsonl", 500_000), ("parquet", 40_000)])
+def test_a_full_disk_changes_no_set(world, tmp_path, kind, limit):
+    built(world, tmp_path / "out", format=kind)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob(f"*.{kind}") if "left" not in path.name}
+    code = f"""
+import resource
+from judgelm.data.build import build
+from judgelm.data.build_options import build_options
+values = {{"inputs": [{world!r}], "out": {str(tmp_path / "out")!r}, "format": {kind!r}, "epochs": 8}}
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+build(build_options(values, "test"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "RunError" in done.stderr
+    assert "cannot write here: File too large" in done.stderr
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out").glob(f"*.{kind}") if "left" not in path.name}
+    assert after == before
+    assert not list((tmp_path / "out").glob("*.partial"))
 
 
 def test_a_build_that_breaks_leaves_the_old_sets_alone(world, tmp_path):

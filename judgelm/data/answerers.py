@@ -1,0 +1,136 @@
+"""Who answers seed questions: one loaded model with one or more ways to draw an answer, from YAML or a command line.
+
+name: vicuna-7b                      in one text: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1
+model: lmsys/vicuna-7b-v1.5
+decodings: [{}, {temperature: 0.7, seed: 1}]
+dtype: bfloat16                      any field of `EngineOptions`; in one text, engine_args.base_url=... as well
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError
+from judgelm.modes.answering import Answering, Decoding
+
+Form = Literal["auto", "chat", "plain"]
+"""How a question is put: as chat, as plain text, or as chat where the model's tokenizer has a chat template."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OWN, _ASKING, _DECODING = ("name", "engine", "form"), ("system", "plain", "max_tokens"), ("temperature", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answerer:
+    """A model to be loaded, and how it is asked.
+
+    Attributes:
+        name: as answer rows have it in `model`; also the name of its file.
+        options: what the engine is loaded with.
+        form: how questions are put.
+        decodings: the ways in which each question is answered.
+        asking: how; its `chat` holds only where `form` does not say `auto`.
+    """
+
+    name: str
+    options: EngineOptions
+    engine: str = "auto"
+    form: Form = "auto"
+    decodings: tuple[Decoding, ...] = (Decoding(),)
+    asking: Answering = field(default_factory=Answering)
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise ConfigError(f"answerer name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+        if self.form not in get_args(Form):
+            raise ConfigError(f"answerer {self.name}: form {self.form!r}: there are {', '.join(get_args(Form))}")
+
+
+def answerer_of(given: Mapping[str, Any]) -> Answerer:
+    """An answerer from a mapping, each of whose names is checked.
+
+    Raises:
+        ConfigError: a name that nothing has, a value of another type, or no `name` and `model`.
+    """
+    rest = dict(given)
+    place = f"answerer {rest.get('name', given)}"
+    if not rest.get("name") or not rest.get("model"):
+        raise ConfigError(f"{place}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
+    own = {name: rest.pop(name) for name in _OWN if name in rest}
+    asking = {name: rest.pop(name) for name in _ASKING if name in rest}
+    decodings = rest.pop("decodings", None)
+    alone = {name: rest.pop(name) for name in _DECODING if name in rest}
+    if decodings is not None and alone:
+        raise ConfigError(f"{place}: temperature and seed stand in decodings or alone, not in both places")
+    if decodings is not None and not (isinstance(decodings, list) and decodings):
+        raise ConfigError(
+            f"{place}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
+        )
+    return Answerer(
+        **own | {"name": str(own["name"])},
+        options=_checked(EngineOptions, rest, place, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        decodings=tuple(_checked(Decoding, one, f"{place}: decodings") for one in decodings or [alone]),
+        asking=_checked(Answering, asking, place),
+    )
+
+
+def parse_answerer(text: str) -> Answerer:
+    """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
+
+    Raises:
+        ConfigError: as `answerer_of`, or a part that cannot be read.
+    """
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        into, _, inner = name.strip().rpartition(".")
+        if not equals or into not in ("", "engine_args"):
+            raise ConfigError(
+                f"--answerer {text}: expected NAME=VALUE,NAME=VALUE,..., got {part!r}; values that hold commas go into "
+                "a --config file"
+            )
+        place = given.setdefault(into, {}) if into else given
+        try:
+            place[inner] = value if inner in ("name", "model") else yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--answerer {text}: {part!r} is no YAML; quote the value") from error
+    return answerer_of(given)
+
+
+def merged(answerers: Sequence[Answerer]) -> list[Answerer]:
+    """One entry for each name, with all its decodings, so that each model is loaded once.
+
+    Raises:
+        ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
+    """
+    found: dict[str, Answerer] = {}
+    for one in answerers:
+        earlier = found.get(one.name)
+        if earlier is not None and replace(earlier, decodings=one.decodings) != one:
+            raise ConfigError(f"answerer {one.name} is given twice, with other settings; give the second another name")
+        found[one.name] = one if earlier is None else replace(one, decodings=earlier.decodings + one.decodings)
+    for one in found.values():
+        if len({decoding.name for decoding in one.decodings}) < len(one.decodings):
+            raise ConfigError(f"answerer {one.name} has a decoding twice; give each another temperature or seed")
+    return list(found.values())
+
+
+def _checked(kind: Any, given: Any, place: str, beside: Sequence[str] = ()) -> Any:
+    """A dataclass from a mapping; `beside` are names that may stand next to its own."""
+    known = [one.name for one in fields(kind)]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{place}: expected names and values ({', '.join(known)}), got {given!r}")
+    if unknown := given.keys() - set(known):
+        there = ", ".join(dict.fromkeys((*beside, *known)))
+        raise ConfigError(f"{place}: {', '.join(sorted(map(str, unknown)))} does not exist; there are: {there}")
+    try:
+        return TypeAdapter(kind).validate_python(dict(given))
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{place}: {name}={first['input']!r}: {first['msg']}") from error

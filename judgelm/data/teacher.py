@@ -1,0 +1,191 @@
+"""A teacher's judgments made into JudgeLM rows: which prompts a pair gives, and what their replies become.
+
+A pair gives up to four prompts: without and with its reference, each in the order given and exchanged. Each is a
+sample of its own, so that it is paid for by itself. Their ids are the pair's (`q1`), and behind it what differs:
+`q1#swapped`, `q1#reference`, `q1#reference#swapped`; scores of a swapped sample are in its own order.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, get_args
+
+from judgelm.data.row_labels import as_written
+from judgelm.errors import ConfigError, InputError
+from judgelm.judgment_rows import judgment_from_row
+from judgelm.records import Judgment, Sample, Winner
+
+ReferenceUse = Literal["without", "with", "both"]
+
+_REFERENCE, _SWAPPED = "#reference", "#swapped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherPrompts:
+    """Which prompts a teacher is asked about each pair.
+
+    Attributes:
+        reference: judge without the reference, with it (pairs that have none are left out), or both.
+        both_orders: ask a second time with the answers exchanged.
+    """
+
+    reference: ReferenceUse = "without"
+    both_orders: bool = False
+
+    def __post_init__(self) -> None:
+        if self.reference not in get_args(ReferenceUse):
+            raise ConfigError(f"reference {self.reference!r}: there are {', '.join(get_args(ReferenceUse))}")
+
+    def readings(self, sample: Sample) -> tuple[bool, ...]:
+        """Without (False) and with (True) reference, as far as asked for and there."""
+        wanted = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
+        return tuple(with_reference for with_reference in wanted if not with_reference or sample.reference is not None)
+
+    def __call__(self, sample: Sample) -> Iterator[Sample]:
+        """The samples that a pair gives.
+
+        Raises:
+            InputError: its id ends like one of those that are made here.
+        """
+        if sample.id.endswith((_REFERENCE, _SWAPPED)):
+            raise InputError(
+                f"id {json.dumps(sample.id)}: ids that end in {_REFERENCE} or {_SWAPPED} are made here; rename it"
+            )
+        for with_reference in self.readings(sample):
+            given = replace(
+                sample,
+                id=prompt_id(sample.id, with_reference=with_reference),
+                reference=sample.reference if with_reference else None,
+            )
+            yield given
+            if self.both_orders:
+                yield replace(
+                    given,
+                    id=prompt_id(sample.id, with_reference=with_reference, swapped=True),
+                    answers=given.answers[::-1],
+                    answer_models=given.answer_models[::-1],
+                )
+
+
+def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False) -> str:
+    """The id of one of a pair's prompts."""
+    return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
+
+
+class Replies:
+    """The judgments of a run file by id, the later of two; read when asked for, so that memory holds only places."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._places: dict[str, int] = {}
+        place = 0
+        for line in self._file:
+            self._places[json.loads(line)["id"]] = place
+            place += len(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def get(self, name: str) -> Judgment | None:
+        """The judgment of that id, None where there is none yet."""
+        if name not in self._places:
+            return None
+        self._file.seek(self._places[name])
+        return judgment_from_row(json.loads(self._file.readline()))
+
+
+class RowWriter:
+    """Makes JudgeLM rows of pairs and replies; `counts` says in words what became of each.
+
+    Args:
+        prompts: what was asked.
+        replies: what was answered.
+        drop_disagreeing: leave judgments out whose two orders name different winners, or of which one failed.
+    """
+
+    def __init__(self, prompts: TeacherPrompts, replies: Replies, *, drop_disagreeing: bool = False) -> None:
+        self._prompts = prompts
+        self._replies = replies
+        self._drop = drop_disagreeing
+        self.counts: Counter[str] = Counter()
+
+    def row(self, sample: Sample) -> dict[str, Any] | None:
+        """The row of a pair, or None where no judgment of it can be used."""
+        labels: dict[str, Any] = {}
+        agree: dict[str, bool] = {}
+        readings = self._prompts.readings(sample)
+        if len(readings) < (2 if self._prompts.reference == "both" else 1):
+            self.counts["pairs without a reference"] += 1
+        for with_reference in readings:
+            suffix = "_w_reference" if with_reference else ""
+            found = self._usable(sample.id, with_reference, agree)
+            if found is not None and found.scores is not None:
+                first, second = found.scores
+                labels[f"score{suffix}"] = as_written(found.scores)
+                labels[f"text{suffix}"] = f"{first:g} {second:g}\n{found.reason or ''}"
+        self.counts["rows" if labels else "pairs without a usable judgment: no row"] += 1
+        return _row(sample, labels, agree) if labels else None
+
+    def _usable(self, pair: str, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
+        """The judgment of the order given, unless it failed or the other order speaks against it."""
+        reading = "with reference" if with_reference else "without reference"
+        given = self._judged(pair, reading, with_reference=with_reference)
+        if not self._prompts.both_orders:
+            return given
+        other = self._judged(pair, f"{reading}, exchanged", with_reference=with_reference, swapped=True)
+        if given is None:
+            return None
+        if other is None:
+            return self._doubtful(given, f"{reading}: one order only")
+        opposite: dict[Winner | None, Winner] = {1: 2, 2: 1, "tie": "tie"}
+        same = _winner(given) == opposite[_winner(other)]
+        agree["orders_agree_w_reference" if with_reference else "orders_agree"] = same
+        return given if same else self._doubtful(given, f"{reading}: orders disagree on the winner")
+
+    def _doubtful(self, given: Judgment, finding: str) -> Judgment | None:
+        self.counts[f"{finding}, {'dropped' if self._drop else 'kept'}"] += 1
+        return None if self._drop else given
+
+    def _judged(self, pair: str, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
+        """A judgment with scores; what it lacks is counted."""
+        found = self._replies.get(prompt_id(pair, with_reference=with_reference, swapped=swapped))
+        if found is None:
+            self.counts[f"{reading}: not asked yet"] += 1
+        elif found.failure is not None:
+            self.counts[f"{reading}: failed, {found.failure.code}"] += 1
+        else:
+            lacks = found.shown[0].reason_failure
+            if lacks is not None and not swapped:
+                self.counts[f"{reading}: scores without a whole reason, {lacks.code}"] += 1
+            return found
+        return None
+
+
+def _winner(judgment: Judgment) -> Winner | None:
+    return None if judgment.verdict is None else judgment.verdict.winner
+
+
+def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict[str, Any]:
+    metadata = dict(sample.metadata)
+    models = sample.answer_models or (None, None)
+    row: dict[str, Any] = {
+        "question_id": sample.id,
+        "question_body": sample.question,
+        "answer1_body": sample.answers[0],
+        "answer2_body": sample.answers[1],
+        "answer1_model_id": models[0],
+        "answer2_model_id": models[1],
+    }
+    row |= {name: metadata.pop(name) for name in ("answer1_metadata", "answer2_metadata") if name in metadata}
+    if sample.reference is not None:
+        row["reference"] = {"text": sample.reference}
+    category = {} if sample.category is None else {"category": sample.category}
+    return row | labels | {"metadata": {**category, **metadata, **agree}}

@@ -1,0 +1,117 @@
+"""A question put to a model whose answers are to be judged later.
+
+Source: JudgeLM, section 3.1: answers are collected from many models, and pairs of them drawn for the teacher.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from judgelm.errors import ConfigError
+from judgelm.modes.drawing import sampling_for
+from judgelm.modes.flow import Asking
+from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
+
+PLAIN = "Question: {question}\nAnswer:"
+"""How a base model, which knows no chat, is made to answer."""
+
+_BASE_MODEL_GOES_ON = "\nQuestion:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How an answer is drawn: greedily at temperature 0, else with a seed."""
+
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ConfigError(f"temperature is {self.temperature}; it must be 0 or above")
+
+    @property
+    def name(self) -> str:
+        """As answer rows have it in `decoding_method`."""
+        return "greedy" if self.temperature == 0 else f"temperature={self.temperature:g},seed={self.seed}"
+
+
+class Draw(NamedTuple):
+    """One answer to be had. `question` is a sample without answers."""
+
+    question: Sample
+    decoding: Decoding
+
+    @property
+    def id(self) -> str:
+        """Unique in a model's run; another question under the same id is another draw."""
+        text = self.question.question.encode(errors="surrogatepass")
+        return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a model answered, or why it did not; `text` is None exactly when `failure` is set."""
+
+    draw: Draw
+    text: str | None
+    failure: Unparsed | None = None
+    finish_reason: FinishReason = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """Ask a model a question.
+
+    Attributes:
+        chat: whether the tokenizer's chat template wraps the question; else it stands in `plain`.
+        system: what a chat's system message says; None leaves it out.
+        plain: text with `{question}`; the reply ends where the model begins another question.
+        max_tokens: an answer ends here at the latest, and says so.
+
+    Raises:
+        ConfigError: no place for the question, or no room for an answer.
+    """
+
+    chat: bool = True
+    system: str | None = None
+    plain: str = PLAIN
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        if self.plain.count("{question}") != 1:
+            raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+
+    def __call__(self, draw: Draw) -> Asking[Answer]:
+        """Ask once."""
+        decoding = draw.decoding
+        sampling = sampling_for(
+            draw.question.id,
+            temperature=decoding.temperature,
+            seed=decoding.seed,
+            max_tokens=self.max_tokens,
+            stop=() if self.chat else (_BASE_MODEL_GOES_ON,),
+        )
+        [completion] = yield [Request(key="0", prompt=self.prompt(draw.question.question), sampling=sampling)]
+        ended = completion.finish_reasons[0]
+        if ended in ("error", "too_long"):
+            failure = Unparsed("engine" if ended == "error" else "too_long", "", completion.error)
+            return Answer(draw=draw, text=None, failure=failure, finish_reason=ended)
+        return Answer(
+            draw=draw,
+            text=completion.texts[0].strip(),
+            finish_reason=ended,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+        )
+
+    def prompt(self, question: str) -> Prompt:
+        """The question as the model reads it."""
+        if self.chat:
+            system = () if self.system is None else (Span(self.system, "template", "system"),)
+            return Prompt(spans=(*system, Span(question, "question", "user")), chat=True)
+        before, _, after = self.plain.partition("{question}")
+        return Prompt(spans=(Span(before), Span(question, "question"), Span(after)))

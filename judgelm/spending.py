@@ -1,0 +1,127 @@
+"""What a run through a paid endpoint will cost, and what its earlier sessions have cost."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError
+from judgelm.jsonl import read_jsonl
+from judgelm.records import Request
+from judgelm.runfile import read_manifest
+
+GPT4_REVIEW_TOKENS = 170
+"""Assumed for a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th percentile
+and 2,363 at most; a token of English is about 4."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """USD per million tokens."""
+
+    prompt: float
+    reply: float
+
+    def usd(self, prompt_tokens: float, reply_tokens: float) -> float:
+        """What so many tokens cost."""
+        return (prompt_tokens * self.prompt + reply_tokens * self.reply) / 1e6
+
+
+def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
+    """The prices among an engine's arguments, None where there are none.
+
+    Raises:
+        ConfigError: only one of them, or no number.
+    """
+    given = [arguments.get(name) for name in ("price_in", "price_out")]
+    if given == [None, None]:
+        return None
+    if not all(isinstance(price, int | float) and price >= 0 for price in given):
+        raise ConfigError(
+            "price_in and price_out go together: two numbers, USD per million tokens; 0 is a price as well"
+        )
+    return Prices(prompt=float(given[0] or 0), reply=float(given[1] or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Before anything is sent: how many requests, and the tokens of prompts and replies.
+
+    Attributes:
+        expected_reply: tokens that a reply is assumed to have.
+        most_reply: tokens that a reply may have.
+    """
+
+    requests: int
+    prompt_tokens: int
+    expected_reply: int
+    most_reply: int
+
+    def usd(self, prices: Prices) -> tuple[float, float]:
+        """What it costs with replies as assumed, and with all of them at their longest; each request once."""
+        expected, most = (
+            prices.usd(self.prompt_tokens, self.requests * each) for each in (self.expected_reply, self.most_reply)
+        )
+        return expected, most
+
+
+def estimate(
+    requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, most_reply: int
+) -> Estimate:
+    """Measure the prompts. A request that is sent again, since its reply was billed and lost, comes on top.
+
+    Args:
+        requests: what will be asked.
+        tokens_of: tokens of a text.
+        expected_reply: tokens that a reply is assumed to have.
+        most_reply: tokens that a reply may have.
+    """
+    count = 0
+    tokens = 0.0
+    for request in requests:
+        count += 1
+        tokens += tokens_of("".join(span.text for span in request.prompt.spans))
+    return Estimate(
+        requests=count,
+        prompt_tokens=round(tokens),
+        expected_reply=min(expected_reply, most_reply),
+        most_reply=most_reply,
+    )
+
+
+def spent_usd(out: Path, prices: Prices) -> float:
+    """What the earlier sessions of a run have cost, at most as far as it is known.
+
+    That is what its judgments took, at these prices, and what sessions say they were billed beyond their judgments, for
+    replies that were lost. Of a session that was killed the manifest misses up to its last half minute of lost replies,
+    and what was under way.
+
+    Raises:
+        RunError: its manifest cannot be read.
+    """
+    manifest = read_manifest(out)
+    if manifest is None or not out.is_file():
+        return 0.0
+    judged = sum(_usd_of(row, prices) for _, row in read_jsonl(out))
+    billed = ((one, one.get("engine", {}).get("cost_usd_at_most") or 0.0) for one in manifest["sessions"])
+    return judged + sum(max(0.0, most - _usd_of(session, prices)) for session, most in billed)
+
+
+def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
+    """What the tokens of a judgment, or of all judgments of a session, cost."""
+    return prices.usd(counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0))
+
+
+def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
+    """How texts are measured: with a tokenizer (folder or hub id), or without one by their length.
+
+    Raises:
+        ModelError: no such tokenizer.
+    """
+    if tokenizer is None:
+        return lambda text: len(text) / characters_per_token
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+
+    loaded = load_tokenizer(tokenizer, None, EngineOptions(model=tokenizer))
+    return lambda text: len(loaded(text, verbose=False)["input_ids"])

@@ -1,0 +1,395 @@
+"""The teacher's recipe, as its own process or by its command, against a real server that does everything wrong."""
+
+import json
+import re
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from endpoint import endpoint
+from judgelm.data.labels import read_labels
+from judgelm.data.samples import SampleStream
+from judgelm.data.teacher import TeacherPrompts
+from judgelm.errors import InputError
+from judgelm.jsonl import read_jsonl
+from judgelm.records import Sample
+from judgelm.runfile import read_judgments
+from judgelm.training.rows import RowBuilder, RowOptions
+from teachers import Ledger, TeacherBackend
+
+SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"
+PRICES = ("--price-in", "2", "--price-out", "10")
+FAULTS = ("429", "500", "stall", "cut", "drop", "torn", "html", "types", None)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def annotate(folder, monkeypatch, capsys):
+    """Run the recipe in this process: exit code, standard output, standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["annotate.py", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "300")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+def write(name, rows):
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return name
+
+
+def pairs(n, references=True):
+    """Pair i has answers of i % 5 + 1 and i % 3 + 1 words, which the teacher's scores are."""
+    return [
+        {
+            "question_id": f"q{i}",
+            "question_body": f"what is {i}?",
+            "answer1_body": " ".join(["red"] * (i % 5 + 1)),
+            "answer2_body": " ".join(["fox"] * (i % 3 + 1)),
+            "answer1_model_id": "m",
+            "answer2_model_id": "n",
+            "answer1_metadata": {"decoding_method": "greedy"},
+        }
+        | ({"reference": {"text": f"it is {i}"}} if references else {})
+        for i in range(n)
+    ]
+
+
+def at(server, *more, **arguments):
+    arguments = {"base_url": server.base_url, "backoff_s": 0.01} | arguments
+    given = [part for name, value in arguments.items() for part in ("--engine-arg", f"{name}={value}")]
+    return ("--model", "tiny", *given, *more)
+
+
+def rows_of(path):
+    return [row for _, row in read_jsonl(path)]
+
+
+def counts_of(printed):
+    return {line[10:]: int(line[:8]) for line in printed.splitlines() if line[:8].strip().isdigit()}
+
+
+def test_pairs_become_rows_with_both_readings(annotate):
+    write("pairs.jsonl", pairs(6))
+    with endpoint(TeacherBackend()) as server:
+        code, out, _ = annotate("pairs.jsonl", "-o", "train.jsonl", "--reference", "both", *at(server))
+    assert code == 0
+    assert counts_of(out)["rows"] == 6
+    row = rows_of("train.jsonl")[3]
+    assert row == pairs(6)[3] | {
+        "score": [4, 1],
+        "text": "4 1\nAssistant 1 says red red red red, Assistant 2 says fox.",
+        "score_w_reference": [4, 1],
+        "text_w_reference": "4 1\nAssistant 1 says red red red red, Assistant 2 says fox.",
+        "metadata": {},
+    }
+    prompts = [body["prompt"] for body in server.bodies if "Assistant" in str(body.get("prompt"))]
+    assert sum("[Reference Answer]" in prompt for prompt in prompts) == 6
+    assert len(prompts) == 12
+
+
+def test_the_rows_are_read_by_whatever_reads_judgelm_rows(annotate, tiny_model):
+    from transformers import AutoTokenizer
+
+    write("pairs.jsonl", pairs(6))
+    with endpoint(TeacherBackend()) as server:
+        annotate("pairs.jsonl", "-o", "train.jsonl", "--reference", "both", *at(server))
+    stream = SampleStream(["train.jsonl"])
+    for row, sample in stream.pairs():
+        words = tuple(float(len(answer.split())) for answer in sample.answers)
+        assert stream.format.label(row, False).scores == stream.format.label(row, True).scores == words
+    assert read_labels("train.jsonl", with_reference=True).labels["q3"].reason.startswith("Assistant 1 says")
+    builder = RowBuilder(AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512))
+    assert len(list(builder.read(["train.jsonl"]))) == 6
+    assert builder.counts.with_reason == 6
+
+
+def test_a_run_from_a_chat_template_and_a_pair_format_of_other_names(annotate):
+    write("pairs.jsonl", [{"id": "1", "question": "q", "answer_1": "a b", "answer_2": "c", "category": "x"}])
+    with endpoint(TeacherBackend(), has_completions=False) as server:
+        code, _, _ = annotate("pairs.jsonl", "-o", "t.jsonl", "--template", "judgelm-chat", *at(server))
+    [row] = rows_of("t.jsonl")
+    assert (code, row["score"], row["question_id"], row["metadata"]) == (0, [2, 1], "1", {"category": "x"})
+    roles = [message["role"] for message in server.bodies[-1]["messages"]]
+    assert roles == ["system", "user"]
+
+
+def test_a_server_that_does_everything_wrong_loses_nothing_and_is_paid_once(annotate):
+    write("pairs.jsonl", pairs(18))
+    ledger = Ledger(FAULTS)
+    with endpoint(TeacherBackend(), retry_after="0.02", stall_s=4.0) as server:
+        server.misbehave(ledger)
+        code, out, _ = annotate(
+            "pairs.jsonl",
+            "-o",
+            "t.jsonl",
+            "--reference",
+            "both",
+            "--both-orders",
+            *at(server, timeout_s=1.5, concurrency=4),
+        )
+    assert (code, counts_of(out)["rows"]) == (0, 18)
+    assert len(ledger.served) == 72
+    assert set(ledger.served.values()) == {1}, "each prompt was served whole once"
+    assert sum(ledger.asked.values()) == 72 + 64  # 72 prompts, of which every ninth met no fault
+    [session] = json.loads(Path("t.judgments.run.json").read_text())["sessions"]
+    assert session["engine"]["retries"].keys() == {
+        "rate_limited",
+        "server_error",
+        "timeout",
+        "connection",
+        "bad_format",
+    }
+
+
+def test_killed_in_the_middle_it_goes_on_and_pays_for_nothing_twice(folder):
+    write("pairs.jsonl", pairs(40))
+    ledger = Ledger()
+    with endpoint(TeacherBackend(), delay_s=0.03) as server:
+        server.misbehave(ledger)
+        command = [
+            sys.executable,
+            SCRIPT,
+            "pairs.jsonl",
+            "-o",
+            "t.jsonl",
+            "--reference",
+            "both",
+            *at(server, concurrency=4),
+        ]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while sum(ledger.served.values()) < 30:
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        time.sleep(0.2)  # the server ends what it had begun
+        with Path("t.judgments.jsonl").open("a") as file:
+            file.write('{"id": "q39", "mode"')  # a line that the kill tore
+        assert not Path("t.jsonl").exists()
+        before = {name for name, one in read_so_far().items() if one["failure"] is None}
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 20 < len(before) < 80
+    assert f"to ask: {80 - len(before)} prompts" in done.stderr
+    assert counts_of(done.stdout)["rows"] == 40
+    assert len(ledger.served) == 80
+    # four were under way, and as many may have been answered and not yet been written
+    assert sum(ledger.served.values()) <= 80 + 8
+    assert [session["outcome"] for session in json.loads(Path("t.judgments.run.json").read_text())["sessions"]] == [
+        "running",
+        "finished",
+    ]
+
+
+def read_so_far():
+    rows = (json.loads(line) for line in Path("t.judgments.jsonl").read_text().splitlines() if line.endswith("}"))
+    return {row["id"]: row for row in rows}
+
+
+def test_a_server_that_stays_away_ends_the_run_and_the_rest_comes_later(annotate):
+    write("pairs.jsonl", pairs(12))
+    ledger = Ledger()
+    with endpoint(TeacherBackend()) as server:
+        server.misbehave(lambda number, body: "500" if len(ledger.served) >= 5 else ledger(number, body))
+        arguments = ("pairs.jsonl", "-o", "t.jsonl", *at(server, concurrency=1, retries=1))
+        code, _, err = annotate(*arguments)
+        assert (code, "does not answer: HTTP 500" in err) == (1, True)
+        server.misbehave(ledger)
+        code, out, _ = annotate(*arguments)
+    assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 12, {1})
+
+
+def test_what_it_will_cost_is_said_and_nothing_asked(annotate, tiny_model):
+    from transformers import AutoTokenizer
+
+    write("pairs.jsonl", pairs(4))
+    with endpoint() as server:
+        code, _, err = annotate(
+            "pairs.jsonl", "-o", "t.jsonl", *at(server), *PRICES, "--estimate", "--reason-tokens", "500",
+            "--template", "judgelm-compact", "--chars-per-token", "2", "--expected-reply-tokens", "100",
+        )  # fmt: skip
+        assert server.bodies == []
+    texts = [f"[Q] what is {i}?\n[1] {'red ' * (i % 5) + 'red'}\n[2] {'fox ' * (i % 3) + 'fox'}\n[S]" for i in range(4)]
+    half = round(sum(map(len, texts)) / 2)
+    assert (code, f"to ask: 4 prompts, about {half} tokens by 2 characters a token" in err) == (0, True)
+    # 2 USD a million in, 10 out; 4 replies of 100 tokens, or of 500
+    assert f"cost: about {half * 2e-6 + 400 * 1e-5:.4f} USD, {half * 2e-6 + 2000 * 1e-5:.4f} USD if every" in err
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    counted = sum(len(tokenizer(text)["input_ids"]) for text in texts)
+    _, _, err = annotate(
+        "pairs.jsonl", "-o", "t.jsonl", "--model", "x", "--template", "judgelm-compact", "--estimate",
+        "--tokenizer", tiny_model,
+    )  # fmt: skip
+    assert f"about {counted} tokens by {tiny_model}" in err
+
+
+def test_what_it_has_cost_is_what_the_server_billed(annotate):
+    write("pairs.jsonl", pairs(8))
+    ledger = Ledger(("types", None))  # every second prompt is answered twice, and billed twice
+    billed = []
+
+    class Billing(TeacherBackend):
+        def generate(self, prompt, asked, number):
+            made = super().generate(prompt, asked, number)
+            billed.append((made.prompt_tokens, len(made.steps)))
+            return made
+
+    with endpoint(Billing()) as server:
+        server.misbehave(ledger)
+        _, out, _ = annotate("pairs.jsonl", "-o", "t.jsonl", *at(server), *PRICES)
+    paid_in, paid_out = (sum(part) for part in zip(*billed, strict=True))
+    assert (
+        f"billed in this session: {paid_in:,} + {paid_out:,} tokens, {paid_in * 2e-6 + paid_out * 1e-5:.4f} USD" in out
+    )
+    assert "spent in all sessions, at most: " in out
+
+
+def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
+    write("pairs.jsonl", pairs(30))
+    ledger = Ledger()
+    with endpoint(TeacherBackend()) as server:
+        server.misbehave(ledger)
+        arguments = ("pairs.jsonl", "-o", "t.jsonl", *PRICES, "--reason-tokens", "64", *at(server, concurrency=2))
+        code, out, err = annotate(*arguments, "--max-cost", "0.012")
+        assert code == 2
+        assert "stopped by --max-cost 0.012" in " ".join(err.split())
+        asked_first = len(ledger.served)
+        assert 5 < asked_first < 30
+        assert counts_of(out)["rows"] == asked_first == len(rows_of("t.jsonl"))
+        assert float(re.search("spent in all sessions, at most: (.*) USD", out)[1]) <= 0.012
+
+        code, _, err = annotate(*arguments, "--max-cost", "0.001")
+        assert (code, "USD are spent already; raise it to go on" in err) == (1, True)
+
+        code, out, err = annotate(*arguments, "--max-cost", "1")
+        assert f"to ask: {30 - asked_first} prompts" in err
+        assert "spent in earlier sessions: 0.0" in err
+    assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 30, {1})
+
+
+def test_a_cap_needs_prices_and_a_server(annotate):
+    write("pairs.jsonl", pairs(1))
+    code, _, err = annotate("pairs.jsonl", "-o", "t.jsonl", "--engine", "scripted", "-m", "8 6", "--max-cost", "1")
+    assert (code, "--max-cost needs the openai engine, --price-in and --price-out" in err) == (1, True)
+
+
+SAYS = {
+    ("good", "bad"): "8 3\nfirst", ("bad", "good"): "2 9\nsecond",  # one winner in both orders
+    ("this", "that"): "7 6\nfirst", ("that", "this"): "7 6\nfirst",  # whatever stands first
+    ("one", "two"): "5 5\ntie", ("two", "one"): "no scores at all",  # one order cannot be read
+    ("odd", "even"): "42 5\nmuch", ("even", "odd"): "5 4\nfirst",  # the order given cannot be read
+}  # fmt: skip
+
+
+@pytest.fixture
+def opinions(folder):
+    firsts = [("good", "bad"), ("this", "that"), ("one", "two"), ("odd", "even")]
+    rows = [{"id": a, "question": "q", "answer_1": a, "answer_2": b} for a, b in firsts]
+    Path("script.json").write_text(json.dumps({f"q|{a}|{b}": reply for (a, b), reply in SAYS.items()}))
+    return (write("pairs.jsonl", rows), "-o", "t.jsonl", "--engine", "scripted", "-m", "script.json", "--both-orders")
+
+
+def test_orders_that_disagree_are_kept_and_marked(annotate, opinions):
+    code, out, _ = annotate(*opinions)
+    assert code == 2  # more failures than --max-failure-rate
+    assert {row["question_id"]: row["metadata"] for row in rows_of("t.jsonl")} == {
+        "good": {"orders_agree": True},
+        "this": {"orders_agree": False},
+        "one": {},
+    }
+    assert counts_of(out) == {
+        "replies in this session, 2 of them failed": 8,
+        "input lines that cannot be used": 0,
+        "rows": 3,
+        "pairs without a usable judgment: no row": 1,
+        "without reference: failed, out_of_range": 1,
+        "without reference, exchanged: failed, off_grammar": 1,
+        "without reference: one order only, kept": 1,
+        "without reference: orders disagree on the winner, kept": 1,
+    }
+
+
+def test_orders_that_disagree_are_dropped_and_counted(annotate, opinions):
+    _, out, _ = annotate(*opinions, "--drop-disagreeing")
+    [row] = rows_of("t.jsonl")
+    assert (row["question_id"], row["score"], row["text"]) == ("good", [8, 3], "8 3\nfirst")
+    assert counts_of(out)["without reference: orders disagree on the winner, dropped"] == 1
+    assert counts_of(out)["without reference: one order only, dropped"] == 1
+    assert counts_of(out)["pairs without a usable judgment: no row"] == 3
+
+
+def test_the_second_order_can_be_added_later(annotate, opinions):
+    annotate(*opinions[:-1])
+    _, _, err = annotate(*opinions, "--drop-disagreeing")
+    assert "to ask: 4 prompts" in err
+    assert [row["question_id"] for row in rows_of("t.jsonl")] == ["good"]
+
+
+def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
+    says = {"a0": "I cannot say", "a1": "0 11\nno", "a2": " ".join(["hm"] * 50), "a3": "7 5\n" + "so " * 50}
+    write("pairs.jsonl", [{"id": i, "question": "q", "answer_1": f"a{i}", "answer_2": "b"} for i in range(6)])
+    with endpoint(TeacherBackend(lambda first, second: says.get(first)), has_completions=False) as server:
+        server.misbehave(lambda number, body: "refusal" if "a4" in str(body) else None)
+        arguments = ("pairs.jsonl", "-o", "t.jsonl", "--reason-tokens", "20", *at(server))
+        code, out, err = annotate(*arguments)
+        assert code == 2, err
+        assert {row["question_id"]: row["text"][:4] for row in rows_of("t.jsonl")} == {"3": "7 5\n", "5": "1 1\n"}
+        assert rows_of("t.jsonl")[0]["text"] == "7 5\n"
+        expected = {"off_grammar": 1, "out_of_range": 1, "truncated": 1, "engine": 1}
+        found = counts_of(out)
+        assert {code: found[f"without reference: failed, {code}"] for code in expected} == expected
+        assert found["without reference: scores without a whole reason, truncated"] == 1
+        assert read_judgments("t.judgments.jsonl")["0"].shown[0].text == "I cannot say"
+
+        server.misbehave(None)
+        _, out, err = annotate(*arguments)
+        assert "to ask: 1 prompts" in err  # the refusal alone was the server's
+        assert counts_of(out)["rows"] == 3
+
+
+def test_references_where_there_are_some(annotate):
+    write("pairs.jsonl", [*pairs(2, references=False), pairs(3)[2]])
+    _, out, _ = annotate(
+        "pairs.jsonl", "-o", "t.jsonl", "--engine", "scripted", "-m", "8 6\nwhy", "--reference", "with"
+    )
+    [row] = rows_of("t.jsonl")
+    assert ("score" in row, row["score_w_reference"], row["reference"]) == (False, [8, 6], {"text": "it is 2"})
+    assert counts_of(out)["pairs without a reference"] == 2
+
+
+def test_ids_that_look_like_prompts_are_refused():
+    with pytest.raises(InputError, match="ids that end in #reference or #swapped"):
+        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finding"),
+    [
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would replace what is read"),
+        (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
+        (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
+        (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "price_in and price_out go together"),
+    ],
+)
+def test_options_that_do_not_fit_are_said_before_anything_is_asked(annotate, arguments, finding):
+    write("pairs.jsonl", pairs(1))
+    code, _, err = annotate(*arguments, "-m", "x")
+    assert code == 1
+    assert finding in " ".join(err.split())
+    assert [path.name for path in Path().iterdir()] == ["pairs.jsonl"]

@@ -1,0 +1,322 @@
+"""Answers collected from models and servers, pairs drawn from them, and the whole way to a teacher's rows."""
+
+import json
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from endpoint import endpoint
+from judgelm.data.answerers import answerer_of, merged, parse_answerer
+from judgelm.data.answers import AnswerSet, Candidate, PairDraw, pair_rows, read_questions
+from judgelm.data.samples import SampleStream
+from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import read_jsonl
+from teachers import AnswererBackend, Ledger, TeacherBackend
+
+TOOLS = Path(__file__).parents[2] / "data_tools"
+FAULTS = ("429", "500", "stall", "cut", "drop", "torn", None)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def tool(folder, monkeypatch, capsys):
+    """Run a recipe in this process: exit code, standard output, standard error."""
+
+    def run(name, *arguments):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(TOOLS / f"{name}.py"), run_name="__main__")
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+def write(name, rows):
+    Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return name
+
+
+def questions(n, name="questions.jsonl"):
+    return write(name, [{"id": i, "question": f"what is {i}", "reference": f"it is {i}"} for i in range(n)])
+
+
+def served_by(server, name, **more):
+    """An answerer at a server, as the command line says it."""
+    more = {"engine_args.base_url": server.base_url, "engine_args.backoff_s": 0.01, "max_tokens": 40} | more
+    given = ",".join(f"{key}={value}" for key, value in more.items())
+    return ("--answerer", f"name={name},engine=openai,model=tiny,form=plain,{given}")
+
+
+def rows_of(path):
+    return [row for _, row in read_jsonl(path)]
+
+
+def test_an_answer_row_has_the_fields_of_judgelms_answer_files(tool):
+    questions(2)
+    code, out, _ = tool(
+        "collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", "name=a,engine=scripted,model=so"
+    )
+    assert (code, out) == (0, "a: 2 of 2 asked, 0 of them before, 0 at their token limit in ans/a.jsonl\n")
+    row = rows_of("ans/a.jsonl")[0]
+    assert {name: row[name] for name in ("question_id", "question_body", "decoding_method", "model", "text")} == {
+        "question_id": "0",
+        "question_body": "what is 0",
+        "decoding_method": "greedy",
+        "model": "a",
+        "text": "so",
+    }
+    assert json.loads(Path("ans/a.run.json").read_text())["sessions"][0]["answered"] == 2
+
+
+def test_the_whole_way_from_questions_to_rows_past_servers_that_misbehave(tool):
+    questions(12)
+    answering, teaching = Ledger(FAULTS, marker="Question:"), Ledger(FAULTS)
+    with (
+        endpoint(AnswererBackend("ann"), retry_after="0.02", stall_s=4) as ann,
+        endpoint(AnswererBackend("bo")) as bo,
+        endpoint(TeacherBackend(), retry_after="0.02", stall_s=4) as teacher,
+    ):
+        ann.misbehave(answering)
+        teacher.misbehave(teaching)
+        patience = {"engine_args.timeout_s": 1.5}
+        code, out, err = tool(
+            "collect_answers", "collect", "questions.jsonl", "-o", "ans",
+            *served_by(ann, "ann", **patience), *served_by(bo, "bo"), *served_by(bo, "bo", temperature=0.7, seed=1),
+        )  # fmt: skip
+        assert code == 0, err
+        assert [line.split(" asked")[0] for line in out.splitlines()] == ["ann: 12 of 12", "bo: 24 of 24"]
+        answers = [str(path) for path in Path("ans").glob("*.jsonl")]
+        tool("collect_answers", "pairs", "questions.jsonl", "--answers", *answers, "-o", "pairs.jsonl",
+             "--pairs-per-question", "2", "--with-reference")  # fmt: skip
+        code, out, err = tool(
+            "annotate", "pairs.jsonl", "-o", "train.jsonl", "--reference", "both", "--model", "tiny",
+            "--engine-arg", f"base_url={teacher.base_url}", "--engine-arg", "timeout_s=1.5",
+            "--engine-arg", "backoff_s=0.01",
+        )  # fmt: skip
+        assert code == 0, err
+    assert set(answering.served.values()) == set(teaching.served.values()) == {1}
+    assert (len(answering.served), len(teaching.served)) == (12, 48)
+    stream = SampleStream(["train.jsonl"])
+    found = [
+        (sample, stream.format.label(row, False), stream.format.label(row, True)) for row, sample in stream.pairs()
+    ]
+    assert len(found) == 24
+    for sample, plain, referenced in found:
+        assert plain.scores == referenced.scores == tuple(min(10, len(text.split())) for text in sample.answers)
+        assert sample.answer_models[0] != sample.answer_models[1]
+        assert sample.reference == f"it is {sample.metadata['question_id']}"
+    models = {model for sample, _, _ in found for model in sample.answer_models}
+    assert models == {"ann", "bo", "reference"}
+
+
+def test_killed_in_the_middle_it_goes_on_and_asks_nothing_twice(folder):
+    questions(60)
+    ledger = Ledger(marker="Question:")
+    with endpoint(AnswererBackend("ann"), delay_s=0.03) as server:
+        server.misbehave(ledger)
+        answerer = served_by(server, "ann", **{"engine_args.concurrency": 4})
+        command = [sys.executable, TOOLS / "collect_answers.py", "collect", "questions.jsonl", "-o", "ans", *answerer]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while sum(ledger.served.values()) < 20:
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        time.sleep(0.2)
+        with Path("ans/ann.jsonl").open("a") as file:
+            file.write('{"id": "7#gr')
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "60 of 60 asked" in done.stdout
+    assert len(ledger.served) == 60
+    assert sum(ledger.served.values()) <= 60 + 8  # four under way, and as many answered and not yet written
+    assert Counter(row["question_id"] for row in rows_of("ans/ann.jsonl")).most_common(1)[0][1] == 1
+
+
+def test_a_model_that_has_finished_is_not_loaded_again(tool):
+    questions(3)
+    with endpoint(AnswererBackend("ann")) as server:
+        answerer = served_by(server, "ann")
+        tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", *answerer)
+    # the server is gone, and nobody minds
+    code, out, _ = tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", *answerer)
+    assert (code, out[:39]) == (0, "ann: 3 of 3 asked, 3 of them before, 0 ")
+
+
+def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(tool):
+    scripted = "name=a,engine=scripted,model=so"
+    questions(2)
+    tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", scripted)
+    questions(3)
+    warm = f"{scripted},temperature=0.5"
+    arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", scripted)
+    _, out, _ = tool(*arguments, "--answerer", warm)
+    assert "a: 6 of 6 asked, 2 of them before" in out
+    code, _, err = tool(*arguments[:-1], f"{scripted},max_tokens=9")
+    assert (code, "asked.max_tokens: there 1024, now 9" in err) == (1, True)
+
+
+def test_failures_of_a_server_are_redone_and_one_model_keeps_no_other_from_answering(tool):
+    questions(4)
+    with endpoint(AnswererBackend("ann")) as server:
+        server.misbehave(lambda number, body: "400" if "what is 2" in str(body) else None)
+        unknown = ("--answerer", "name=x,engine=scripted,model=none.json")
+        arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", *unknown, *served_by(server, "ann"))
+        code, out, err = tool(*arguments)
+        assert (code, "x: error: " in err) == (1, True)
+        assert "ann: 3 of 4 asked, 0 of them before, 0 at their token limit, 1 failed (engine)" in out
+        assert "ann: the first failure: HTTP 400" in err
+        server.misbehave(None)
+        _, out, _ = tool(*arguments)
+        assert "ann: 4 of 4 asked, 3 of them before" in out
+    assert AnswerSet(["ans/ann.jsonl"]).of(read_questions("questions.jsonl")[2])[0].model == "ann"
+
+
+def test_a_chat_model_gets_its_chat_template_and_a_base_model_plain_text(tool, tiny_model, tmp_path):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    chat = tmp_path / "chat"
+    chat.mkdir()
+    for path in tiny_model.iterdir():
+        (chat / path.name).symlink_to(path)
+    (chat / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}bot:")
+    questions(2)
+    code, _, err = tool(
+        "collect_answers", "collect", "questions.jsonl", "-o", "ans",
+        "--answerer", f"name=base,engine=transformers,model={tiny_model},max_tokens=5",
+        "--answerer", f"name=chat,engine=transformers,model={chat},max_tokens=5,system=Hi",
+    )  # fmt: skip
+    assert code == 0, err
+    for name, text in (("base", "Question: what is 0\nAnswer:"), ("chat", "system: Hi user: what is 0 bot:")):
+        row = rows_of(f"ans/{name}.jsonl")[0]
+        assert row["prompt_tokens"] == len(tokenizer(text, add_special_tokens=name == "base")["input_ids"])
+        assert (row["finish_reason"], row["completion_tokens"]) == ("length", 5)
+
+
+def test_answerers_of_a_file_and_of_the_command_line_are_one(tool):
+    questions(1)
+    Path("c.yaml").write_text("answerers: [{name: a, engine: scripted, model: so, decodings: [{}, {temperature: 1}]}]")
+    _, out, _ = tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--config", "c.yaml",
+                     "--answerer", "name=a,engine=scripted,model=so,temperature=0.5,seed=4")  # fmt: skip
+    assert "a: 3 of 3" in out
+    assert [row["decoding_method"] for row in rows_of("ans/a.jsonl")] == [
+        "greedy",
+        "temperature=1,seed=0",
+        "temperature=0.5,seed=4",
+    ]
+
+
+def test_the_config_of_the_house_is_understood():
+    import yaml
+
+    given = yaml.safe_load((TOOLS.parent / "configs" / "data" / "collect.yaml").read_text())
+    assert [one.name for one in merged([answerer_of(one) for one in given["answerers"]])] == [
+        "vicuna-7b",
+        "llama-7b",
+        "served",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("model=x", "give it a name and a model"),
+        ("name=a,model=x,tempera=1", "tempera does not exist; there are: name, engine"),
+        ("name=a,model=x,temperature=warm", "temperature='warm': Input should be a valid number"),
+        ("name=a,model=x,temperature=-1", "temperature is -1"),
+        ("name=a/b,model=x", "it names a file"),
+        ("name=a,model=x,form=poem", "there are auto, chat, plain"),
+        ("name=a,model=x,greedy", "expected NAME=VALUE"),
+        ("name=a,model=x,decodings={}", "decodings is a list"),
+        ("name=a,model=x,decodings=[{}],seed=1", "not in both places"),
+    ],
+)
+def test_an_answerer_that_cannot_be_is_said_in_words(text, finding):
+    with pytest.raises(ConfigError, match=finding):
+        parse_answerer(text)
+
+
+def test_one_name_is_one_model():
+    a, b = parse_answerer("name=a,model=x"), parse_answerer("name=a,model=y")
+    with pytest.raises(ConfigError, match="given twice, with other settings"):
+        merged([a, b])
+    with pytest.raises(ConfigError, match="has a decoding twice"):
+        merged([a, a])
+
+
+def test_questions_that_cannot_be_used_are_rejects(folder):
+    rejects = []
+    write("q.jsonl", [{"id": 1, "question": "q"}, {"id": 1, "question": "r"}, {"question": " "}, {"text": "q"},
+                      {"question_body": "b", "category": "c", "reference": {"text": "r"}}])  # fmt: skip
+    one, two = read_questions("q.jsonl", on_reject=rejects.append)
+    assert (one.id, two.question, two.category, two.reference) == ("1", "b", "c", "r")
+    assert [reject.line for reject in rejects] == [2, 3, 4]
+    with pytest.raises(InputError, match="appeared before in this file"):
+        read_questions("q.jsonl")
+
+
+ANSWERS = [Candidate(model, "greedy", text) for model, text in zip("abcde", ["x", "y", "z", "x ", "w"], strict=True)]
+
+
+def test_pairs_are_drawn_by_seed_and_question_alone():
+    draw = PairDraw(pairs=3, seed=1)
+    assert draw("q1", ANSWERS) == draw("q1", ANSWERS)
+    assert draw("q1", ANSWERS)[:1] == PairDraw(pairs=1, seed=1)("q1", ANSWERS)
+    assert any(draw("q1", ANSWERS) != other for other in (draw("q2", ANSWERS), PairDraw(pairs=3)("q1", ANSWERS)))
+    drawn = Counter(frozenset((one.model, two.model)) for i in range(900) for one, two in PairDraw()(str(i), ANSWERS))
+    assert frozenset("ad") not in drawn  # the same text
+    assert len(drawn) == 9  # 10 pairs of 5, less that one; 100 each expected, 3 standard deviations are 28
+    assert all(70 < count < 130 for count in drawn.values())
+    firsts = sum(one.model < two.model for i in range(900) for one, two in PairDraw()(str(i), ANSWERS))
+    assert 400 < firsts < 500
+
+
+def test_a_model_meets_itself_only_when_asked():
+    twice = [Candidate("a", "greedy", "x"), Candidate("a", "warm", "y")]
+    assert PairDraw()("q", twice) == []
+    assert len(PairDraw(same_model=True)("q", twice)) == 1
+
+
+def test_no_order_of_files_matters_and_more_pairs_come_behind(folder):
+    questions(5)
+    found = read_questions("questions.jsonl")
+    names = [
+        write(f"{model}.jsonl", [{"question_id": i, "model": model, "text": f"{model}{i}"} for i in range(5)])
+        for model in "abc"
+    ]
+
+    def drawn(files, pairs):
+        return list(pair_rows(found, AnswerSet(files), PairDraw(pairs=pairs), counts=Counter()))
+
+    two = drawn(names, 2)
+    assert drawn(names[::-1], 2) == two
+    assert drawn(names, 1) == two[:5]
+    assert [row["question_id"] for row in two] == [f"{i}-{place}" for place in (1, 2) for i in range(5)]
+
+
+def test_failed_and_truncated_answers_stand_in_no_pair(folder):
+    questions(1)
+    [question] = read_questions("questions.jsonl")
+    rows = [
+        {"question_id": 0, "model": "a", "text": "x", "finish_reason": "length", "failure": None},
+        {"question_id": 0, "model": "b", "text": None, "failure": {"code": "engine"}},
+        {"question_id": 0, "model": "c", "text": "z"},
+    ]
+    write("a.jsonl", rows)
+    assert [one.model for one in AnswerSet(["a.jsonl"]).of(question)] == ["a", "c"]
+    whole = AnswerSet(["a.jsonl"], drop_truncated=True)
+    assert ([one.model for one in whole.of(question, with_reference=True)], whole.left_out) == (["c", "reference"], 2)
+    with pytest.raises(InputError, match=r'b.jsonl:1: field "text" is missing'):
+        AnswerSet([write("b.jsonl", [{"question_id": 0, "model": "a"}])])
