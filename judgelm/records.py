@@ -56,14 +56,15 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What somebody else concluded about a pair, in sample order.
+    """What somebody else concluded about a pair, about one answer, or about three and more; in sample order.
 
-    `winner` is the label that metrics compare with; `scores` and `reason` are there where the source has them
-    (a GPT-4 review), `votes` where several annotators voted (PandaLM).
+    `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
+    of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
+    review), `votes` where several annotators voted (PandaLM).
     """
 
     sample_id: str
-    winner: Winner
+    winner: Winner | None
     scores: tuple[float, ...] | None = None
     reason: str | None = None
     votes: tuple[Winner, ...] = ()

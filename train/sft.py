@@ -34,9 +34,10 @@ def main() -> None:
 def print_counts(name: str, counts: RowCounts) -> None:
     """Say what became of the data, since a judge is no better than what it was shown."""
     left_out = ", ".join(f"{count} {reason}" for reason, count in counts.left_out.most_common()) or "none"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.kinds.most_common())
     print(
-        f"{name}: {counts.made} rows, {counts.with_reference} with reference, {counts.with_reason} with reason, "
-        f"{counts.cut} with an answer cut; left out: {left_out}"
+        f"{name}: {counts.made} rows ({kinds}), {counts.with_reference} with reference, "
+        f"{counts.with_reason} with reason, {counts.cut} with an answer cut; left out: {left_out}"
     )
 
 

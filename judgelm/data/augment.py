@@ -95,6 +95,7 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
     """The label for the exchanged answers; without its reason, and the finding, where that is ambiguous."""
     if label is None:
         return None, None
+    assert label.winner is not None, "a pair's label names its winner"
     mirrored = replace(
         label,
         winner=_MIRRORED[label.winner],

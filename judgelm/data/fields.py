@@ -13,7 +13,7 @@ from judgelm.records import Winner
 ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
-_TWO_NUMBERS = re.compile(r"\s*\[?\s*(-?\d+(?:\.\d+)?)[\s,]+(-?\d+(?:\.\d+)?)\s*\]?\s*")
+_NUMBERS = re.compile(r"\s*\[?\s*(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*\]?\s*")
 _WINNERS: Mapping[object, Winner] = {
     **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
     **{2: 2, "2": 2, "B": 2, "b": 2, "model_b": 2, "model_2": 2},
@@ -154,15 +154,24 @@ def extra_fields(row: Row, known: Collection[str]) -> dict[str, object]:
 
 
 def scores_field(row: Row, name: str) -> tuple[float, float]:
-    """Two finite numbers on whatever scale: `[8, 6]`, or in a table `8 6`."""
+    """A pair's two finite numbers on whatever scale: `[8, 6]`, or in a table `8 6`."""
+    first, second = numbers_field(row, name, 2)
+    return first, second
+
+
+def numbers_field(row: Row, name: str, count: int) -> tuple[float, ...]:
+    """As many finite numbers: `[8, 6, 5]`, or in a table `8 6 5`; one may stand alone."""
     value = row.data[name]
+    if count == 1 and not isinstance(value, str | list):
+        return (number_field(row, name),)
     if isinstance(value, str):
-        found = _TWO_NUMBERS.fullmatch(value)
-        if found is not None:
-            return float(found[1]), float(found[2])
-    elif isinstance(value, list) and len(value) == 2 and all(_is_finite(score) for score in value):
-        return float(value[0]), float(value[1])
-    raise field_error(row, name, f"expected 2 finite numbers, got {described(value)}")
+        found = _NUMBERS.fullmatch(value)
+        numbers = () if found is None else tuple(float(number) for number in re.split(r"[\s,]+", found[1]))
+        if len(numbers) == count:
+            return numbers
+    elif isinstance(value, list) and len(value) == count and all(_is_finite(score) for score in value):
+        return tuple(float(score) for score in value)
+    raise field_error(row, name, f"expected {count} finite number{'s' * (count > 1)}, got {described(value)}")
 
 
 def _is_finite(value: object) -> bool:

@@ -22,7 +22,7 @@ from judgelm.data.fields import (
     text_field,
     winner_field,
 )
-from judgelm.data.row_labels import plain_label
+from judgelm.data.row_labels import plain_pair_label
 from judgelm.data.rows import Row
 from judgelm.records import Label, Sample, Winner
 
@@ -256,7 +256,7 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
     """`winner_model_a`, `winner_model_b` and `winner_tie`, one of them 1; else `winner` and scores as in plain rows."""
     columns = [name for name, _ in _WINNER_COLUMNS if row.data.get(name) not in (None, "")]
     if not columns:
-        return plain_label(row, with_reference)
+        return plain_pair_label(row, with_reference)
     marked: list[Winner] = []
     for name, winner in _WINNER_COLUMNS:
         if name not in columns and name != "winner_tie":

@@ -1,8 +1,17 @@
-"""What each format's label fields conclude about a pair; None where a row carries no label."""
+"""What each format's label fields conclude about a pair, or one answer or more; None where there is no label."""
 
 import re
 
-from judgelm.data.fields import field_error, number_field, optional_text, row_error, scores_field, winner_field
+from judgelm.data.fields import (
+    field_error,
+    number_field,
+    numbers_field,
+    optional_text,
+    row_error,
+    scores_field,
+    winner_field,
+)
+from judgelm.data.row_samples import plain_answers
 from judgelm.data.rows import Row
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Winner
@@ -109,6 +118,24 @@ def llmbar_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
+    """A pair's label, or the `score` of one answer, the `scores` of three and more; with `reason`."""
+    count = len(plain_answers(row))
+    if count == 2:
+        return plain_pair_label(row, with_reference)
+    if row.data.get("winner") not in (None, ""):
+        raise field_error(row, "winner", f"names one of two answers, and this row has {count}; write scores, one each")
+    numbered = [f"score_{place}" for place in range(1, count + 1)]
+    name = next((name for name in ("score", "scores") if row.data.get(name) not in (None, "")), None)
+    if name is not None:
+        scores = numbers_field(row, name, count)
+    elif any(row.data.get(name) not in (None, "") for name in numbered):
+        scores = tuple(number_field(row, name) for name in numbered)
+    else:
+        return None
+    return Label(sample_id="", winner=None, scores=scores, reason=optional_text(row, "reason") or None)
+
+
+def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     """`winner`, and `score` or `scores`, or `score_1` and `score_2` (or `_a` and `_b`); with `reason`.
 
     The winner may be left out where there are scores.
@@ -137,5 +164,5 @@ def any_label(row: Row, with_reference: bool) -> Label | None:
     """Rows of labels alone: a reading of JudgeLM's `score` and `text`, or of a plain `winner` and scores."""
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
-    label = plain_label(row, with_reference)
+    label = plain_pair_label(row, with_reference)
     return None if label is not None and label.scores == (-1.0, -1.0) else label

@@ -148,17 +148,12 @@ def plain_sample(row: Row) -> Sample:
     """Plain: `question` with `answer_1`, `answer_2` and on, `answers`, or one `answer`; the unknown is metadata."""
     data = row.data
     question = text_field(row, "question", _PLAIN_NEEDS)
-    if "answers" in data:
-        answers = texts_field(row, "answers")
-    elif "answer" in data and "answer_1" not in data:
-        answers = (text_field(row, "answer", _PLAIN_NEEDS),)
-    else:
-        answers = numbered_fields(row, "answer_{}", _PLAIN_NEEDS)
+    answers = plain_answers(row)
     reference = reference_field(row)
     metadata = {name: value for name, value in data.items() if name not in _PLAIN_FIELDS}
     if metadata:
         metadata = extra_fields(row, _PLAIN_FIELDS)
-        metadata = {name: value for name, value in metadata.items() if not _is_answer_field(name, len(answers))}
+        metadata = {name: value for name, value in metadata.items() if not _is_numbered_field(name, len(answers))}
     return Sample(
         id=row_id(row) or content_id(question, answers, reference),
         question=question,
@@ -170,8 +165,18 @@ def plain_sample(row: Row) -> Sample:
     )
 
 
-def _is_answer_field(name: str, count: int) -> bool:
-    return name.startswith("answer_") and name[7:].isdecimal() and int(name[7:]) <= count
+def plain_answers(row: Row) -> tuple[str, ...]:
+    """The answers of a plain row."""
+    if "answers" in row.data:
+        return texts_field(row, "answers")
+    if "answer" in row.data and "answer_1" not in row.data:
+        return (text_field(row, "answer", _PLAIN_NEEDS),)
+    return numbered_fields(row, "answer_{}", _PLAIN_NEEDS)
+
+
+def _is_numbered_field(name: str, count: int) -> bool:
+    kind, _, place = name.partition("_")
+    return kind in ("answer", "score") and place.isdecimal() and int(place) <= count
 
 
 def _models(row: Row) -> tuple[str, ...]:

@@ -7,12 +7,11 @@ a server's tokenizer would read it as one.
 
 import re
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from judgelm.engines.openai_calls import Api
 from judgelm.engines.openai_quirks import CONTINUATION
-from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.fitting import Fitted, Fitter, chat_messages
 from judgelm.prompts.neutralise import Neutraliser
 from judgelm.records import Cut, Prompt, Sampling, Span
 
@@ -152,8 +151,7 @@ def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, str]]:
     """The prompt's own messages; plain text is all the user's."""
     if not chat:
         return [{"role": "user", "content": "".join(span.text for span in spans)}]
-    groups = groupby(spans, key=lambda span: span.role)
-    return [{"role": str(role), "content": "".join(span.text for span in group)} for role, group in groups]
+    return chat_messages(spans)
 
 
 def _shortened(spans: tuple[Span, ...], cut: tuple[Cut, ...], fitter: Fitter) -> tuple[Span, ...]:

@@ -4,12 +4,12 @@ import difflib
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.judgelm import JUDGELM_CHAT, JUDGELM_COMPACT, JUDGELM_PAPER, JUDGELM_V1
-from judgelm.prompts.template import PairTemplate
+from judgelm.prompts.template import Template
 
 TEMPLATES = {template.id: template for template in (JUDGELM_V1, JUDGELM_PAPER, JUDGELM_CHAT, JUDGELM_COMPACT)}
 
 
-def get_template(template_id: str) -> PairTemplate:
+def get_template(template_id: str) -> Template:
     """The template of that id.
 
     Raises:

@@ -1,85 +1,124 @@
 """What a template is, and how a sample becomes a `Prompt` with it.
 
-A template is text with `{question}`, `{reference}`, `{answer_1}` and `{answer_2}`; its bytes are pinned by a sha that
-stands in every model card and every run, so that training, batch runs, server and page cannot drift apart.
+A template shows one, two or more answers; each number of them has its layout. A layout is text with `{question}`,
+`{reference}`, `{answer_1}`, `{answer_2}` and on. The bytes of the pair's are pinned by a sha that stands in every model
+card and every run, so that training, batch runs, server and page cannot drift apart; those of the others by tests.
 """
 
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 from judgelm.prompts.neutralise import Neutraliser
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
-_SLOT = re.compile(r"\{(question|reference|answer_[12])\}")
-_KINDS: dict[str, SpanKind] = {
-    "question": "question",
-    "reference": "reference",
-    "answer_1": "answer",
-    "answer_2": "answer",
-}
+Messages = tuple[tuple[Role | None, str], ...]
+"""(role, text) of each message; one message of role None is plain text."""
+
+_SLOT = re.compile(r"\{(question|reference|answer_\d+)\}")
+_KINDS: dict[str, SpanKind] = {"question": "question", "reference": "reference"}
+
+_Pieces = tuple[tuple[Role | None, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairTemplate:
-    """How a pair is shown.
+class Layout:
+    """How one number of answers is shown.
 
     Attributes:
-        id: the name users write, kept in cards and manifests.
-        plain: messages (role, text) without reference; one message of role None is plain text.
+        plain: the messages without reference; None where the answer is always shown beside one.
         with_reference: the same with `{reference}`.
         delimiters: what bounds the blocks; look-alikes in untrusted text are defused. `{n}` stands for a number.
     """
 
+    plain: Messages | None
+    with_reference: Messages
+    delimiters: tuple[str, ...]
+
+    @cached_property
+    def neutraliser(self) -> Neutraliser:
+        """Defuses look-alikes of the delimiters."""
+        return Neutraliser(self.delimiters)
+
+    @cached_property
+    def pieces(self) -> dict[bool, _Pieces]:
+        """Messages split at their slots, by whether the reference is shown: text and slot names alternate."""
+        shown = {True: self.with_reference} | ({} if self.plain is None else {False: self.plain})
+        return {
+            referenced: tuple((role, tuple(_SLOT.split(text))) for role, text in messages)
+            for referenced, messages in shown.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """A family of layouts, one for each number of answers.
+
+    Attributes:
+        id: the name users write, kept in cards and manifests.
+        layout: number of answers, from 1 -> how they are shown.
+    """
+
     id: str
-    plain: tuple[tuple[Role | None, str], ...]
-    with_reference: tuple[tuple[Role | None, str], ...]
-    delimiters: tuple[str, ...] = field(default=())
+    layout: Callable[[int], Layout]
 
     @property
     def chat(self) -> bool:
         """Whether the tokenizer's chat template wraps the messages."""
-        return self.plain[0][0] is not None
+        return self.layout(2).with_reference[0][0] is not None
 
     @cached_property
     def sha(self) -> str:
+        """That of the pair's bytes, which stands in cards."""
+        return self.sha_for(2)
+
+    def sha_for(self, answers: int) -> str:
         """sha256 (hex) over id and both texts: a change of any byte that judges were trained on changes it."""
-        texts = {"id": self.id, "plain": self.plain, "with_reference": self.with_reference}
+        layout = self.layout(answers)
+        texts = {"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference}
         canonical = json.dumps(texts, ensure_ascii=False, sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    @cached_property
+    @property
     def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of this template's delimiters."""
-        return Neutraliser(self.delimiters)
+        """Defuses look-alikes of the pair's delimiters."""
+        return self.layout(2).neutraliser
 
-    @cached_property
-    def _pieces(self) -> dict[bool, tuple[tuple[Role | None, tuple[str, ...]], ...]]:
-        """Messages split at their slots, by whether the reference is shown: text and slot names alternate."""
-        return {
-            referenced: tuple((role, tuple(_SLOT.split(text))) for role, text in messages)
-            for referenced, messages in ((False, self.plain), (True, self.with_reference))
-        }
+    def render(
+        self, sample: Sample, order: tuple[int, ...], reference: str | None, *, full_score: float = 10
+    ) -> Prompt:
+        """Show a sample's answers in `order` (indices into `sample.answers`), with `reference` if it is not None.
 
-    def render(self, sample: Sample, order: tuple[int, int], reference: str | None) -> Prompt:
-        """Show a sample's answers in `order` (indices into `sample.answers`), with `reference` if it is not None."""
-        values = {
-            "question": sample.question,
-            "reference": reference or "",
-            "answer_1": sample.answers[order[0]],
-            "answer_2": sample.answers[order[1]],
-        }
+        A single answer is shown as the second of a pair, the reference as the first; the reply is forced to begin with
+        the reference's score, `full_score`, so that the judge writes ` 7` or the like behind it.
+
+        Args:
+            sample: what is judged.
+            order: one index or more.
+            reference: what a single answer cannot do without.
+            full_score: the highest of the judge's scale; what more answers than one get does not depend on it.
+
+        Raises:
+            ValueError: no answer to show, or a single one without reference.
+        """
+        if not order or (len(order) == 1 and reference is None):
+            raise ValueError(f"sample {sample.id}: {'a single answer without reference' if order else 'no answers'}")
+        layout = self.layout(len(order))
+        values = {"question": sample.question, "reference": reference or ""}
+        values |= {f"answer_{place}": sample.answers[index] for place, index in enumerate(order, 1)}
         spans: list[Span] = []
         neutralised = 0
-        for role, pieces in self._pieces[reference is not None]:
+        for role, pieces in layout.pieces[reference is not None]:
             for place, piece in enumerate(pieces):
                 if place % 2 == 0:
                     if piece:
                         spans.append(Span(piece, "template", role))
                     continue
-                text, found = self.neutraliser(values[piece])
+                text, found = layout.neutraliser(values[piece])
                 neutralised += found
-                spans.append(Span(text, _KINDS[piece], role))
-        return Prompt(spans=tuple(spans), chat=self.chat, neutralised=neutralised)
+                spans.append(Span(text, _KINDS.get(piece, "answer"), role))
+        continuation = f"{full_score:g}" if len(order) == 1 else ""
+        return Prompt(spans=tuple(spans), chat=self.chat, continuation=continuation, neutralised=neutralised)

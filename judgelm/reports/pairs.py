@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.pairing import pair_winner
 
 LIST_CAP = 500
 TEXT_CAP = 20_000
@@ -106,10 +107,10 @@ def _listed(
     return ListedPair(
         id=judgment.sample_id,
         kinds=kinds,
-        judged=judged or WINNER_NAMES[label.winner],
+        judged=judged or WINNER_NAMES[pair_winner(label)],
         scores=score_text(judgment.scores),
         probability="" if judgment.probability is None else f"P(first better) {judgment.probability:.3f}",
-        label=WINNER_NAMES[label.winner],
+        label=WINNER_NAMES[pair_winner(label)],
         label_scores=score_text(label.scores),
         question=None if sample is None else clipped(sample.question),
         answers=() if sample is None else tuple(clipped(answer) for answer in sample.answers),

@@ -17,7 +17,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.histogram import ScoreHistogram, histogram
 from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
-from judgelm.studies.pairing import TIE_BAND, OrderRule, by_id, label_of, winner_of
+from judgelm.studies.pairing import TIE_BAND, OrderRule, by_id, label_of, pair_winner, winner_of
 from judgelm.studies.probability import ProbabilityScores, score_probabilities
 from judgelm.studies.treatment import Treatment, treat
 
@@ -234,7 +234,7 @@ def _disagreement(row: JoinedPair, judged: int | None) -> Disagreement:
     return Disagreement(
         sample_id=row.id,
         judged=winner_of(judged or 0),
-        label=row.label.winner,
+        label=pair_winner(row.label),
         scores=row.judgment.scores,
         label_scores=row.label.scores,
     )

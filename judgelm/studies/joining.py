@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from judgelm.distribution import is_assigned
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label
-from judgelm.studies.pairing import OrderLabel, OrderRule, Orders, label_of, orders_of, pair_label
+from judgelm.studies.pairing import OrderLabel, OrderRule, Orders, label_of, orders_of, pair_label, pair_winner
 from judgelm.studies.treatment import LabelledPair
 
 
@@ -40,7 +40,7 @@ def join(
     rows = [
         JoinedPair(
             id=key,
-            truth=label_of(labels[key].winner),
+            truth=label_of(pair_winner(labels[key])),
             judged=pair_label(judgment, rule, reverse.get(key), tie_band),
             orders=_orders(judgment, reverse.get(key), twice),
             judgment=judgment,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from judgelm.distribution import antisymmetrised, winner_by
 from judgelm.errors import InputError
-from judgelm.records import Judgment, Shown, Winner
+from judgelm.records import Judgment, Label, Shown, Winner
 
 OrderRule = Literal["as_judged", "mean", "tie", "probability"]
 """`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM), `probability`
@@ -27,6 +27,18 @@ def label_of(winner: Winner) -> int:
 def winner_of(label: int) -> Winner:
     """The inverse of `label_of`."""
     return _WINNERS[label]
+
+
+def pair_winner(label: Label) -> Winner:
+    """The winner that a pair's label names.
+
+    Raises:
+        InputError: it is no pair's label.
+    """
+    if label.winner is None:
+        count = len(label.scores or ())
+        raise InputError(f"label {label.sample_id}: scores of {count} answers name no winner; give the labels of pairs")
+    return label.winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,20 @@ class JudgeArguments:
     """
 
     train_data: list[str] = field(
-        metadata={"help": "Files of labelled pairs (JudgeLM rows or plain rows with scores)."}
+        metadata={
+            "help": "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three "
+            "and more, or of one that has a reference; the number of answers says what a row teaches."
+        }
     )
-    eval_data: list[str] = field(default_factory=list, metadata={"help": "Files of labelled pairs for the eval loss."})
+    eval_data: list[str] = field(default_factory=list, metadata={"help": "The same for the eval loss."})
     template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
     scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
     reference_drop_prob: float = field(
         default=0.5,
         metadata={
             "help": "Probability that a row which was judged with a reference is shown without it, prompt and target "
-            "both: 0 always shows references, 1 never does. (JudgeLM, section 5.3; 0.5 is the original script's value.)"
+            "both: 0 always shows references, 1 never does; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is "
+            "the original script's value.)"
         },
     )
     reason_prob: float = field(

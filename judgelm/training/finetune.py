@@ -140,7 +140,7 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
 def _reference(counts: RowCounts) -> str:
     if counts.with_reference == 0:
         return "without"
-    return "with" if counts.with_reference == counts.made else "both"
+    return "with" if counts.with_reference == counts.made - counts.kinds["single"] else "both"
 
 
 def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[str, Any]:
@@ -151,6 +151,7 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "base_model": model.model_name_or_path,
         "data": [{"file": Path(path).name, "sha": _file_sha(path)} for path in judge.train_data],
         "rows": counts.made,
+        "rows_by_kind": dict(counts.kinds),
         "rows_with_reference": counts.with_reference,
         "rows_with_reason": counts.with_reason,
         "rows_left_out": dict(counts.left_out),

@@ -1,14 +1,18 @@
-"""Labelled pairs -> token rows that TRL trains on.
+"""Labelled answers -> token rows that TRL trains on: pairs, single answers, three answers and more.
 
 A row is made by the same template and the same `fit` that batch runs use. The prompt's tokens carry no loss; a target
 that ends with its reason gets the end-of-sequence token; a bare score line does not, since a judge may go on from it,
 and neither does a reason that had to be cut (to half the window). What does not fit is counted and left out.
+
+Of a single answer the prompt ends in the forced score of its reference, `10`, which is tokenised with the prompt and
+carries no loss, as at test time; the target is what the judge writes behind it: a blank, its score, the line's end.
 """
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +27,24 @@ from judgelm.records import Label, Prompt, Sample, Unparsed
 IGNORED = -100
 """The label of a token without loss, as torch's cross entropy takes it."""
 
+Kind = Literal["single", "pair", "multi"]
+"""What a row teaches, by its number of answers: one, two, more."""
+
+
+def _kind_of(sample: Sample) -> Kind:
+    """What a sample can teach."""
+    return "pair" if len(sample.answers) == 2 else "single" if len(sample.answers) == 1 else "multi"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """How labelled pairs become rows.
+    """How labelled answers become rows.
 
     Attributes:
-        template: id of the pair template.
+        template: id of the template.
         window: most tokens of a row.
-        scale: targets outside it are left out.
-        reference_drop_prob: chance that a pair judged with a reference is used without.
+        scale: targets outside it are left out; its highest is the score of a single answer's reference.
+        reference_drop_prob: chance that answers judged with a reference are shown without; a single one never is.
         reason_prob: share of rows with a reason behind the score line.
         loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
         seed: with a sample's id it decides what is drawn, so no row depends on its place.
@@ -49,9 +61,13 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """What became of the pairs: rows made with which scores, and those left out by reason."""
+    """What became of the data: rows made, of which kind, with which scores, and those left out by reason.
+
+    `with_reference` counts prompts with a block for the reference, so no single answer, which stands beside it.
+    """
 
     made: int = 0
+    kinds: Counter[Kind] = field(default_factory=Counter)
     with_reference: int = 0
     with_reason: int = 0
     cut: int = 0
@@ -80,7 +96,7 @@ class TokenRow:
 
 
 class RowBuilder:
-    """Turns labelled pairs into token rows; `counts` grows as it does.
+    """Turns labelled answers into token rows; `counts` grows as it does.
 
     Args:
         tokenizer: a fast tokenizer with an end-of-sequence token.
@@ -108,7 +124,7 @@ class RowBuilder:
         """
         for path in paths:
             before = self.counts.made
-            stream = SampleStream([path], on_reject=self._reject, answers=2)
+            stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 try:
                     plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
@@ -122,38 +138,50 @@ class RowBuilder:
                 raise InputError(f"{path}: no row can be trained on ({why or 'the file has no rows'})")
 
     def build(self, sample: Sample, plain: Label | None, referenced: Label | None) -> TokenRow | None:
-        """A row of one pair, or None where it is left out, which `counts` then says."""
+        """A row of one sample, or None where it is left out, which `counts` then says."""
         label, reference = self._choose(sample, plain, referenced)
         if label is None or label.scores is None:
             self.counts.left_out["no teacher scores"] += 1
             return None
-        low, high = self.options.scale
-        if not all(low <= score <= high for score in label.scores):
-            self.counts.left_out["scores outside the scale"] += 1
+        if problem := self._problem(sample, label.scores):
+            self.counts.left_out[problem] += 1
             return None
         drawn = self._draw(sample.id, "reason") < self.options.reason_prob
         reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
-        row = self._tokenise(sample, reference, line, reason)
+        row = self._tokenise(sample, reference, f" {line}" if len(label.scores) == 1 else line, reason)
         if row is not None:
             self.counts.scores.update(label.scores)
         return row
 
+    def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
+        """Why nothing can be learned from these scores; empty where it can."""
+        low, high = self.options.scale
+        if len(scores) != len(sample.answers):
+            return "not one score for each answer"
+        if not all(low <= score <= high for score in scores):
+            return "scores outside the scale"
+        return "single answer without reference" if len(sample.answers) == 1 and sample.reference is None else ""
+
     def _choose(self, sample: Sample, plain: Label | None, referenced: Label | None) -> tuple[Label | None, str | None]:
         """The judgment to learn and the reference to show: prompt and target are dropped together."""
+        if len(sample.answers) == 1:
+            return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
             return plain, None
         dropped = self._draw(sample.id, "reference") < self.options.reference_drop_prob
         return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
 
     def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
-        prompt = self._template.render(sample, (0, 1), reference)
+        order = tuple(range(len(sample.answers)))
+        prompt = self._template.render(sample, order, reference, full_score=self.options.scale[1])
         room = self.options.window // 2
-        length = min(len(self._fitter.ids(line + reason)) + 1, room)
+        length = min(len(self._fitter.ids(prompt.continuation + line + reason)) + 1, room)
         fitted = self._fitter.fit(prompt, length)
         if isinstance(fitted, Unparsed):
             self.counts.left_out["too long"] += 1
             return None
+        room -= len(self._fitter.ids(prompt.continuation))
         target = self._behind(fitted, prompt, line + reason)
         if len(target) >= room:
             target = target[:room]
@@ -164,7 +192,8 @@ class RowBuilder:
         if not self.options.loss_on_prompt:
             labels[: len(fitted.ids)] = IGNORED
         self.counts.made += 1
-        self.counts.with_reference += reference is not None
+        self.counts.kinds[_kind_of(sample)] += 1
+        self.counts.with_reference += reference is not None and len(order) > 1
         self.counts.with_reason += bool(reason)
         self.counts.cut += bool(fitted.cut)
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)

@@ -96,6 +96,60 @@ def test_labels_alone_need_no_answers_but_cannot_be_judged(write):
         SampleStream([path])
 
 
+SCORED = {
+    "one": ({"answer": "a", "score": 7}, (7,)),
+    "one, in a table": ({"answer": "a", "score": "7.5"}, (7.5,)),
+    "one, in a list": ({"answers": ["a"], "scores": [7]}, (7,)),
+    "three": ({"answers": ["a", "b", "c"], "scores": [8, 6.5, 1]}, (8, 6.5, 1)),
+    "three, in a table": ({"answers": ["a", "b", "c"], "score": "8, 6.5 1"}, (8, 6.5, 1)),
+    "three, numbered": (
+        {"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 8, "score_2": "6.5", "score_3": 1},
+        (8, 6.5, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "scores"), SCORED.values(), ids=SCORED)
+def test_one_answer_and_more_have_scores_and_no_winner(write, fields, scores):
+    labelled = read_labels(write({"id": "7", "question": "q", "reference": "r", "reason": "y"} | fields))
+    assert labelled.labels == {"7": Label(sample_id="7", winner=None, scores=scores, reason="y")}
+    assert (len(labelled.samples["7"].answers), labelled.samples["7"].metadata) == (len(scores), {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "finding"),
+    [
+        ({"answer": "a", "score": [8, 6]}, 'field "score": expected 1 finite number, got [8, 6]'),
+        ({"answer": "a", "score": None}, None),
+        ({"answer": "a", "score": float("inf")}, 'field "score": expected a finite number, got'),
+        ({"answers": ["a", "b", "c"], "scores": [8, 6]}, 'field "scores": expected 3 finite numbers, got [8, 6]'),
+        ({"answers": ["a", "b", "c"], "scores": "8 6 x"}, 'field "scores": expected 3 finite numbers, got "8 6 x"'),
+        ({"answers": ["a", "b", "c"], "scores": 8}, 'field "scores": expected 3 finite numbers, got the number 8'),
+        ({"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 1}, 'field "score_2": expected a finite'),
+        (
+            {"answers": ["a", "b", "c"], "winner": 1},
+            'field "winner": names one of two answers, and this row has 3; w',
+        ),
+    ],
+)
+def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(write, fields, finding):
+    good = {"question": "q", "answer": "a", "score": 1}
+    messages = []
+    read = read_labels(
+        write(good, {"question": "q"} | fields), on_reject=lambda reject: messages.append(reject.message)
+    )
+    assert (len(read.labels), read.unlabelled, read.rejected) == (1, int(finding is None), int(finding is not None))
+    assert all(message.startswith(f"pairs.jsonl:2: {finding}") for message in messages)
+
+
+def test_a_stream_can_ask_for_a_number_of_answers(write):
+    path = write({"question": "q", "answer": "a"}, {"question": "q", "answers": ["a", "b", "c"]})
+    for count in (1, 3):
+        _, samples, messages = stream_with_rejects([path], answers=count)
+        assert [len(sample.answers) for sample in samples] == [count]
+        assert f"expected {count} answers, got {4 - count}" in messages[0]
+
+
 def test_pandalm_joins_instruction_and_input(write):
     sample = sample_of(write, PANDALM | {"input": "ctx", "motivation_app": "Gmail"})
     assert (sample.id, sample.question, sample.answers) == ("7", "i\n\nctx", ("a", "b"))

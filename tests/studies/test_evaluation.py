@@ -61,6 +61,12 @@ def test_nothing_joined_is_an_error():
         evaluate([once("x", 8, 3)], labels(a=1))
 
 
+def test_a_label_of_three_answers_is_no_pairs():
+    three = Label(sample_id="a", winner=None, scores=(8, 6, 5))
+    with pytest.raises(InputError, match="label a: scores of 3 answers name no winner; give the labels of pairs"):
+        evaluate([once("a", 8, 3)], {"a": three})
+
+
 def test_one_sample_judged_twice_is_an_error():
     with pytest.raises(InputError, match="a is judged twice"):
         evaluate([once("a", 8, 3), once("a", 8, 3)], labels(a=1))

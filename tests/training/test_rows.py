@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError, InputError
@@ -118,6 +120,109 @@ def test_draws_depend_on_seed_and_id_alone(tokenizer):
     assert dropped(0, ids) == dropped(0, ids[::-1])
     assert dropped(0, ids) != dropped(1, ids)
     assert 70 < sum(dropped(0, ids).values()) < 130  # 100 expected, standard deviation 7
+
+
+SINGLE = Sample(id="s", question="what is it", answers=("a fox",), reference="a big fox")
+GRADE = Label(sample_id="s", winner=None, scores=(7,))
+THREE = Sample(id="m", question="what is it", answers=("a fox", "a dog", "a cat"))
+RANKED = Label(sample_id="m", winner=None, scores=(8, 6, 1.5), reason="the fox can jump")
+
+
+def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learned(tokenizer):
+    rows = builder(tokenizer, reference_drop_prob=1.0)  # which is of no concern here
+    prompt, target = halves(rows.build(SINGLE, GRADE, GRADE), tokenizer)
+    assert (prompt, target) == ("[Q] what is it\n[1] a big fox\n[2] a fox\n[S]10", " 7\n")
+    assert rows.counts.kinds == {"single": 1}
+    assert rows.counts.with_reference == 0  # no block of its own
+
+
+def test_a_single_answers_reason_is_learned_to_its_end(tokenizer):
+    label = Label(sample_id="s", winner=None, scores=(7,), reason="it can jump")
+    assert halves(builder(tokenizer).build(SINGLE, label, None), tokenizer)[1] == " 7\nit can jump</s>"
+
+
+def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
+    row = builder(tokenizer, scale=(0, 5)).build(SINGLE, Label(sample_id="s", winner=None, scores=(4,)), None)
+    assert halves(row, tokenizer)[0].endswith("\n[S]5")
+
+
+@pytest.mark.parametrize("template", ["judgelm-v1", "judgelm-paper", "judgelm-chat", "judgelm-compact"])
+@given(score=st.integers(4, 40).map(lambda quarters: quarters / 4))
+@settings(max_examples=8, deadline=None)
+def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_time(tokenizer, template, score):
+    chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
+    chat.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    row = builder(chat, template=template, window=2000).build(
+        SINGLE, Label(sample_id="s", winner=None, scores=(score,)), None
+    )
+    prompt = get_template(template).render(SINGLE, (0,), SINGLE.reference)
+    fitted = Fitter(chat, 2000).fit(prompt, 16)
+    assert fitted.text.endswith("10")
+    assert list(row.input_ids[: len(fitted.ids)]) == fitted.ids
+    assert (row.labels[: len(fitted.ids)] == IGNORED).all()
+    assert chat.decode(row.input_ids[len(fitted.ids) :]) == f" {score:g}\n"
+
+
+def test_a_single_answers_reason_over_half_the_window_keeps_the_row_within_it(tokenizer):
+    label = Label(sample_id="s", winner=None, scores=(7,), reason="fox " * 200)
+    long = Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox")
+    rows = builder(tokenizer, window=120)
+    row = rows.build(long, label, None)
+    assert len(row.input_ids) <= 120
+    assert halves(row, tokenizer)[1].startswith(" 7\nfox fox")
+    assert rows.counts.cut == 1
+
+
+def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
+    rows = builder(tokenizer)
+    prompt, target = halves(rows.build(THREE, RANKED, None), tokenizer)
+    assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[3] a cat\n[S]"
+    assert target == "8 6 1.5\nthe fox can jump</s>"
+    assert (rows.counts.kinds, rows.counts.step) == ({"multi": 1}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("sample", "label", "reason"),
+    [
+        (Sample(id="s", question="q", answers=("a",)), GRADE, "single answer without reference"),
+        (SINGLE, None, "no teacher scores"),
+        (SINGLE, Label(sample_id="s", winner=None, scores=(11,)), "scores outside the scale"),
+        (THREE, Label(sample_id="m", winner=1, scores=(8, 6)), "not one score for each answer"),
+    ],
+)
+def test_what_one_answer_or_more_lack_is_counted(tokenizer, sample, label, reason):
+    rows = builder(tokenizer)
+    assert rows.build(sample, label, None) is None
+    assert rows.counts.left_out == {reason: 1}
+
+
+def test_rows_of_every_kind_are_read_from_files_without_being_told_of(tokenizer, tmp_path):
+    files = {
+        "single": [{"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"}] * 2,
+        "pair": [{"question": "q", "answer_1": "a", "answer_2": "b", "scores": [8, 6]}],
+        "multi": [{"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5], "reason": "it can"}] * 3,
+    }
+    for name, found in files.items():
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in found))
+    rows = builder(tokenizer)
+    targets = [halves(row, tokenizer)[1] for row in rows.read([str(tmp_path / name) for name in files])]
+    assert targets == [" 7\n"] * 2 + ["8 6\n"] + ["8 6 5\nit can</s>"] * 3
+    assert rows.counts.kinds == {"single": 2, "pair": 1, "multi": 3}
+    assert rows.counts.made == 6
+
+
+def test_one_file_may_hold_rows_of_all_kinds(tokenizer, tmp_path):
+    path = tmp_path / "mixed.jsonl"
+    found = [
+        {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5]},
+        {"question": "q", "answers": ["a", "b"], "scores": [8, 6]},
+        {"question": "q", "answers": ["a"], "scores": [8], "reference": "r"},
+        {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6]},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in found))
+    rows = builder(tokenizer)
+    assert [halves(row, tokenizer)[1] for row in rows.read([str(path)])] == ["8 6 5\n", "8 6\n", " 8\n"]
+    assert rows.counts.left_out == {"unreadable label": 1}
 
 
 def test_files_are_read_with_both_judgments(tokenizer, tmp_path):

@@ -120,6 +120,30 @@ def test_lora_trains_an_adapter_that_loads_on_its_base(tiny_model, train_file, t
     assert engine.describe()["model"]["path"] == str(tiny_model)
 
 
+def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_file, tmp_path):
+    from trl import ModelConfig, SFTConfig
+
+    from judgelm.training.config import JudgeArguments
+    from judgelm.training.finetune import prepare, save
+
+    rows = [
+        {"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"},
+        {"question": "q", "answers": ["a", "b", "c"], "scores": [8, 6, 5.5]},
+    ]
+    more = tmp_path / "more.jsonl"
+    more.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    judge = JudgeArguments(train_data=[str(train_file), str(more)], template="judgelm-compact", reference_drop_prob=0)
+    own = {name: value for name, value in COMMON.items() if name != "template"} | {"max_steps": 1}
+    sft = SFTConfig(output_dir=str(tmp_path / "judge"), **own)
+    model = ModelConfig(model_name_or_path=str(tiny_model))
+    tuning = prepare(judge, sft, model)
+    tuning.trainer.train()
+    save(tuning, judge, model)
+    card = json.loads((tmp_path / "judge" / "judge.json").read_text())
+    assert card["training"]["rows_by_kind"] == {"pair": 96, "single": 1, "multi": 1}
+    assert (card["reference"], card["step"]) == ("both", 0.5)  # of several answers there was none
+
+
 def test_a_data_file_that_is_not_there_ends_with_a_sentence(tiny_model, tmp_path):
     done = launch(tmp_path, model_name_or_path=str(tiny_model), train_data=["nowhere.jsonl"], output_dir=str(tmp_path))
     assert done.returncode != 0

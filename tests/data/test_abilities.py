@@ -1,0 +1,206 @@
+"""Rows for one answer, for several, and for chat, out of labelled pairs."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from judgelm.data.abilities import chat_row, multi_rows, single_row
+from judgelm.data.labelled import LabelledPair
+from judgelm.data.samples import SampleStream
+from judgelm.errors import ConfigError
+from judgelm.modes.pairwise import winner_of
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Label, Sample
+
+CHAT = get_template("judgelm-chat")
+
+
+def label_of(scores, reason=None):
+    return Label(sample_id="", winner=winner_of(scores), scores=scores, reason=reason)
+
+
+def pair_of(answers, plain=None, referenced=None, *, pair_id="7", question="q", reference="r", source="s", models=()):
+    sample = Sample(
+        id=pair_id,
+        question=question,
+        answers=answers,
+        reference=reference,
+        answer_models=models,
+        category="c",
+    )
+    return LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
+
+
+def read_back(rows, path):
+    """The rows through a file, as training reads them: samples and labels."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stream = SampleStream([str(path)])
+    return [(sample, stream.format.label(row, False)) for row, sample in stream.pairs()]
+
+
+def test_a_single_answer_has_its_score_from_the_judgment_with_the_reference():
+    pair = pair_of(("one", "two"), label_of((1.0, 2.0)), label_of((8.0, 6.5), "why"), models=("m", "n"))
+    assert [single_row(pair, seed=seed) for seed in (3, 0)] == [
+        {
+            "id": "7:single",
+            "question": "q",
+            "answer": answer,
+            "score": score,
+            "reference": "r",
+            "answer_models": [model],
+            "category": "c",
+            "source": "s",
+        }
+        for answer, score, model in (("one", 8, "m"), ("two", 6.5, "n"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        pair_of(("one", "two"), label_of((8.0, 6.0))),
+        pair_of(("one", "two"), None, label_of((8.0, 6.0)), reference=None),
+        pair_of(("one", "two"), None, Label(sample_id="", winner=1)),
+    ],
+)
+def test_without_a_reference_that_was_judged_with_there_is_no_single_row(pair):
+    assert single_row(pair, seed=0) is None
+
+
+def test_both_places_are_drawn():
+    pairs = [pair_of(("one", "two"), None, label_of((8.0, 6.0)), pair_id=str(number)) for number in range(400)]
+    drawn = [single_row(pair, seed=0)["answer"] for pair in pairs]
+    assert 160 < drawn.count("one") < 240  # 200 expected, standard deviation 10
+
+
+def test_scores_of_several_are_means_on_the_scales_step():
+    pairs = [
+        pair_of(("a", "b"), label_of((8.0, 6.0)), pair_id="1"),
+        pair_of(("c", "a"), label_of((3.0, 9.0)), pair_id="2"),
+        pair_of(("b", "c"), label_of((4.0, 4.0)), label_of((10.0, 1.0)), pair_id="3"),
+    ]
+    [row] = multi_rows(pairs, seed=0)
+    # a: (8 + 9) / 2 = 8.5 is as near to 8 as to 9; b: (6 + 4) / 2 = 5; c: (3 + 4) / 2 = 3.5; with references: not used
+    assert dict(zip(row["answers"], row["scores"], strict=True)) == {"a": 9, "b": 5, "c": 4}
+    assert (row["id"], row["question"], row["category"], row["source"]) == ("1:multi1", "q", "c", "s")
+    assert "reference" not in row
+    [halves] = multi_rows(pairs, seed=0, step=0.5)
+    assert dict(zip(halves["answers"], halves["scores"], strict=True)) == {"a": 8.5, "b": 5, "c": 3.5}
+
+
+def test_pairs_of_another_source_or_question_or_without_plain_scores_stay_apart():
+    pairs = [
+        pair_of(("a", "b"), label_of((8.0, 6.0)), pair_id="1"),
+        pair_of(("b", "c"), label_of((8.0, 6.0)), pair_id="2", source="t"),
+        pair_of(("b", "d"), label_of((8.0, 6.0)), pair_id="3", question="Q"),
+        pair_of(("b", "e"), None, label_of((8.0, 6.0)), pair_id="4"),
+        pair_of(("b", "f"), Label(sample_id="", winner=1), pair_id="5"),
+    ]
+    assert list(multi_rows(pairs, seed=0)) == []
+    assert len(list(multi_rows([*pairs, pair_of(("b", "g"), label_of((1.0, 2.0)), pair_id="6")], seed=0))) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "sizes"),
+    [(2, []), (3, [3]), (4, [4]), (5, [4]), (6, [3, 3]), (7, [4, 3]), (8, [4, 4]), (9, [3, 3, 3]), (11, [4, 4, 3])],
+)
+def test_answers_are_dealt_to_rows_of_three_and_four(answers, sizes):
+    pairs = [
+        pair_of((f"a{n}", f"a{n + 1}"), label_of((5.0, 5.0)), pair_id=str(n), models=(f"m{n}", f"m{n + 1}"))
+        for n in range(answers - 1)
+    ]
+    rows = list(multi_rows(pairs, seed=0))
+    assert [len(row["answers"]) for row in rows] == sizes
+    assert all(row["answer_models"] == [answer.replace("a", "m") for answer in row["answers"]] for row in rows)
+
+
+PAIRS = st.lists(
+    st.builds(
+        lambda answers, scores, source: pair_of(answers, label_of(scores), source=source),
+        st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("abcdefghij")),
+        st.tuples(st.integers(2, 20).map(lambda n: n / 2), st.integers(2, 20).map(lambda n: n / 2)),
+        st.sampled_from("st"),
+    ),
+    max_size=20,
+).map(lambda pairs: [pair.named(str(number)) for number, pair in enumerate(pairs)])
+
+
+@given(PAIRS, st.integers(0, 3), st.randoms(use_true_random=False))
+def test_rows_of_several_do_not_depend_on_the_pairs_order_and_use_no_answer_twice(pairs, seed, random):
+    rows = list(multi_rows(pairs, seed=seed))
+    assert rows == list(multi_rows(random.sample(pairs, len(pairs)), seed=seed))
+    assert len({row["id"] for row in rows}) == len(rows)
+    for source in "st":
+        used = [answer for row in rows if row["source"] == source for answer in row["answers"]]
+        there = {answer for pair in pairs if pair.source == source for answer in pair.sample.answers}
+        assert len(used) == len(set(used))
+        # every answer is used, but of five one
+        assert len(used) == (0 if len(there) < 3 else 4 if len(there) == 5 else len(there))
+    for row in rows:
+        for answer, score in zip(row["answers"], row["scores"], strict=True):
+            given_scores = [
+                value
+                for pair in pairs
+                if pair.source == row["source"]
+                for text, value in zip(pair.sample.answers, pair.plain.scores, strict=True)
+                if text == answer
+            ]
+            assert score in range(1, 11)
+            assert abs(score - sum(given_scores) / len(given_scores)) <= 0.5 + 1e-9
+
+
+def test_derived_rows_read_back_as_samples_with_labels(tmp_path):
+    pairs = [
+        pair_of((f"a{n}", f"a{n + 1}"), label_of((5.0, 6.5)), label_of((7.0, 7.0)), pair_id=str(n)) for n in range(3)
+    ]
+    [(sample, label)] = read_back([single_row(pairs[0], seed=0)], tmp_path / "single.jsonl")
+    assert (sample.id, sample.reference, sample.category) == ("0:single", "r", "c")
+    assert label == Label(sample_id="", winner=None, scores=(7,))
+    [row] = multi_rows(pairs, seed=0, step=0.5)
+    [(sample, label)] = read_back([row], tmp_path / "multi.jsonl")
+    assert (sample.answers, label.scores, sample.reference) == (tuple(row["answers"]), tuple(row["scores"]), None)
+
+
+def test_a_chat_row_holds_the_templates_messages_and_the_reply():
+    row = chat_row(pair_of(("one", "two"), label_of((8.0, 6.5), "why\nso"), label_of((1.0, 2.0))), CHAT)
+    system, user = CHAT.layout(2).plain
+    assert row == {
+        "prompt": [
+            {"role": "system", "content": system[1]},
+            {
+                "role": "user",
+                "content": user[1].format(question="q", answer_1="one", answer_2="two"),
+            },
+        ],
+        "completion": [{"role": "assistant", "content": "8 6.5\nwhy\nso"}],
+    }
+
+
+def test_a_chat_row_shows_the_reference_with_the_judgment_made_with_it():
+    row = chat_row(pair_of(("one", "two"), None, label_of((1.0, 2.0))), CHAT)
+    assert "[Reference Answer]\nr\n" in row["prompt"][1]["content"]
+    assert row["completion"] == [{"role": "assistant", "content": "1 2"}]
+
+
+def test_a_chat_row_needs_scores_and_a_template_of_messages():
+    assert chat_row(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT) is None
+    with pytest.raises(ConfigError, match="template judgelm-v1 is plain text"):
+        chat_row(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1"))
+
+
+def test_trl_takes_chat_rows_as_conversational_prompt_and_completion(tiny_model):
+    from trl.data_utils import apply_chat_template, is_conversational
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    row = chat_row(pair_of(("one", "two"), label_of((8.0, 6.0), "why")), CHAT)
+    assert is_conversational(row)
+    templated = apply_chat_template(row, tokenizer)
+    assert templated["prompt"].endswith("your judgment.<assistant>")
+    assert templated["completion"] == "8 6\nwhy"
