@@ -123,28 +123,27 @@ def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
     return min(values, key=lambda value: (abs(value - mean), -value))
 
 
-def chat_row(pair: LabelledPair, template: Template) -> dict[str, Any] | None:
-    """The pair as a conversation, in TRL's conversational prompt-completion format.
+def chat_rows(pair: LabelledPair, template: Template) -> Iterator[dict[str, Any]]:
+    """The pair's judgments as conversations, in TRL's conversational prompt-completion format.
 
-    The judgment is the pair's plain one where it has one, and then no reference is shown; `drop_reference` chooses
-    before. Only the template's own delimiters are defused: a tokenizer that reads `<|im_end|>` and the like in a text
-    as special is not known here.
+    Only the template's own delimiters are defused: a tokenizer that reads `<|im_end|>` and the like in a text as
+    special is not known here.
 
     Args:
         pair: a clean pair.
         template: one of chat messages.
 
     Returns:
-        `prompt` and `completion`, each a list of messages of `role` and `content`; None without scores.
+        `prompt` and `completion`, each a list of messages of `role` and `content`, for the judgment without the
+        reference and for that with it.
 
     Raises:
         ConfigError: the template is plain text.
     """
     if not template.chat:
         raise ConfigError(f"template {template.id} is plain text; a row of messages needs one such as judgelm-chat")
-    label = pair.label
-    if label is None or label.scores is None:
-        return None
-    prompt = template.render(pair.sample, (0, 1), None if label is pair.plain else pair.sample.reference)
-    reply = score_line(label.scores) + (f"\n{label.reason}" if label.reason else "")
-    return {"prompt": chat_messages(prompt.spans), "completion": [{"role": "assistant", "content": reply}]}
+    for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
+        if label is not None and label.scores is not None:
+            prompt = template.render(pair.sample, (0, 1), reference)
+            reply = score_line(label.scores) + (f"\n{label.reason}" if label.reason else "")
+            yield {"prompt": chat_messages(prompt.spans), "completion": [{"role": "assistant", "content": reply}]}

@@ -6,11 +6,13 @@ depends on ids alone and chunks are written in their order, so the files are the
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,18 +20,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from judgelm.data.abilities import chat_rows, multi_rows, single_row
 from judgelm.data.build_counts import BuildCounts
 from judgelm.data.build_options import BuildOptions
 from judgelm.data.deriving import derive
 from judgelm.data.gathering import CHUNK_PAIRS, Gatherer, Spool, TooLong, read_chunk
-from judgelm.data.labelled import judgelm_row
+from judgelm.data.labelled import LabelledPair, judgelm_row
 from judgelm.data.lengths import LongerThan
 from judgelm.data.set_files import SetFiles
 from judgelm.data.splitting import split_questions
 from judgelm.data.subsets import SubsetSizes, nested_order, subset_sizes
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import Appender
+from judgelm.prompts.catalog import get_template
 
+_CHAT = get_template("judgelm-chat")
 _NOT_IN_TRAINING = np.iinfo(np.int64).max
 
 
@@ -98,10 +103,11 @@ def _build(
             raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
         plan = _plan(options, gatherer)
         counts = gatherer.counts
-        with SetFiles(folder, options.format) as files:
+        with SetFiles(folder) as files:
             _write(options, spool, plan, files, counts, progress)
-    names = {files.path(name).name: rows for name, rows in files.rows.items()}
-    return Built(counts=counts, files=names, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
+            if "multi" in options.abilities:
+                _write_multi(options, spool, plan, gatherer.questions, files)
+    return Built(counts=counts, files=files.rows, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
 
 
 def _plan(options: BuildOptions, gatherer: Gatherer) -> _Plan:
@@ -132,31 +138,56 @@ def _write(
     for epoch in range(options.epochs):
         work = partial(_chunk, options, spool.path, epoch)
         with _mapping(options.workers) as mapping:
-            for done, (rows, part) in enumerate(mapping(work, spool.offsets, places), 1):
+            for done, (rows, others, part) in enumerate(mapping(work, spool.offsets, places), 1):
                 for place, row in rows:
-                    files.write("validation" if place == _NOT_IN_TRAINING else "train", row)
+                    files.write(_side(place), row, options.format)
                     for size in plan.sizes.sizes:
                         if place < size:
-                            files.write(f"train-{size}", row)
+                            files.write(f"train-{size}", row, options.format)
+                for name, row in others:
+                    files.write(name, row)
                 counts += part
                 progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.place)))
 
 
+def _write_multi(options: BuildOptions, spool: Spool, plan: _Plan, questions: list[bytes], files: SetFiles) -> None:
+    """Rows of several answers; holds the pairs of questions that have more than one."""
+    often = {question for question, pairs in Counter(questions).items() if pairs > 1}
+    groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
+    pairs = chain.from_iterable(read_chunk(spool.path, offset) for offset in spool.offsets)
+    for pair, question, place in zip(pairs, questions, plan.place.tolist(), strict=True):
+        if question in often:
+            groups.setdefault((_side(place), question), []).append(pair)
+    for (side, _), group in groups.items():
+        for row in multi_rows(group, seed=options.seed, scale=options.scale):
+            files.write(f"{side}-multi", row)
+
+
+def _side(place: int) -> str:
+    return "validation" if place == _NOT_IN_TRAINING else "train"
+
+
 def _chunk(
     options: BuildOptions, spool: Path, epoch: int, offset: int, places: NDArray[np.int64]
-) -> tuple[list[tuple[int, dict[str, Any]]], BuildCounts]:
-    """One chunk's rows, each with its pair's place among the subsets."""
+) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
+    """One chunk's rows of pairs, each with its pair's place among the subsets; rows of other sets, with their names."""
     counts = BuildCounts()
-    rows = []
+    rows, others = [], []
     for pair, place in zip(read_chunk(spool, offset), places.tolist(), strict=True):
         if place != _NOT_IN_TRAINING:
-            for one in derive(pair, options, epoch, counts):
-                counts.train.add(one)
-                rows.append((place, judgelm_row(one)))
-        elif epoch == 0:
-            counts.validation.add(pair)
-            rows.append((place, judgelm_row(pair)))
-    return rows, counts
+            derived = list(derive(pair, options, epoch, counts))
+            tally = counts.train
+        else:
+            derived = [pair] if epoch == 0 else []
+            tally = counts.validation
+        for one in derived:
+            tally.add(one)
+            rows.append((place, judgelm_row(one)))
+            if "chat" in options.abilities:
+                others += [(f"{_side(place)}-chat", row) for row in chat_rows(one, _CHAT)]
+        if "single" in options.abilities and epoch == 0 and (row := single_row(pair, seed=options.seed)) is not None:
+            others.append((f"{_side(place)}-single", row))
+    return rows, others, counts
 
 
 @contextmanager

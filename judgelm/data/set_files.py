@@ -24,34 +24,31 @@ class SetFiles:
     """Files under one folder, written beside their names and given them together at the end of the `with` block.
 
     Args:
-        folder: made if missing.
-        kind: of all files.
+        folder: an existing folder.
+
+    Attributes:
+        rows: how many rows each file has, by its name.
 
     Raises:
         OSError: a file cannot be written; then none has got its name.
     """
 
-    def __init__(self, folder: Path, kind: Format) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._kind = kind
         self._writers: dict[str, _Writer] = {}
         self.rows: dict[str, int] = {}
 
-    def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to the set of that name."""
-        if name not in self._writers:
-            path = self._partial(name)
-            self._writers[name] = _JsonlWriter(path) if self._kind == "jsonl" else _ParquetWriter(path)
-            self.rows[name] = 0
-        self._writers[name].write(row)
-        self.rows[name] += 1
+    def write(self, name: str, row: Mapping[str, Any], kind: Format = "jsonl") -> None:
+        """Append a row to the set of that name; Parquet takes JudgeLM rows only."""
+        file = f"{name}.{kind}"
+        if file not in self._writers:
+            self._writers[file] = (_JsonlWriter if kind == "jsonl" else _ParquetWriter)(self._partial(file))
+            self.rows[file] = 0
+        self._writers[file].write(row)
+        self.rows[file] += 1
 
-    def path(self, name: str) -> Path:
-        """Where the set of that name stands in the end."""
-        return self._folder / f"{name}.{self._kind}"
-
-    def _partial(self, name: str) -> Path:
-        return self._folder / f"{name}.{self._kind}.partial"
+    def _partial(self, file: str) -> Path:
+        return self._folder / f"{file}.partial"
 
     def __enter__(self) -> Self:
         return self
@@ -63,11 +60,11 @@ class SetFiles:
             for writer in self._writers.values():
                 writer.close()
             if kind is None:
-                for name in self._writers:
-                    os.replace(self._partial(name), self.path(name))
+                for file in self._writers:
+                    os.replace(self._partial(file), self._folder / file)
         finally:
-            for name in self._writers:
-                self._partial(name).unlink(missing_ok=True)
+            for file in self._writers:
+                self._partial(file).unlink(missing_ok=True)
 
 
 class _JsonlWriter:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from judgelm.data.abilities import chat_row, multi_rows, single_row
+from judgelm.data.abilities import chat_rows, multi_rows, single_row
 from judgelm.data.labelled import LabelledPair
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError
@@ -165,7 +165,7 @@ def test_derived_rows_read_back_as_samples_with_labels(tmp_path):
 
 
 def test_a_chat_row_holds_the_templates_messages_and_the_reply():
-    row = chat_row(pair_of(("one", "two"), label_of((8.0, 6.5), "why\nso"), label_of((1.0, 2.0))), CHAT)
+    row, referenced = chat_rows(pair_of(("one", "two"), label_of((8.0, 6.5), "why\nso"), label_of((1.0, 2.0))), CHAT)
     system, user = CHAT.layout(2).plain
     assert row == {
         "prompt": [
@@ -177,18 +177,14 @@ def test_a_chat_row_holds_the_templates_messages_and_the_reply():
         ],
         "completion": [{"role": "assistant", "content": "8 6.5\nwhy\nso"}],
     }
-
-
-def test_a_chat_row_shows_the_reference_with_the_judgment_made_with_it():
-    row = chat_row(pair_of(("one", "two"), None, label_of((1.0, 2.0))), CHAT)
-    assert "[Reference Answer]\nr\n" in row["prompt"][1]["content"]
-    assert row["completion"] == [{"role": "assistant", "content": "1 2"}]
+    assert "[Reference Answer]\nr\n" in referenced["prompt"][1]["content"]
+    assert referenced["completion"] == [{"role": "assistant", "content": "1 2"}]
 
 
 def test_a_chat_row_needs_scores_and_a_template_of_messages():
-    assert chat_row(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT) is None
+    assert list(chat_rows(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT)) == []
     with pytest.raises(ConfigError, match="template judgelm-v1 is plain text"):
-        chat_row(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1"))
+        next(chat_rows(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1")))
 
 
 def test_trl_takes_chat_rows_as_conversational_prompt_and_completion(tiny_model):
@@ -199,7 +195,7 @@ def test_trl_takes_chat_rows_as_conversational_prompt_and_completion(tiny_model)
         "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     )
-    row = chat_row(pair_of(("one", "two"), label_of((8.0, 6.0), "why")), CHAT)
+    [row] = chat_rows(pair_of(("one", "two"), label_of((8.0, 6.0), "why")), CHAT)
     assert is_conversational(row)
     templated = apply_chat_template(row, tokenizer)
     assert templated["prompt"].endswith("your judgment.<assistant>")
