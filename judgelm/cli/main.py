@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from judgelm.cli import data
 from judgelm.cli.batch import batch
 from judgelm.cli.console import run_app
 from judgelm.cli.doctor import doctor
@@ -21,6 +22,7 @@ app.command("batch", no_args_is_help=True)(batch)
 app.command("eval", no_args_is_help=True)(eval_command)
 app.command("report", no_args_is_help=True)(report_command)
 app.command("doctor")(doctor)
+app.add_typer(data.app, name="data")
 
 
 def _show_version(value: bool) -> None:

@@ -7,7 +7,7 @@ security policy forbids all scripts but the file's own, named by its hash.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -43,9 +43,9 @@ def render_report(
         manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
         title: plain text.
     """
-    script = _own_text("report.js")
-    template = _environment().get_template("report.html.j2")
-    page = template.render(
+    return render_page(
+        "report.html.j2",
+        script="report.js",
         title=title,
         evaluation=evaluation,
         headline=wording.headline(evaluation),
@@ -59,9 +59,28 @@ def render_report(
         examples=failure_examples(evaluation, judgments),
         listed=list_pairs(evaluation, judgments, samples or {}, labels),
         has_samples=samples is not None,
-        policy=f"{_POLICY}; script-src 'sha256-{_digest(script)}'",
-        style=_own_text("report.css"),
-        script=script,
+    )
+
+
+def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
+    """A template of this folder as one self-contained page.
+
+    Args:
+        name: the template; it gets `policy`, `style`, `script`, and the content.
+        script: file of the one script that may run; none may without.
+        styles: files of the page's style.
+        content: what the template shows, autoescaped.
+    """
+    code = _own_text(script) if script else Markup("")
+    page = (
+        _environment()
+        .get_template(name)
+        .render(
+            policy=f"{_POLICY}; script-src 'sha256-{_digest(code)}'" if script else _POLICY,
+            style=Markup("").join(map(_own_text, styles)),
+            script=code,
+            **content,
+        )
     )
     return page.encode("utf-8", errors="replace").decode("utf-8")  # a lone surrogate could not be written to a file
 

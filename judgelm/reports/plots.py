@@ -20,7 +20,7 @@ from judgelm.studies.treatment import PositionEstimates, Treatment
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")
-_STYLE: dict[Any, Any] = {  # matplotlib types the keys as some 300 literals
+STYLE: dict[Any, Any] = {  # matplotlib types the keys as some 300 literals
     "svg.fonttype": "none",
     "svg.hashsalt": "judgelm",
     "font.family": "sans-serif",
@@ -58,7 +58,7 @@ def confusion_figure(treatment: Treatment) -> str:
         axes.invert_yaxis()
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        return _svg(figure, f"Confusion matrix of {treatment.n} pairs: labels in rows, the judge's answers in columns")
+        return svg(figure, f"Confusion matrix of {treatment.n} pairs: labels in rows, the judge's answers in columns")
 
 
 def score_figure(scores: ScoreHistogram) -> str:
@@ -74,7 +74,7 @@ def score_figure(scores: ScoreHistogram) -> str:
         axes.set(xlabel="Score (points on the judge's scale)", ylabel="Answers scored (count)")
         axes.grid(axis="y", color=GRID)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
-        return _svg(figure, "Histogram of the judge's scores by the place an answer was shown at")
+        return svg(figure, "Histogram of the judge's scores by the place an answer was shown at")
 
 
 def position_figure(position: PositionEstimates) -> str:
@@ -97,17 +97,17 @@ def position_figure(position: PositionEstimates) -> str:
         axes.invert_yaxis()
         axes.set(xlabel=f"Share of {position.consistency.n} pairs judged in both orders (%)", ylabel="Outcome")
         axes.grid(axis="x", color=GRID)
-        return _svg(figure, "Position bias: shares of pairs judged alike in both orders and leaning to either place")
+        return svg(figure, "Position bias: shares of pairs judged alike in both orders and leaning to either place")
 
 
 @contextmanager
 def _axes(width_in: float, height_in: float) -> Iterator[tuple[Figure, Axes]]:
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         yield figure, figure.add_subplot()
 
 
-def _svg(figure: Figure, description: str) -> str:
+def svg(figure: Figure, description: str) -> str:
     """The bare <svg> element for use inside HTML; `description` is our own text, never a user's."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

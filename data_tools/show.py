@@ -1,0 +1,127 @@
+"""Show rows of a labelled file as the model will see them in training: the prompt, what carries loss, what was cut.
+
+    python data_tools/show.py rows.jsonl --model BASE --row 3
+    python data_tools/show.py built/train.parquet --model BASE --random 2 --seed 1 --no-reference
+    python data_tools/show.py rows.jsonl --model BASE --id 17 --swap
+
+`--model` names a model's or a tokenizer's folder, or a hub id; nothing but the tokenizer is loaded. The prompt is dim,
+what carries loss coloured by token. Without colours (a pipe, or NO_COLOR set) brackets tell: ⟦loss⟧, «changed word».
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from judgelm.card import find_card
+from judgelm.data.changes import Piece
+from judgelm.data.labelled import LabelledPair
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import load_tokenizer
+from judgelm.errors import JudgelmError, ModelError
+from judgelm.training.rows import RowOptions
+from judgelm.training.showing import (
+    LeftOut,
+    ShownRow,
+    as_text,
+    random_pairs,
+    show,
+    show_swapped,
+    the_pair,
+    the_row,
+    visible,
+)
+
+
+def main() -> int:
+    """Read the options, find the rows, show them."""
+    options = parse_options()
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        card = find_card(options.model)
+        rows = RowOptions(
+            template=options.template or (card.template if card else "judgelm-v1"),
+            window=options.window or (card.window if card and card.window else 2048),
+            scale=card.scale if card else (1, 10),
+            reference_drop_prob=1.0 if options.no_reference else 0.0,
+        )
+        tokenizer = load_tokenizer(options.model, None, EngineOptions(model=options.model))
+        if tokenizer.eos_token_id is None:
+            raise ModelError(f"{options.model}: its tokenizer has no end-of-sequence token, which training needs")
+        for pair in chosen(options):
+            show_one(console, pair, tokenizer, rows, options)
+    except JudgelmError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader, such as `head`, has seen enough
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", help="any labelled file that judgelm reads, such as a built set")
+    parser.add_argument("--model", required=True, metavar="FOLDER", help="whose tokenizer")
+    parser.add_argument("--template", help="default: the one of the model's card, else judgelm-v1")
+    parser.add_argument("--window", type=int, help="tokens of a row; default: the card's, else 2048")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--row", type=int, default=1, metavar="N", help="the file's row of that number (default 1)")
+    which.add_argument("--id", help="the row of that id")
+    which.add_argument("--random", type=int, metavar="K", help="so many rows at random")
+    parser.add_argument("--seed", type=int, default=0, help="another seed draws other rows")
+    parser.add_argument("--swap", action="store_true", help="the row, and below it the row with its answers exchanged")
+    parser.add_argument("--no-reference", action="store_true", help="without the reference, where that can be")
+    parser.add_argument("--boundaries", action="store_true", help="show where tokens end")
+    return parser.parse_args()
+
+
+def chosen(options: argparse.Namespace) -> list[LabelledPair]:
+    """The rows asked for."""
+    if options.random is not None:
+        return random_pairs(options.file, options.random, options.seed)
+    return [the_pair(options.file, options.id) if options.id is not None else the_row(options.file, options.row)]
+
+
+def show_one(
+    console: Console, pair: LabelledPair, tokenizer: object, rows: RowOptions, options: argparse.Namespace
+) -> None:
+    """One row, or with --swap two of them, one under the other."""
+    if not options.swap:
+        show_row(console, f"row {pair.sample.id}", show(pair, tokenizer, rows), (), options)
+        return
+    found = show_swapped(pair, tokenizer, rows)
+    before, after = found.changed
+    show_row(console, f"row {pair.sample.id}", found.before, before, options)
+    show_row(console, f"row {pair.sample.id}, swapped", found.after, after, options)
+    for problem in found.ambiguous:
+        console.print(
+            f"The reason is ambiguous ({problem.why}): “…{visible(problem.found)}…”. A build leaves this pair "
+            "unswapped (ambiguous: keep), or swaps it without the reason, as above (ambiguous: drop_reason).",
+            style="yellow",
+            markup=False,
+        )
+
+
+def show_row(
+    console: Console, title: str, row: ShownRow | LeftOut, changed: Sequence[Piece], options: argparse.Namespace
+) -> None:
+    """One row under its counts."""
+    console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")
+    if isinstance(row, LeftOut):
+        console.print(f"training leaves this row out: {row.why}", style="yellow", markup=False)
+        return
+    reference = "shown" if row.with_reference else "not shown"
+    console.print(
+        f"{row.prompt_tokens:,} prompt tokens + {row.loss_tokens:,} with loss = "
+        f"{row.prompt_tokens + row.loss_tokens:,}; reference {reference}; "
+        f"{'; '.join(row.cuts.values()) or 'nothing is cut'}",
+        markup=False,
+    )
+    plain = console.no_color or not console.is_terminal
+    console.print(as_text(row, changed, plain=plain, boundaries=options.boundaries))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""`judgelm data build`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.table import Table
+
+from judgelm.cli.console import console
+from judgelm.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
+
+
+@app.callback()
+def data() -> None:
+    """Make training data for judges."""
+
+
+@app.command("build", no_args_is_help=True)
+def build_command(
+    config: Annotated[Path, typer.Option("--config", help="YAML file of the build; see configs/data/.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options that go before the file's.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
+) -> None:
+    """Clean, split and augment labelled pairs into training and validation sets, with a report.
+
+    Example:  judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
+    """
+    from judgelm.data.build_options import build_options  # numpy and scipy take a second to load
+
+    options = build_options(_values(config, changes or []), str(config))
+    from judgelm.data_set import build_data_set
+
+    def progress(stage: str, pairs: int) -> None:
+        if console.is_terminal and not quiet:
+            console.print(f"{stage}: {pairs:,} pairs", end="\r", highlight=False)
+
+    built = build_data_set(options, progress=progress)
+    if not quiet:
+        console.print(_summary(built, options.out))
+
+
+def _values(config: Path, changes: list[str]) -> dict[str, Any]:
+    """The file's options, and those of the command line before them.
+
+    Raises:
+        ConfigError: the file cannot be read, or something is no `key=value`.
+    """
+    try:
+        values = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{config}: cannot read: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise ConfigError(f"{change}: expected key=value, such as seed=1")
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{change}: the value is not YAML: {str(error).splitlines()[0]}") from error
+    return values
+
+
+def _summary(built: Any, out: str) -> Table:
+    table = Table(title=f"data set in {out}", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    counts = built.counts
+    table.add_row("rows read", f"{sum(counts.read.values()):,}")
+    for (source, why), rows in sorted(counts.rejected.items()):
+        table.add_row(f"  rejected, {source}: {why}", f"{rows:,}")
+    for (source, why), rows in sorted(counts.dropped.items()):
+        table.add_row(f"  dropped, {source}: {why}", f"{rows:,}")
+    for (source, what), rows in sorted(counts.repaired.items()):
+        table.add_row(f"  repaired, {source}: {what}", f"{rows:,}")
+    table.add_row("clean pairs", f"{counts.before.pairs:,}")
+    for what, pairs in sorted(counts.swapped.items()):
+        table.add_row(f"  {what}", f"{pairs:,}")
+    for why, reasons in sorted(counts.ambiguous.items()):
+        table.add_row(f"  ambiguous reason: {why}", f"{reasons:,}")
+    for what, pairs in sorted(counts.references.items()):
+        table.add_row(f"  reference: {what}", f"{pairs:,}")
+    for name, rows in built.files.items():
+        table.add_row(name, f"{rows:,}")
+    for size in built.subsets.too_large:
+        table.add_row(f"no subset of {size:,}", "too few pairs")
+    return table

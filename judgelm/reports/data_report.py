@@ -1,0 +1,150 @@
+"""One HTML file that lets somebody trust a built data set: what was read, left out, changed and written, and why.
+
+It shows what `judgelm.data.build` counted and computes nothing but shares, means and their intervals. The page has no
+script at all; all text of others is escaped.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from judgelm.data.build import Built
+from judgelm.data.build_counts import BuildCounts
+from judgelm.data.build_options import BuildOptions
+from judgelm.data.changes import Piece, changes
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports import data_plots, data_tables, data_wording
+from judgelm.reports.data_tables import Stage, share
+from judgelm.reports.html import render_page
+from judgelm.reports.pairs import clipped
+from judgelm.reports.plots import LABEL_NAMES
+
+EXAMPLE_CAP = 3000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One row of an example as it is shown; `answers` are (letter of the answer before the swap, model, text)."""
+
+    id: str
+    answers: tuple[tuple[str, str, str], ...]
+    judgments: tuple[tuple[str, list[Piece]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A swapped pair: what does not change, and the row before and after."""
+
+    question: str
+    reference: str | None
+    epoch: int
+    before: Row
+    after: Row
+
+
+def render_data_report(built: Built, options: BuildOptions, *, title: str) -> str:
+    """The report as one self-contained HTML document; the same input gives the same text.
+
+    Args:
+        built: what `build` returned.
+        options: what it was told.
+        title: plain text.
+    """
+    counts = built.counts
+    before, after, validation = data_tables.stages(counts)
+    lengths = data_tables.length_rows(counts.words)
+    return render_page(
+        "data_report.html.j2",
+        styles=("report.css", "data_report.css"),
+        title=title,
+        facts=data_wording.facts(options),
+        headline=data_wording.headline(built, before, after),
+        note=data_wording.sums_note(built),
+        stages=(before, after, validation) if validation.counts.pairs else (before, after),
+        sources=data_tables.source_rows(counts),
+        findings=data_tables.findings(counts),
+        dependent=after.counts.pairs > after.units,
+        lengths=lengths,
+        matrices=data_tables.matrices(before.counts, after.counts) if before.counts.models else (),
+        first_places=data_tables.first_places(before, after),
+        models=len(data_tables.appearances(before.counts)),
+        references=_references(counts, before, after),
+        swaps=_swaps(counts, before),
+        ambiguous=[(kind, count, share(count, counts.ambiguous.total())) for kind, count in _ranked(counts.ambiguous)],
+        examples=[_example(first, second) for _, first, second in counts.examples],
+        built=built,
+        options=json.dumps(dataclasses.asdict(options), indent=2, ensure_ascii=False),
+        figures=_figures(counts, before, after, lengths),
+        winner_keys=dict(zip(data_tables.WINNERS, LABEL_NAMES, strict=True)),
+        ambiguous_words=data_wording.AMBIGUOUS,
+        drop_words=data_wording.DROPPED,
+    )
+
+
+def _figures(
+    counts: BuildCounts, before: Stage, after: Stage, lengths: list[data_tables.LengthRow]
+) -> dict[str, Markup]:
+    """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
+    found: dict[str, Markup] = {}
+    if before.counts.scores:
+        found["scores"] = Markup(data_plots.score_figure(before, after))
+    if before.counts.winners:
+        found["winners"] = Markup(data_plots.winner_figure(before, after))
+    if lengths:
+        found["lengths"] = Markup(data_plots.length_figure(counts.words, lengths))
+    return found
+
+
+def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[str, int, Estimate | None]]:
+    """What references do: name, count, share; nothing where no pair was judged with one."""
+    if not before.counts.with_reference and not counts.references:
+        return []
+    both = counts.references["both judgments"]
+    rows = [
+        (f"{name} with the reference, of pairs judged both ways", counts.references[key], share(changed, both))
+        for name, key in (("a score changes", "score changed"), ("the winner changes", "winner changed"))
+        for changed in [counts.references[key]]
+    ]
+    for stage in (before, after):
+        having = stage.counts.with_reference
+        rows.append(
+            (f"rows judged with a reference, {stage.name}", having, share(having, stage.counts.pairs, stage.units))
+        )
+    return rows
+
+
+def _swaps(counts: BuildCounts, before: Stage) -> list[tuple[str, int, Estimate | None]]:
+    drawn = counts.swapped.total()
+    return [(outcome, count, share(count, drawn, before.units)) for outcome, count in _ranked(counts.swapped)]
+
+
+def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+
+
+def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
+    judgments = []
+    for name, field in (("Judgment", "text"), ("Judgment with the reference", "text_w_reference")):
+        if before[field] or after[field]:
+            texts = (clipped(row[field] or "", EXAMPLE_CAP) for row in (before, after))
+            judgments.append((name, changes(*texts)))
+    reference = before["reference"]
+    return Example(
+        question=clipped(before["question_body"], EXAMPLE_CAP),
+        reference=None if reference is None else clipped(reference["text"], EXAMPLE_CAP),
+        epoch=after["epoch"],
+        before=_row(before, "AB", [(name, pieces) for name, (pieces, _) in judgments]),
+        after=_row(after, "BA", [(name, pieces) for name, (_, pieces) in judgments]),
+    )
+
+
+def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[Piece]]]) -> Row:
+    answers = tuple(
+        (letter, row[f"answer{place}_model_id"] or "", clipped(row[f"answer{place}_body"], EXAMPLE_CAP))
+        for place, letter in enumerate(letters, 1)
+    )
+    return Row(id=row["question_id"], answers=answers, judgments=tuple(judgments))

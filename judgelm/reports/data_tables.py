@@ -1,0 +1,252 @@
+"""The numbers of a data set's report: what a build counted, as tables whose rows add up."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from statsmodels.stats.proportion import proportion_confint
+
+from judgelm.data.build_counts import WORDS_STEP, BuildCounts, SetCounts
+from judgelm.metrics.resampling import LEVEL, Estimate
+
+MODELS_SHOWN = 8
+WINNERS = ("1", "tie", "2")
+_Z = 1.959964
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """What became of one source's rows."""
+
+    name: str
+    read: int
+    kept: int
+    dropped: int
+    rejected: int
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every row read is kept, dropped or rejected."""
+        return self.read == self.kept + self.dropped + self.rejected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Rows of a source that were left out, with their share of all its rows; or repairs of judgments, without one."""
+
+    source: str
+    what: str
+    count: int
+    share: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One set of pairs under its name.
+
+    Attributes:
+        name: as headings call it.
+        counts: of its rows.
+        units: rows that can count as independent: copies of one pair do not.
+    """
+
+    name: str
+    counts: SetCounts
+    units: int
+
+    def winner(self, winner: str) -> Estimate | None:
+        """The share of rows with this winner."""
+        return share(self.counts.winners[winner], self.counts.winners.total(), self.units)
+
+    @property
+    def decided(self) -> Estimate | None:
+        """Among rows that are no tie, the share that the first answer wins."""
+        first, second = (self.counts.winners[winner] for winner in ("1", "2"))
+        part = (first + second) / max(self.counts.winners.total(), 1)
+        return share(first, first + second, part * self.units)
+
+    def mean_score(self, place: int) -> Estimate | None:
+        """The mean score of the answers at a place, 1 or 2, in points."""
+        scores = {score: count for (at, score), count in self.counts.scores.items() if at == place}
+        n = sum(scores.values())
+        if not n:
+            return None
+        mean = sum(score * count for score, count in scores.items()) / n
+        variance = sum(count * (score - mean) ** 2 for score, count in scores.items()) / n
+        half = _Z * math.sqrt(variance / min(n, self.units))
+        return Estimate(value=mean, low=mean - half, high=mean + half, n=n)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthRow:
+    """How many texts of one kind there are, and below how many words half, nine tenths and all of them lie."""
+
+    what: str
+    n: int
+    half: int
+    most: int
+    all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """Pairs by model at place 1 (rows) and place 2 (columns); the last name may stand for all models not named.
+
+    `shades` are each count's part of the largest among named models, in [0, 1]; 0 for all others.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    shades: tuple[tuple[float, ...], ...]
+
+
+def share(hits: int, n: int, units: float | None = None) -> Estimate | None:
+    """A share with Wilson's 95 % interval, None of nothing.
+
+    Args:
+        hits: how many.
+        n: of how many.
+        units: how many of these are independent, where that is fewer than `n`; the interval is as wide as they allow.
+
+    Source: Wilson, Probable inference, the law of succession, and statistical inference (1927).
+    """
+    if not n:
+        return None
+    independent = n if units is None else min(n, units)
+    low, high = proportion_confint(hits / n * independent, independent, alpha=1 - LEVEL, method="wilson")
+    return Estimate(value=hits / n, low=float(low), high=float(high), n=n)
+
+
+def source_rows(counts: BuildCounts) -> list[SourceRow]:
+    """Every source, and last their sum."""
+    dropped, rejected = _by_source(counts.dropped), _by_source(counts.rejected)
+    names = sorted({*counts.read, *counts.kept, *dropped, *rejected})
+    rows = [
+        SourceRow(
+            name=name, read=counts.read[name], kept=counts.kept[name], dropped=dropped[name], rejected=rejected[name]
+        )
+        for name in names
+    ]
+    sums = (sum(getattr(row, part) for row in rows) for part in ("read", "kept", "dropped", "rejected"))
+    read, kept, out, unusable = sums
+    return [*rows, SourceRow(name="all sources", read=read, kept=kept, dropped=out, rejected=unusable)]
+
+
+def findings(counts: BuildCounts) -> dict[str, list[Finding]]:
+    """Why rows were dropped, rejected and repaired, the most frequent first."""
+    return {
+        "Dropped": list(_findings(counts.dropped, counts.read)),
+        "Rejected": list(_findings(counts.rejected, counts.read)),
+        "Repaired": list(_findings(counts.repaired, None)),
+    }
+
+
+def _by_source(counts: Counter[tuple[str, str]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for (source, _), count in counts.items():
+        found[source] += count
+    return found
+
+
+def _findings(counts: Counter[tuple[str, str]], read: Counter[str] | None) -> Iterator[Finding]:
+    for (source, what), count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+        part = None if read is None else share(count, read[source])
+        yield Finding(source=source, what=what, count=count, share=part)
+
+
+def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage]:
+    """Training pairs as gathered, training rows as written, and validation rows.
+
+    Validation rows are written as they were gathered, so the first is all clean pairs without them.
+    """
+    before, validation = counts.before, counts.validation
+    gathered = SetCounts(
+        pairs=before.pairs - validation.pairs,
+        winners=before.winners - validation.winners,
+        scores=before.scores - validation.scores,
+        models=before.models - validation.models,
+        with_reference=before.with_reference - validation.with_reference,
+        with_reason=before.with_reason - validation.with_reason,
+    )
+    return (
+        Stage(name="before augmentation", counts=gathered, units=gathered.pairs),
+        Stage(name="as written", counts=counts.train, units=gathered.pairs),
+        Stage(name="validation", counts=validation, units=validation.pairs),
+    )
+
+
+def length_rows(words: Mapping[tuple[str, int], int]) -> list[LengthRow]:
+    """A row for each kind of text; a bound is the end of its step."""
+    rows = []
+    for what in ("question", "answer", "reason"):
+        steps = lengths(words, what)
+        n = sum(steps.values())
+        if n:
+            half, most, longest = (_bound(steps, part * n) for part in (0.5, 0.9, 1.0))
+            rows.append(LengthRow(what=what, n=n, half=half, most=most, all=longest))
+    return rows
+
+
+def lengths(words: Mapping[tuple[str, int], int], what: str) -> dict[int, int]:
+    """Texts of one kind by the beginning of their step, in words, ascending."""
+    return {step: count for (kind, step), count in sorted(words.items()) if kind == what}
+
+
+def _bound(steps: Mapping[int, int], wanted: float) -> int:
+    seen = 0
+    for step, count in steps.items():
+        seen += count
+        if seen >= wanted:
+            return step + WORDS_STEP
+    raise ValueError("more texts are wanted than there are")
+
+
+def matrices(before: SetCounts, after: SetCounts, shown: int = MODELS_SHOWN) -> tuple[Matrix, Matrix]:
+    """Which models meet at which places, with the same names in both."""
+    pairs = appearances(before) + appearances(after)
+    names = [name for name, _ in sorted(pairs.items(), key=lambda one: (-one[1], one[0]))]
+    rest = len(names) - shown
+    top = {name: place for place, name in enumerate(names if rest <= 1 else names[:shown])}
+    heads = (*top, f"{rest} others") if rest > 1 else tuple(top)
+    return _matrix(before, top, heads), _matrix(after, top, heads)
+
+
+def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -> Matrix:
+    cells = [[0] * len(heads) for _ in heads]
+    for (first, second), count in counts.models.items():
+        cells[top.get(first, len(top))][top.get(second, len(top))] += count
+    most = max((count for row in cells[: len(top)] for count in row[: len(top)]), default=0) or 1
+    named = range(len(top))
+    shades = tuple(
+        tuple(count / most if at in named and place in named else 0 for place, count in enumerate(row))
+        for at, row in enumerate(cells)
+    )
+    return Matrix(names=heads, counts=tuple(map(tuple, cells)), shades=shades)
+
+
+def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[str]:
+    """How often each model stands at one of these places, from 0."""
+    found: Counter[str] = Counter()
+    for models, count in counts.models.items():
+        for place in places:
+            found[models[place]] += count
+    return found
+
+
+def first_places(
+    before: Stage, after: Stage, shown: int = MODELS_SHOWN
+) -> list[tuple[str, Estimate | None, Estimate | None]]:
+    """Of the models that appear most: the share of their appearances at place 1, in either stage.
+
+    A model that meets itself stands at both places, so that pair is counted twice; the interval is narrower for it
+    than it should be.
+    """
+    seen = appearances(before.counts)
+    models = sorted(seen, key=lambda name: (-seen[name], name))[:shown]
+
+    def at_first(stage: Stage, model: str) -> Estimate | None:
+        first = appearances(stage.counts, (0,))[model]
+        return share(first, appearances(stage.counts)[model], seen[model])
+
+    return [(model, at_first(before, model), at_first(after, model)) for model in models]

@@ -1,0 +1,78 @@
+"""`judgelm data build` and the recipe beside it: one folder with sets, card, manifest, report and what was left out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from judgelm.data.synthetic import generate
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def config(tmp_path):
+    rows = list(generate(120, seed=4, split="train"))
+    rows[7] = rows[7] | {"text": "error", "text_w_reference": "error"}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + "{torn\n")
+    values = {
+        "inputs": [str(tmp_path / "rows.jsonl")],
+        "out": str(tmp_path / "out"),
+        "validation": 0.2,
+        "subsets": [30],
+    }
+    (tmp_path / "build.yaml").write_text(yaml.safe_dump(values))
+    return tmp_path / "build.yaml"
+
+
+def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
+    code, _, err = cli("judgelm", "data", "build", "--config", config)
+    assert code == 0, err
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {
+        "train.jsonl", "train-30.jsonl", "validation.jsonl", "left_out.jsonl", "README.md", "build.json", "report.html",
+    }  # fmt: skip
+    assert "rows read" in err
+    assert "121" in err
+    manifest = json.loads((tmp_path / "out" / "build.json").read_text())
+    counts = manifest["counts"]
+    left_out = sum(row["rows"] for what in ("rejected", "dropped") for row in counts[what])
+    assert counts["read"]["rows"] == 121 == counts["before"]["pairs"] + left_out
+    assert manifest["options"]["swap_prob"] == 0.5
+    assert manifest["inputs"][0]["sha"]
+    card = (tmp_path / "out" / "README.md").read_text()
+    header = yaml.safe_load(card.split("---\n")[1])
+    assert {"split": "validation", "path": "validation.jsonl"} in header["configs"][0]["data_files"]
+
+
+def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):
+    cli("judgelm", "data", "build", "--config", config)
+    cli("judgelm", "data", "build", "--config", config, "subsets=[]")
+    assert not (tmp_path / "out" / "train-30.jsonl").exists()
+    assert (tmp_path / "out" / "train.jsonl").exists()
+
+
+def test_options_behind_the_command_go_before_the_files(cli, config, tmp_path):
+    code, _, err = cli("judgelm", "data", "build", "--config", config, "format=parquet", "subsets=[]", "seed=3", "-q")
+    assert (code, err) == (0, "")
+    assert {"train.parquet", "validation.parquet"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("swap_prob", "expected key=value"), ("swapp=1", "no option swapp; there are"), ("inputs=[nowhere]", "nowhere")],
+)
+def test_what_is_wrong_is_said(cli, config, change, words):
+    code, _, err = cli("judgelm", "data", "build", "--config", config, change)
+    assert code == 1
+    assert words in " ".join(err.split())
+
+
+def test_the_recipe_is_the_same_command(config, tmp_path):
+    command = [sys.executable, ROOT / "data_tools" / "build.py", "--config", config, "--quiet"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").is_file()
