@@ -6,20 +6,21 @@
 Rows of JudgeLM's schema are generated: texts of the lengths that GPT-4's reviews of Vicuna have (questions of 30 words,
 answers of 150, reasons of 120 that name the assistants a dozen times), judged with and without reference, on a fifth as
 many questions as rows. They are built with swap augmentation and reference drop, near duplicates looked for (with
---equal-only equal rows alone) and a twentieth of the questions held out. Time and peak memory are those of the build,
-its workers together.
+--equal-only equal rows alone) and a twentieth of the questions held out. Memory is the resident memory of the build's
+process and its workers together, looked at five times a second.
 """
 
 import argparse
 import json
 import multiprocessing
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from judgelm.data.build import build
 from judgelm.data.build_options import build_options
@@ -56,7 +57,8 @@ def main() -> None:
         receiver, sender = multiprocessing.Pipe(duplex=False)
         process = multiprocessing.get_context("spawn").Process(target=measured, args=(values, sender))
         process.start()
-        found = receiver.recv()
+        peaks = watch_memory(psutil.Process(process.pid), receiver)
+        found = receiver.recv() | peaks
         process.join()
         megabytes = source.stat().st_size / 1e6
     print(
@@ -64,18 +66,27 @@ def main() -> None:
     )
 
 
+def watch_memory(process: psutil.Process, receiver: Any) -> dict[str, int]:
+    """The most megabytes that the process, and the process with its workers, had until it said that it is done."""
+    own = together = 0
+    while not receiver.poll(0.2):
+        try:
+            here = process.memory_info().rss
+            workers = [worker.memory_info().rss for worker in process.children(recursive=True)]
+        except psutil.NoSuchProcess:  # a worker ended just now
+            continue
+        own, together = max(own, here), max(together, here + sum(workers))
+    return {"peak_mb": round(together / 1e6), "peak_mb_main": round(own / 1e6)}
+
+
 def measured(values: dict[str, Any], sender: Any) -> None:
-    """Build once; seconds, and the peak of memory of this process and of its largest worker times their number."""
+    """Build once, and say how long it took."""
     began = time.perf_counter()
     built = build(build_options(values, "benchmark"))
     seconds = time.perf_counter() - began
-    own, worker = (resource.getrusage(who).ru_maxrss / 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    workers = values["workers"] if values["workers"] > 1 else 0
     sender.send({
         "seconds": round(seconds, 1),
         "rows_per_s": round(built.counts.before.pairs / seconds),
-        "peak_mb": round(own + worker * workers),
-        "peak_mb_main": round(own),
         "files": built.files,
         "swapped": dict(built.counts.swapped),
         "dropped": {" ".join(key): count for key, count in built.counts.dropped.items()},

@@ -156,7 +156,7 @@ class Duplicates:
         for band in bands:
             self._bands.setdefault(band, len(self._ids))
         self._ids.append(row_id)
-        self._texts.append(packed)
+        self._texts.append(packed if bands else ())  # without a band nobody asks for them
         return None
 
     def _bands_of(self, texts: list[_Text]) -> list[bytes]:
