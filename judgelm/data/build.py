@@ -103,7 +103,7 @@ def _build(
             raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
         plan = _plan(options, gatherer)
         counts = gatherer.counts
-        with SetFiles(folder) as files:
+        with SetFiles(folder, options.format) as files:
             _write(options, spool, plan, files, counts, progress)
             if "multi" in options.abilities:
                 _write_multi(options, spool, plan, gatherer.questions, files)
@@ -140,10 +140,10 @@ def _write(
         with _mapping(options.workers) as mapping:
             for done, (rows, others, part) in enumerate(mapping(work, spool.offsets, places), 1):
                 for place, row in rows:
-                    files.write(_side(place), row, options.format)
+                    files.write(_side(place), row)
                     for size in plan.sizes.sizes:
                         if place < size:
-                            files.write(f"train-{size}", row, options.format)
+                            files.write(f"train-{size}", row)
                 for name, row in others:
                     files.write(name, row)
                 counts += part

@@ -67,7 +67,7 @@ class BuildOptions:
         template: with which prompts are measured; the trainer's own.
         max_tokens: longer rows, prompt and reply together, are dropped. None measures nothing.
         subsets: sizes of nested training subsets, written beside the whole.
-        abilities: rows beside the pairs, each kind in JSONL files of its own: `single` answers (Figure 5, from pairs
+        abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
             held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.abilities`.
         workers: processes; the files are the same whatever their number.

@@ -15,10 +15,9 @@ from judgelm.version import VERSION
 
 def dataset_card(options: BuildOptions, built: Built) -> str:
     """Markdown: what the rows are, where they come from, what was done to them, and which files there are."""
-    splits = [{"split": name.partition(".")[0].replace("-", "_"), "path": name} for name in built.files if "." in name]
     header = yaml.safe_dump(
         {
-            "configs": [{"config_name": "default", "data_files": splits}],
+            "configs": _configs(built.files),
             "tags": ["judgelm", "llm-as-a-judge"],
             "task_categories": ["text-generation"],
         },
@@ -53,6 +52,16 @@ where there is one. Built with judgelm {VERSION}; `build.json` holds every optio
   file. They are neither swapped nor resampled.
 - **Licence**: that of the sources. State it here before you publish.
 """
+
+
+def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The header's configs: rows of one kind each, since the rows of a config have the same fields."""
+    configs: dict[str, list[dict[str, str]]] = {"default": []}
+    for name in files:
+        side, _, part = name.partition(".")[0].partition("-")
+        config, split = ("default", f"{side}_{part}") if part.isdigit() else (part or "default", side)
+        configs.setdefault(config, []).append({"split": split, "path": name})
+    return [{"config_name": config, "data_files": splits} for config, splits in configs.items()]
 
 
 def manifest(options: BuildOptions, built: Built, inputs: list[dict[str, Any]]) -> dict[str, Any]:

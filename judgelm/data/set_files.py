@@ -25,6 +25,7 @@ class SetFiles:
 
     Args:
         folder: an existing folder.
+        kind: of all files.
 
     Attributes:
         rows: how many rows each file has, by its name.
@@ -33,19 +34,25 @@ class SetFiles:
         OSError: a file cannot be written; then none has got its name.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: Format) -> None:
         self._folder = folder
+        self._kind = kind
         self._writers: dict[str, _Writer] = {}
         self.rows: dict[str, int] = {}
 
-    def write(self, name: str, row: Mapping[str, Any], kind: Format = "jsonl") -> None:
-        """Append a row to the set of that name; Parquet takes JudgeLM rows only."""
-        file = f"{name}.{kind}"
+    def write(self, name: str, row: Mapping[str, Any]) -> None:
+        """Append a row to a set: of pairs, or of the kind behind the name's hyphen (`train-single`)."""
+        file = f"{name}.{self._kind}"
         if file not in self._writers:
-            self._writers[file] = (_JsonlWriter if kind == "jsonl" else _ParquetWriter)(self._partial(file))
+            self._writers[file] = self._writer(name, self._partial(file))
             self.rows[file] = 0
         self._writers[file].write(row)
         self.rows[file] += 1
+
+    def _writer(self, name: str, path: Path) -> _Writer:
+        if self._kind == "jsonl":
+            return _JsonlWriter(path)
+        return _ParquetWriter(path, _FIELDS.get(name.partition("-")[2], _PAIR))
 
     def _partial(self, file: str) -> Path:
         return self._folder / f"{file}.partial"
@@ -78,22 +85,46 @@ class _JsonlWriter:
         self._file.close()
 
 
-class _ParquetWriter:
-    """Row groups of `_GROUP_ROWS`, the columns' types those of a JudgeLM row."""
+_PAIR: dict[str, str] = {
+    **dict.fromkeys(("question_id", "question_body", "answer1_body", "answer2_body"), "text"),
+    **dict.fromkeys(("answer1_model_id", "answer2_model_id"), "text"),
+    "score": "scores", "text": "text", "reference": "reference", "score_w_reference": "scores",
+    "text_w_reference": "text", "winner": "text", "votes": "texts", "category": "text", "source": "text",
+    "swapped": "flag", "epoch": "count",
+}  # fmt: skip
+_ANSWERS: dict[str, str] = {"answer_models": "texts", "category": "text", "source": "text"}
+_FIELDS: dict[str, dict[str, str]] = {
+    "single": {
+        **dict.fromkeys(("id", "question", "answer"), "text"),
+        "score": "score",
+        "reference": "text",
+        **_ANSWERS,
+    },
+    "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
+    "chat": {"prompt": "messages", "completion": "messages"},
+}
+"""Columns of the sets beside the pairs, by the kind of row that stands behind the set's name."""
 
-    def __init__(self, path: Path) -> None:
+
+class _ParquetWriter:
+    """Row groups of `_GROUP_ROWS`."""
+
+    def __init__(self, path: Path, fields: Mapping[str, str]) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        text, scores = pyarrow.string(), pyarrow.list_(pyarrow.float64())
-        self._schema = pyarrow.schema([
-            *((name, text) for name in ("question_id", "question_body", "answer1_body", "answer2_body")),
-            *((name, text) for name in ("answer1_model_id", "answer2_model_id")),
-            ("score", scores), ("text", text), ("reference", pyarrow.struct([("text", text)])),
-            ("score_w_reference", scores), ("text_w_reference", text), ("winner", text),
-            ("votes", pyarrow.list_(text)), ("category", text), ("source", text),
-            ("swapped", pyarrow.bool_()), ("epoch", pyarrow.int64()),
-        ])  # fmt: skip
+        text, number = pyarrow.string(), pyarrow.float64()
+        types = {
+            "text": text,
+            "texts": pyarrow.list_(text),
+            "score": number,
+            "scores": pyarrow.list_(number),
+            "reference": pyarrow.struct([("text", text)]),
+            "messages": pyarrow.list_(pyarrow.struct([("role", text), ("content", text)])),
+            "flag": pyarrow.bool_(),
+            "count": pyarrow.int64(),
+        }
+        self._schema = pyarrow.schema([(name, types[kind]) for name, kind in fields.items()])
         self._table = pyarrow.Table.from_pylist
         self._writer = pyarrow.parquet.ParquetWriter(path, self._schema)
         self._rows: list[Mapping[str, Any]] = []

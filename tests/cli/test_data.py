@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
 import yaml
 
@@ -46,6 +47,24 @@ def test_a_folder_with_everything_that_a_user_needs(cli, config, tmp_path):
     card = (tmp_path / "out" / "README.md").read_text()
     header = yaml.safe_load(card.split("---\n")[1])
     assert {"split": "validation", "path": "validation.jsonl"} in header["configs"][0]["data_files"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_datasets_loads_the_folder_by_its_card(cli, config, tmp_path, kind):
+    code, _, err = cli("judgelm", "data", "build", "--config", config, f"format={kind}", "abilities=[single, chat]")
+    assert code == 0, err
+    files = json.loads((tmp_path / "out" / "build.json").read_text())["files"]
+
+    def load(*name):
+        return datasets.load_dataset(str(tmp_path / "out"), *name, cache_dir=str(tmp_path / "cache"))
+
+    loaded = load()
+    assert {split: rows.num_rows for split, rows in loaded.items()} == {
+        "train": files[f"train.{kind}"], "train_30": 30, "validation": files[f"validation.{kind}"]
+    }  # fmt: skip
+    assert loaded["train"][0]["question_body"]
+    assert load("single")["validation"].num_rows == files[f"validation-single.{kind}"]
+    assert load("chat")["train"][0]["completion"][0]["role"] == "assistant"
 
 
 def test_another_build_leaves_no_set_of_the_earlier_one(cli, config, tmp_path):

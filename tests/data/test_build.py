@@ -10,7 +10,7 @@ import pytest
 
 from judgelm.data.build import build
 from judgelm.data.build_options import build_options
-from judgelm.data.parquet import read_parquet
+from judgelm.data.readers import read_rows
 from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic import generate
 from judgelm.errors import ConfigError, InputError, RunError
@@ -210,31 +210,34 @@ def test_several_sources_keep_their_names_and_ids_apart(world, tmp_path):
     assert done.counts.repaired["prefer", "scores made from the winner"] == 5
 
 
-def test_rows_of_other_kinds_stand_in_files_of_their_own(world, tmp_path, tiny_model):
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_rows_of_other_kinds_stand_in_files_of_their_own(world, tmp_path, tiny_model, kind):
     from transformers import AutoTokenizer
 
     rows = lines_of(world)[:60]
     again = [row | {"question_id": f"again-{i}", "answer1_body": f"another {i}", "answer2_body": f"a third {i}"}
              for i, row in enumerate(rows)]  # fmt: skip
-    options = {"abilities": ["single", "multi", "chat"], "validation": 0.3, "epochs": 2, "format": "parquet"}
+    options = {"abilities": ["single", "multi", "chat"], "validation": 0.3, "epochs": 2, "format": kind}
     for workers in (1, 3):
         folder = tmp_path / str(workers)
         done = built(write(tmp_path / "in.jsonl", rows + again), folder, workers=workers, **options)
-    kinds = {f"{side}-{kind}.jsonl" for side in ("train", "validation") for kind in ("single", "multi", "chat")}
-    assert done.files.keys() == {"train.parquet", "validation.parquet", *kinds}
+    sides = ("train", "validation")
+    kinds = {f"{side}-{of}.{kind}" for side in sides for of in ("single", "multi", "chat")}
+    assert done.files.keys() == {f"train.{kind}", f"validation.{kind}", *kinds}
     for name in kinds:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
-    questions = [{row["question"] for kind in ("single", "multi") for row in rows_of(folder, f"{side}-{kind}")}
-                 for side in ("train", "validation")]  # fmt: skip
+
+    def found(name):
+        return [row.data for row in read_rows(str(folder / f"{name}.{kind}"))]
+
+    questions = [{row["question"] for of in ("single", "multi") for row in found(f"{side}-{of}")} for side in sides]
     assert not questions[0] & questions[1]
-    assert all(3 <= len(row["answers"]) <= 4 for row in rows_of(folder, "train-multi"))
-    assert len(rows_of(folder, "train-chat")) == sum(
-        (row["score"] is not None) + (row["score_w_reference"] is not None)
-        for row in read_parquet(str(folder / "train.parquet"))
-    )
+    assert all(3 <= len(row["answers"]) == len(row["scores"]) <= 4 for row in found("train-multi"))
+    judgments = [row[name] for row in found("train") for name in ("score", "score_w_reference")]
+    assert len(found("train-chat")) == sum(scores is not None for scores in judgments)
+    assert found("train-chat")[0]["completion"][0]["role"] == "assistant"
     builder = RowBuilder(AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512))
-    files = [str(folder / name) for name in ("train.parquet", "train-single.jsonl", "train-multi.jsonl")]
-    list(builder.read(files))
+    list(builder.read([str(folder / f"{name}.{kind}") for name in ("train", "train-single", "train-multi")]))
     assert builder.counts.kinds.keys() == {"single", "pair", "multi"}
 
 
