@@ -61,7 +61,8 @@ class BuildOptions:
         out_of_scale: `drop` a judgment outside it, or `clip` its scores.
         resample: how often a pair of this winner (`1`, `2`, `tie`, before any swap) is taken in the mean, such as 2.0
             or 0.5; those not named are taken once.
-        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only.
+        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only,
+            and needs a fifth of the memory (of about 2 KB a row).
         validation: a share of the questions (below 1) or a number of them; 0 makes no validation set.
         tokenizer: folder or hub id, for `max_tokens`.
         template: with which prompts are measured; the trainer's own.
