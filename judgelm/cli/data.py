@@ -35,13 +35,12 @@ def build_command(
     options = build_options(_values(config, changes or []), str(config))
     from judgelm.data_set import build_data_set
 
-    def progress(stage: str, pairs: int) -> None:
-        if console.is_terminal and not quiet:
-            console.print(f"{stage}: {pairs:,} pairs", end="\r", highlight=False)
-
-    built = build_data_set(options, progress=progress)
-    if not quiet:
-        console.print(_summary(built, options.out))
+    if quiet:
+        build_data_set(options)
+        return
+    with console.status("reading") as status:  # shows nothing where there is no terminal
+        built = build_data_set(options, progress=lambda stage, pairs: status.update(f"{stage}: {pairs:,} pairs"))
+    console.print(_summary(built, options.out))
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:
