@@ -36,7 +36,7 @@ def check(rows):
     """Nothing lost; a reason for both orders of exactly the pairs whose orders disagree."""
     assert len(rows) == 999
     flips = [row for row in rows.values() if row["consistent"] is False and row["verdict"]]
-    assert 0 < len(flips) < len(rows), "pairs with and without a reason must both occur"
+    assert flips, "without a pair to explain this shows nothing"
     for row in rows.values():
         flipped = row["consistent"] is False and row["verdict"] is not None
         for shown in row["shown"]:
@@ -49,6 +49,7 @@ def essence(row):
 
 def test_transformers(by_transformers):
     check(by_transformers)
+    assert any(row["consistent"] for row in by_transformers.values()), "pairs without a reason must occur as well"
 
 
 def test_reasons_change_no_score(by_transformers, tiny_judge, pandalm, tmp_path):
