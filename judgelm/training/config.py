@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from judgelm.errors import ConfigError
+
 
 @dataclass(kw_only=True)
 class JudgeArguments:
@@ -34,4 +36,39 @@ class JudgeArguments:
     loss_on: str = field(
         default="completion",
         metadata={"help": "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base."},
+    )
+    global_batch: int | None = field(
+        default=None,
+        metadata={
+            "help": "Rows of one optimiser step over all processes. Where it is given, training starts only if "
+            "per_device_train_batch_size x gradient_accumulation_steps x processes is as many."
+        },
+    )
+
+
+def check_global_batch(stated: int | None, *, per_device: int, accumulation: int, processes: int) -> None:
+    """Refuse to train with another batch than the stated one; None is content with any.
+
+    Args:
+        stated: rows of one optimiser step.
+        per_device: rows of one process in one pass.
+        accumulation: passes to an optimiser step.
+        processes: devices that each take rows of their own, over all machines.
+
+    Raises:
+        ConfigError: the product is another; the accumulation that mends it is named where there is one.
+    """
+    real = per_device * accumulation * processes
+    if stated is None or stated == real:
+        return
+    one_pass = per_device * processes
+    if stated > 0 and stated % one_pass == 0:
+        way_out = f"gradient_accumulation_steps: {stated // one_pass} would give it"
+    else:
+        way_out = (
+            f"no accumulation gives it, since {stated} is no multiple of {one_pass} rows a pass; change the others"
+        )
+    raise ConfigError(
+        f"global_batch is {stated}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
+        f"{accumulation} x {processes} processes make {real}; {way_out}"
     )

@@ -22,7 +22,8 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.card import Card, write_card
 from judgelm.errors import ConfigError, ModelError
 from judgelm.prompts.catalog import get_template
-from judgelm.training.config import JudgeArguments
+from judgelm.training.config import JudgeArguments, check_global_batch
+from judgelm.training.model_card import write_model_card
 from judgelm.training.rows import RowBuilder, RowCounts, RowOptions, TokenRow
 from judgelm.version import VERSION
 
@@ -44,16 +45,13 @@ def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTu
     end-of-sequence token to rows that are already tokens.
 
     Raises:
-        ConfigError: an option that does not exist, or no window.
+        ConfigError: an option that does not exist, no window, or another batch than `global_batch` states.
         InputError: a data file that cannot be used.
         ModelError: the base model cannot be loaded.
     """
-    if judge.loss_on not in ("completion", "all"):
-        raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; there are: completion, all")
-    if sft.max_length is None:
-        raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
+    window = _checked_window(judge, sft)
     tokenizer = _load_tokenizer(model, trust_remote_code=sft.trust_remote_code)
-    options = row_options(judge, window=sft.max_length, seed=sft.seed)
+    options = row_options(judge, window=window, seed=sft.seed)
     train = RowBuilder(tokenizer, options)
     train_set = token_dataset(train.read(judge.train_data))
     evaluate = RowBuilder(tokenizer, options) if judge.eval_data else None
@@ -88,6 +86,21 @@ def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTu
     )
 
 
+def _checked_window(judge: JudgeArguments, sft: SFTConfig) -> int:
+    """The judge's window, in tokens, once the arguments are found to fit each other."""
+    if judge.loss_on not in ("completion", "all"):
+        raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; there are: completion, all")
+    if sft.max_length is None:
+        raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
+    check_global_batch(
+        judge.global_batch,
+        per_device=sft.per_device_train_batch_size,
+        accumulation=sft.gradient_accumulation_steps,
+        processes=_processes(sft),
+    )
+    return int(sft.max_length)
+
+
 def row_options(judge: JudgeArguments, *, window: int, seed: int) -> RowOptions:
     """The rows' options from the arguments.
 
@@ -117,7 +130,10 @@ def token_dataset(rows: Sequence[TokenRow] | Any) -> datasets.Dataset:
 
 
 def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
-    """Write model, tokenizer and `judge.json` into the output folder; on every process, since shards are gathered."""
+    """Write model, tokenizer, `judge.json` and `README.md` into the output folder.
+
+    To be called on every process, since shards are gathered.
+    """
     trainer = done.trainer
     folder = str(trainer.args.output_dir)
     trainer.save_model(folder)
@@ -135,6 +151,12 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
         training=_facts(done, judge, model),
     )
     write_card(folder, card)
+    write_model_card(folder, card)
+
+
+def _processes(args: transformers.TrainingArguments) -> int:
+    """Devices that take rows of their own; one process drives several where torch's DataParallel is left to do it."""
+    return int(args.world_size) * max(1, int(args.n_gpu))
 
 
 def _reference(counts: RowCounts) -> str:
@@ -160,17 +182,34 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "loss_on": judge.loss_on,
         "steps": state.global_step,
         "epochs": args.num_train_epochs,
-        "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size,
+        "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes(args),
         "learning_rate": args.learning_rate,
+        "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
         "lora": {"r": model.lora_r, "alpha": model.lora_alpha} if model.use_peft else None,
+        "quantization": "4bit" if model.load_in_4bit else "8bit" if model.load_in_8bit else None,
         "versions": {
             "judgelm": VERSION,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "trl": trl.__version__,
         },
+    }
+
+
+def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
+    """The hyper-parameters that Table 7 of the paper names, beside those the card has of its own."""
+    return {
+        "optimizer": getattr(args.optim, "value", args.optim),
+        "betas": [args.adam_beta1, args.adam_beta2],
+        "epsilon": args.adam_epsilon,
+        "weight_decay": args.weight_decay,
+        "max_grad_norm": args.max_grad_norm,
+        "schedule": getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type),
+        "warmup_steps": args.warmup_steps,
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "float32",
+        "gradient_checkpointing": args.gradient_checkpointing,
     }
 
 

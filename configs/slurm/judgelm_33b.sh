@@ -1,0 +1,27 @@
+#!/bin/bash
+# JudgeLM-33B on two machines with 8 GPUs each, from the checkout's root with its environment active:
+#   sbatch configs/slurm/judgelm_33b.sh --config configs/train/judgelm_33b.yaml
+# What stands behind the script's name goes to train/sft.py; nothing there means the config above. One launcher runs on
+# each machine and starts its 8 processes. Partition and account are yours to add.
+#SBATCH --job-name=judgelm-33b
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=64
+#SBATCH --mem=0
+#SBATCH --exclusive
+#SBATCH --time=48:00:00
+#SBATCH --output=%x-%j.log
+set -euo pipefail
+
+if [ "$#" -eq 0 ]; then
+    set -- --config configs/train/judgelm_33b.yaml
+fi
+machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export FIRST_MACHINE="${machines%%$'\n'*}" FIRST_PORT=$((20000 + SLURM_JOB_ID % 10000))
+export TOKENIZERS_PARALLELISM=false
+
+# SLURM_NODEID is known only inside srun, so the inner shell reads it; the arguments behind `launch` are "$@" there.
+srun --kill-on-bad-exit=1 bash -c 'exec accelerate launch --config_file configs/accelerate/zero3_2nodes.yaml \
+    --machine_rank "$SLURM_NODEID" --main_process_ip "$FIRST_MACHINE" --main_process_port "$FIRST_PORT" \
+    train/sft.py "$@"' launch "$@"

@@ -1,0 +1,175 @@
+"""`README.md` beside `judge.json`: the same facts for people, in the form that the Hugging Face hub shows.
+
+Whoever finds the folder later learns from it what the judge was taught, on which files, how to ask it and what it is
+not good for. It holds nothing that the card does not: an agreement with people is measured by `judgelm eval`, not here.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from judgelm.card import Card
+from judgelm.errors import RunError
+
+MODEL_CARD_NAME = "README.md"
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_KINDS = {
+    "pair": "pairs of answers",
+    "single": "single answers beside a reference",
+    "multi": "three answers and more",
+}
+_REFERENCE = {
+    "without": "No prompt for several answers showed a reference answer.",
+    "with": "Every prompt for several answers showed a reference answer.",
+    "both": "Prompts for several answers showed a reference answer or none.",
+}
+
+
+def write_model_card(folder: str | Path, card: Card) -> None:
+    """Write `README.md` into a judge's folder, in place of what other libraries put there.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+    path = Path(folder) / MODEL_CARD_NAME
+    try:
+        path.write_text(render_model_card(card, name=Path(folder).resolve().name), encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def render_model_card(card: Card, *, name: str) -> str:
+    """The model card as Markdown with the hub's metadata in front; facts that the card lacks are left out.
+
+    Args:
+        card: the judge's card, with what `train/sft.py` or `train/merge_lora.py` put under `training`.
+        name: the judge's name, for the title and the command.
+    """
+    facts = card.training
+    parts = [
+        _metadata(facts),
+        f"# {name}",
+        _what(card),
+        "## How to ask it",
+        _how(card, name),
+        "## What it was trained on",
+        _data(facts),
+        "## How it was trained",
+        _table(_settings(facts)),
+        "## Limits",
+        _limits(card),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _metadata(facts: Mapping[str, Any]) -> str:
+    base = str(facts.get("base_model") or "")
+    adapter = bool(facts.get("lora")) and "merged" not in facts
+    lines = [
+        "---",
+        f"library_name: {'peft' if adapter else 'transformers'}",
+        "pipeline_tag: text-generation",
+        "tags: [llm-as-a-judge, judgelm]",
+    ]
+    if _HUB_ID.fullmatch(base) and not Path(base).exists():
+        lines.append(f"base_model: {base}")
+    return "\n".join([*lines, "---"])
+
+
+def _what(card: Card) -> str:
+    facts = card.training
+    kinds = [_KINDS.get(kind, kind) for kind, count in (facts.get("rows_by_kind") or {}).items() if count]
+    what = ", ".join(kinds) or "answers to a question"
+    low, high = card.scale
+    return (
+        f"A judge model: it reads a question with {what} and writes one line of scores from {low:g} to {high:g} in "
+        f"steps of {card.step:g}, and on request a reason behind it. {_REFERENCE.get(card.reference, '')}"
+    ).rstrip()
+
+
+def _how(card: Card, name: str) -> str:
+    form = "through the tokenizer's chat template" if card.prompt_format == "chat" else "as plain text"
+    window = f" Prompt and reply had at most {card.window:,} tokens." if card.window else ""
+    return (
+        f"```\njudgelm-batch pairs.jsonl -o judgments.jsonl --model {name} --both-orders\n```\n\n"
+        f"The prompt is the template `{card.template}` (sha256 `{card.template_sha}`), given {form}; `judge.json` says "
+        f"so too, and `judgelm-batch` refuses any other. A judge asked with another prompt gives other scores without "
+        f"any error.{window}"
+    )
+
+
+def _data(facts: Mapping[str, Any]) -> str:
+    files = [(f"`{entry['file']}`", f"`{entry['sha']}`") for entry in facts.get("data") or ()]
+    counts = [("rows", facts.get("rows"))]
+    counts += [(f"rows: {_KINDS.get(kind, kind)}", count) for kind, count in (facts.get("rows_by_kind") or {}).items()]
+    counts += [
+        ("rows that show a reference", facts.get("rows_with_reference")),
+        ("rows with a reason", facts.get("rows_with_reason")),
+    ]
+    counts += [(f"left out: {why}", count) for why, count in (facts.get("rows_left_out") or {}).items()]
+    return "\n\n".join(part for part in (_table(files, "file", "sha256"), _table(counts, "rows", "number")) if part)
+
+
+def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Name and value of everything that is neither data nor a result told elsewhere."""
+    names = {
+        "base_model": "base model",
+        "global_batch": "batch",
+        "learning_rate": "learning rate",
+        "reference_drop_prob": "probability of dropping a reference",
+        "reason_prob": "share of reasons kept",
+        "loss_on": "loss counts",
+        "quantization": "base quantised to",
+        "last_loss": "last training loss",
+    }
+    told = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out"}
+    settings: list[tuple[str, Any]] = []
+    for key, value in facts.items():
+        if key in told:
+            continue
+        if isinstance(value, Mapping):
+            settings += [(f"{key}: {inner}", one) for inner, one in value.items()]
+        else:
+            settings.append((names.get(key, key), value))
+    return settings
+
+
+def _table(rows: Iterable[tuple[str, Any]], left: str = "setting", right: str = "value") -> str:
+    """A Markdown table without the rows that have no value; nothing where none is left."""
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows if value is not None]
+    return "\n".join([f"| {left} | {right} |", "|---|---|", *lines]) if lines else ""
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _limits(card: Card) -> str:
+    facts = card.training
+    limits = [
+        "It repeats its teacher's judgments, errors and tastes (length, style, its own kin) included.",
+        "How far it agrees with people, or with its teacher on questions it has not seen, is not stated here; measure "
+        "it on your labels: `judgelm eval judgments.jsonl --labels labelled.jsonl`.",
+        "It may favour the answer shown first or last; `--both-orders` judges each pair twice and shows how often.",
+        "It judges from what it knows; a wrong fact that it does not know to be wrong passes, unless a reference is "
+        "shown and it was trained with references.",
+    ]
+    if card.window:
+        limits.append(f"Answers that do not fit into {card.window:,} tokens are cut before it sees them.")
+    if card.reference != "both":
+        other = "with" if card.reference == "without" else "without"
+        limits.append(
+            f"{_REFERENCE[card.reference]} Asked {other} one, it does badly (JudgeLM, section 4: format bias)."
+        )
+    if facts.get("rows_with_reason") == 0:
+        limits.append("It learned scores only; a reason asked of it is not one that it was taught to give.")
+    if facts.get("quantization") and "merged" not in facts:
+        limits.append(
+            f"The adapter was trained on a base quantised to {facts['quantization']}; on the unquantised base its "
+            "scores may differ a little."
+        )
+    return "\n".join(f"- {limit}" for limit in limits)

@@ -1,0 +1,167 @@
+"""`train/merge_lora.py`: a whole judge out of an adapter, with the same scores."""
+
+import json
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from judgelm.card import Card, find_card, write_card
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Request, Sampling
+from tiny_judges import TEMPLATE, make_adapter, word_sample
+
+ROOT = Path(__file__).parents[2]
+LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
+SHA = get_template(TEMPLATE).sha
+
+
+@pytest.fixture
+def merge(monkeypatch, capsys):
+    """Run the recipe in this process; what it printed, or the sentence it ended with."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["merge_lora.py", *map(str, arguments)])
+        try:
+            runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+        except SystemExit as end:
+            return str(end.code)
+        return "".join(capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_model, tmp_path_factory):
+    """What training with QLoRA leaves: adapter, card, and the base's name in the adapter."""
+    folder = make_adapter(tiny_model, tmp_path_factory.mktemp("lora") / "adapter", seed=1)
+    facts = {"base_model": "owner/base", "quantization": "4bit", "lora": {"r": 4, "alpha": 16}}
+    write_card(folder, Card(template=TEMPLATE, template_sha=SHA, window=300, training=facts))
+    return folder
+
+
+@pytest.fixture
+def copy(adapter, tmp_path):
+    """A copy of the adapter, for a test to spoil."""
+    return Path(shutil.copytree(adapter, tmp_path / "copy"))
+
+
+def score_lines(model, **options):
+    """The log-probability of every score line for some prompts, and the greedy replies, in float32."""
+    engine = load_engine("transformers", EngineOptions(model=str(model), dtype="float32", device="cpu", **options))
+    template = get_template(TEMPLATE)
+    prompts = [template.render(word_sample(seed), (0, 1), None) for seed in range(4)]
+    engine.submit(
+        [
+            Request(key=str(number), prompt=prompt, sampling=Sampling(max_tokens=6), candidates=LINES)
+            for number, prompt in enumerate(prompts)
+        ]
+    )
+    done = {}
+    while len(done) < len(prompts):
+        done |= {completion.key: completion for completion in engine.collect(1.0)}
+    engine.close()
+    ordered = [done[str(number)] for number in range(len(prompts))]
+    return torch.tensor([one.candidate_logprobs for one in ordered]), [one.texts[0] for one in ordered]
+
+
+def test_the_merged_judge_gives_the_scores_of_base_and_adapter(merge, adapter, tiny_model, tmp_path):
+    out = tmp_path / "judge"
+    said = merge(adapter, "-o", out, "--dtype", "float32")
+    assert "trained on a base in 4bit; merged into the base in float32 instead" in said
+    assert {"config.json", "model.safetensors", "tokenizer.json", "judge.json", "README.md"} <= {
+        path.name for path in out.iterdir()
+    }
+    (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
+    torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=0)
+    assert replies == adapted_replies
+    assert (merged - score_lines(tiny_model)[0]).abs().max() > 0.1  # the adapter does change them
+
+
+def test_the_merged_weights_are_the_sum_and_nothing_of_peft_is_left(merge, adapter, tiny_model, tmp_path):
+    # the engine merges adapters as it loads them, so here the adapter works beside its base
+    merge(adapter, "-o", tmp_path / "judge", "--dtype", "float32")
+    ids = torch.arange(5, 45)[None]
+    beside = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(tiny_model), adapter).eval()
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "judge")
+    with torch.inference_mode():
+        torch.testing.assert_close(whole(ids).logits, beside(ids).logits, atol=1e-4, rtol=0)
+    assert not [name for name in load_file(tmp_path / "judge/model.safetensors") if "lora" in name]
+
+
+def test_the_card_says_what_was_merged(merge, adapter, tiny_model, tmp_path):
+    merge(adapter, "-o", tmp_path / "judge")
+    card = find_card(str(tmp_path / "judge"))
+    assert (card.template, card.template_sha, card.window) == (TEMPLATE, SHA, 300)
+    assert card.training["base_model"] == "owner/base"
+    merged = card.training["merged"]
+    assert (merged["adapter"], merged["base"], merged["dtype"]) == ("adapter", str(tiny_model), "bfloat16")
+    assert len(merged["adapter_sha"]) == 64
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "judge").dtype == torch.bfloat16
+    assert "| merged: dtype | bfloat16 |" in (tmp_path / "judge/README.md").read_text()
+
+
+def test_the_adapters_own_tokenizer_and_another_base_are_taken(merge, copy, tiny_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    tokenizer.save_pretrained(copy)
+    (copy / "judge.json").unlink()
+    spoil(copy, base_model_name_or_path="nowhere/at-all")
+    said = merge(copy, "-o", tmp_path / "judge", "--base", tiny_model)
+    assert "has no judge.json" in said
+    assert not (tmp_path / "judge/judge.json").exists()
+    assert AutoTokenizer.from_pretrained(tmp_path / "judge").chat_template == "{{ messages[0].content }}"
+
+
+def spoil(folder, **changes):
+    path = folder / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"peft_type": "PREFIX_TUNING"}, "is PREFIX_TUNING for CAUSAL_LM; only LORA"),
+        ({"task_type": "SEQ_CLS"}, "is LORA for SEQ_CLS; only LORA"),
+        ({"base_model_name_or_path": None}, "names no base model; pass it with --base"),
+        ({"base_model_name_or_path": "/no/such/base"}, "error: /no/such/base: cannot load the base"),
+        ({"target_modules": ["c_attn"]}, "cannot load the adapter"),
+    ],
+)
+def test_an_adapter_that_cannot_be_merged_is_refused(merge, copy, tmp_path, changes, sentence):
+    spoil(copy, **changes)
+    assert sentence in merge(copy, "-o", tmp_path / "judge")
+    assert not (tmp_path / "judge").exists()
+
+
+def test_a_folder_without_adapter_and_a_used_output_folder_are_refused(merge, adapter, tiny_model, tmp_path):
+    assert "no adapter_config.json in this folder" in merge(tiny_model, "-o", tmp_path / "judge")
+    (tmp_path / "mine.txt").write_text("keep")
+    assert "is there already; give another folder" in merge(adapter, "-o", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_quantised_base_is_refused_with_the_way_out(merge, adapter, tiny_model, tmp_path):
+    base = Path(shutil.copytree(tiny_model, tmp_path / "base"))
+    config = json.loads((base / "config.json").read_text())
+    quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    (base / "config.json").write_text(json.dumps(config | quantised))
+    said = merge(adapter, "-o", tmp_path / "judge", "--base", base)
+    assert "its weights are quantised; pass the unquantised base" in said
+
+
+def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
+    weights = load_file(copy / "adapter_model.safetensors")
+    first = next(iter(weights))
+    weights[first] = torch.full_like(weights[first], float("nan"))
+    save_file(weights, copy / "adapter_model.safetensors", metadata={"format": "pt"})
+    assert "cannot be merged" in merge(copy, "-o", tmp_path / "judge")
+    assert not (tmp_path / "judge").exists()

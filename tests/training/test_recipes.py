@@ -1,0 +1,171 @@
+"""The training configs: each is read as `train/sft.py` reads it, and holds what it says it holds."""
+
+import itertools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import launch_command_parser
+from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantization_config
+
+from judgelm.errors import ConfigError
+from judgelm.prompts.catalog import get_template
+from judgelm.training.config import JudgeArguments, check_global_batch
+from judgelm.training.finetune import prepare, row_options
+
+ROOT = Path(__file__).parents[2]
+TRAIN = sorted((ROOT / "configs/train").glob("*.yaml"))
+ACCELERATE = sorted((ROOT / "configs/accelerate").glob("*.yaml"))
+TABLE_7 = ("judgelm_7b", "judgelm_13b", "judgelm_33b")
+
+
+def names(paths):
+    return [path.stem for path in paths]
+
+
+def parse(path, *more):
+    """The config as `train/sft.py` reads it; this machine need not have the GPU that it asks for."""
+    arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false", *more]
+    return TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+
+
+def command_of(path):
+    """The launch that stands in a config's first comment: accelerate's config, the training config."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
+    return re.search(r"accelerate launch --config_file (\S+) .*?train/sft\.py --config (\S+)", text)
+
+
+@pytest.mark.parametrize("path", TRAIN, ids=names(TRAIN))
+def test_a_training_config_is_parsed_and_states_its_batch(path):
+    judge, sft, model = parse(path)
+    command = command_of(path)
+    assert command[2] == f"configs/train/{path.name}"
+    cluster = load_config_from_file(str(ROOT / command[1]))
+    if path.stem.startswith("judgelm"):
+        assert judge.global_batch == 128
+    check_global_batch(
+        judge.global_batch,
+        per_device=sft.per_device_train_batch_size,
+        accumulation=sft.gradient_accumulation_steps,
+        processes=cluster.num_processes,
+    )
+    assert get_template(judge.template).id == row_options(judge, window=sft.max_length, seed=0).template
+    assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
+
+
+@pytest.mark.parametrize(("name", "processes"), [(TABLE_7[0], 8), (TABLE_7[1], 8), (TABLE_7[2], 16)])
+def test_the_papers_judges_have_the_values_of_table_7(name, processes):
+    path = ROOT / f"configs/train/{name}.yaml"
+    judge, sft, model = parse(path)
+    assert sft.max_length == 2048
+    assert sft.learning_rate == 2e-5
+    assert sft.lr_scheduler_type == "cosine"
+    assert sft.optim == "adamw_torch_fused"
+    assert (sft.adam_beta1, sft.adam_beta2, sft.adam_epsilon, sft.weight_decay) == (0.9, 0.999, 1e-8, 0)
+    assert (judge.global_batch, sft.num_train_epochs) == (128, 3)
+    # 100,000 rows x 3 epochs / 128 = 2,344 steps, of which 0.003 are 7.03: 8, since part of a step counts whole
+    assert sft.get_warmup_steps(2344) == 8
+    assert sft.bf16
+    assert sft.gradient_checkpointing
+    assert yaml.safe_load(path.read_text())["tf32"] is True
+    cluster = load_config_from_file(str(ROOT / command_of(path)[1]))
+    assert (cluster.num_processes, cluster.deepspeed_config["zero_stage"]) == (processes, 3)
+    assert "vicuna-" + name.removeprefix("judgelm_") in model.model_name_or_path
+    assert not model.use_peft
+
+
+ADAPTERS = [path for path in TRAIN if "lora" in path.stem]
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=names(ADAPTERS))
+def test_adapters_train_all_linear_layers_and_multiply_in_bf16(path):
+    _, _, model = parse(path)
+    assert get_peft_config(model).target_modules == "all-linear"
+    quantization = get_quantization_config(model)
+    assert ("qlora" in path.stem) == (quantization is not None)
+    if quantization is not None:
+        assert (quantization.bnb_4bit_quant_type, quantization.bnb_4bit_use_double_quant) == ("nf4", True)
+    assert model.dtype == "bfloat16"  # float32 is TRL's default, for the base and for 4-bit products
+
+
+@pytest.mark.parametrize("path", ACCELERATE, ids=names(ACCELERATE))
+def test_accelerate_knows_every_key_of_its_configs(path):
+    loaded = load_config_from_file(str(path))  # refuses unknown keys of the first level
+    known = vars(launch_command_parser().parse_args(["train/sft.py"]))
+    assert set(loaded.deepspeed_config) | set(loaded.fsdp_config) <= set(known)
+    assert loaded.num_processes % loaded.num_machines == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "stage", "offload"),
+    [("zero2", 2, "none"), ("zero3", 3, "none"), ("zero3_offload", 3, "cpu"), ("zero3_2nodes", 3, "none")],
+)
+def test_deepspeed_is_told_the_stage_and_takes_batch_and_accumulation_from_training(name, stage, offload):
+    loaded = load_config_from_file(str(ROOT / f"configs/accelerate/{name}.yaml"))
+    settings = loaded.deepspeed_config
+    assert (settings["zero_stage"], settings["offload_param_device"]) == (stage, offload)
+    assert not {"gradient_accumulation_steps", "gradient_clipping", "deepspeed_config_file"} & set(settings)
+    assert settings.get("zero3_save_16bit_model", False) == (stage == 3)
+
+
+def test_two_machines_are_told_apart_on_the_command_line():
+    from accelerate.commands.launch import _validate_launch_command
+
+    path = ROOT / "configs/accelerate/zero3_2nodes.yaml"
+    arguments = ["--config_file", str(path), "--machine_rank", "1", "--main_process_ip", "10.0.0.7", "train/sft.py"]
+    told, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
+    assert (int(told.machine_rank), told.main_process_ip) == (1, "10.0.0.7")
+    assert (told.num_machines, told.num_processes, told.mixed_precision) == (2, 16, "bf16")
+    assert (told.use_deepspeed, told.deepspeed_multinode_launcher) == (True, "standard")
+
+
+def test_the_slurm_script_starts_one_launcher_on_each_machine(tmp_path):
+    # scontrol, srun and accelerate are stood in for: srun runs its command on "machine 1", accelerate prints its own
+    for name, body in {
+        "scontrol": "printf 'node7\\nnode8\\n'",
+        "srun": 'shift; SLURM_NODEID=1 "$@"',
+        "accelerate": 'printf "%s\\n" "$@"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_JOB_NODELIST": "node[7-8]",
+        "SLURM_JOB_ID": "31234",
+    }
+    script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh")]
+    config = ["--config", "configs/train/judgelm_33b.yaml"]
+    for given in ([], [*config, "--output_dir", "runs/a b"]):
+        done = subprocess.run([*script, *given], capture_output=True, text=True, check=True, env=environment)
+        assert done.stdout.splitlines() == [
+            "launch", "--config_file", "configs/accelerate/zero3_2nodes.yaml", "--machine_rank", "1",
+            "--main_process_ip", "node7", "--main_process_port", "21234", "train/sft.py", *(given or config),
+        ]  # fmt: skip
+
+
+def test_another_batch_than_the_stated_one_is_refused_with_the_accumulation_that_mends_it():
+    check_global_batch(None, per_device=3, accumulation=1, processes=1)
+    check_global_batch(128, per_device=4, accumulation=4, processes=8)
+    # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
+    with pytest.raises(ConfigError) as error:
+        check_global_batch(128, per_device=4, accumulation=4, processes=2)
+    assert str(error.value) == (
+        "global_batch is 128, but per_device_train_batch_size 4 x gradient_accumulation_steps 4 x 2 processes make "
+        "32; gradient_accumulation_steps: 16 would give it"
+    )
+    with pytest.raises(ConfigError, match="no accumulation gives it, since 128 is no multiple of 24 rows a pass"):
+        check_global_batch(128, per_device=4, accumulation=4, processes=6)
+    with pytest.raises(ConfigError, match="no accumulation gives it, since 0 is"):
+        check_global_batch(0, per_device=4, accumulation=4, processes=6)
+
+
+def test_the_stated_batch_is_checked_before_anything_is_loaded(tmp_path):
+    judge, sft, model = parse(ROOT / "configs/train/judgelm_33b.yaml", "--output_dir", str(tmp_path))
+    # one process here instead of sixteen: 128 / 2 = 64
+    with pytest.raises(ConfigError, match="x 1 processes make 8; gradient_accumulation_steps: 64 would give it"):
+        prepare(judge, sft, model)

@@ -1,0 +1,117 @@
+"""Merge a LoRA or QLoRA adapter into its base model and write a whole judge.
+
+    python train/merge_lora.py runs/judge-lora -o runs/judge
+    python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
+
+The base is the one the adapter names, or `--base`. It is loaded unquantised, in `--dtype`, on the CPU, also where the
+adapter was trained on a 4-bit base: such a judge is not bit for bit the trained one, whose base was rounded. The output
+folder holds safetensors, the tokenizer, `judge.json` (with what was merged) and `README.md`.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft.utils import SAFETENSORS_WEIGHTS_NAME
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from judgelm.card import find_card, write_card
+from judgelm.engines.adapters import put_adapter
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import load_tokenizer
+from judgelm.errors import JudgelmError, ModelError, RunError
+from judgelm.training.model_card import write_model_card
+
+
+def main() -> None:
+    """Check, load, merge, write."""
+    options = parse_options()
+    adapter, out = Path(options.adapter), Path(options.out)
+    config = adapter_config(adapter)
+    base = options.base or config["base_model_name_or_path"]
+    if not base:
+        raise ModelError(f"{adapter}: names no base model; pass it with --base")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out}: is there already; give another folder, or empty it")
+    card = find_card(str(adapter))
+    facts = card.training if card else {}
+    if facts.get("quantization"):
+        print(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
+    model = merge(load_base(base, options), adapter)
+    tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    if card is None:
+        print(f"{adapter}: has no judge.json, so {out} has none; give --template whenever you ask it", file=sys.stderr)
+    else:
+        merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), "base": base, "dtype": options.dtype}
+        card = replace(card, training=facts | {"merged": merged})
+        write_card(out, card)
+        write_model_card(out, card)
+    print(f"judge in {out}")
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("adapter", metavar="ADAPTER", help="the folder that train/sft.py wrote")
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty")
+    parser.add_argument("--base", help="folder or hub id; default: the one the adapter names")
+    parser.add_argument("--revision", help="of the base, on the hub")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the merged weights")
+    return parser.parse_args()
+
+
+def adapter_config(adapter: Path) -> dict[str, Any]:
+    """The adapter's own configuration; only LoRA on a causal language model can be merged into its weights."""
+    path = adapter / "adapter_config.json"
+    if not path.is_file():
+        raise ModelError(f"{adapter}: no adapter_config.json in this folder; it is no adapter saved by PEFT")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        kind, task = config["peft_type"], config.get("task_type") or "CAUSAL_LM"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: no PEFT configuration: {error!r}; restore the adapter's folder") from error
+    if kind != "LORA" or task != "CAUSAL_LM":
+        raise ModelError(f"{adapter}: is {kind} for {task}; only LORA for CAUSAL_LM is merged into a judge's weights")
+    return {"base_model_name_or_path": None} | config
+
+
+def load_base(base: str, options: argparse.Namespace) -> Any:
+    """The base in whole numbers; refused where its own files are quantised, since they cannot take the sum."""
+    try:
+        quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
+        if quantised:
+            raise ModelError(f"{base}: its weights are quantised; pass the unquantised base they come from as --base")
+        return AutoModelForCausalLM.from_pretrained(
+            base, revision=options.revision, dtype=getattr(torch, options.dtype), use_safetensors=True
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{base}: cannot load the base: {str(error).splitlines()[0]}; check --base") from error
+
+
+def merge(model: Any, adapter: Path) -> Any:
+    """The base's weights plus the adapter's; refused where the sum is no number."""
+    adapted = put_adapter(model, str(adapter), merge=False)
+    try:
+        return adapted.merge_and_unload(safe_merge=True)
+    except ValueError as error:
+        raise ModelError(f"{adapter}: cannot be merged: {str(error).splitlines()[0]}") from error
+
+
+def sha_of(adapter: Path) -> str:
+    """The sha256 of the adapter's weights."""
+    with (adapter / SAFETENSORS_WEIGHTS_NAME).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except JudgelmError as error:
+        sys.exit(f"error: {error}")
