@@ -1,0 +1,202 @@
+"""Sizes of a model from its config alone, on the meta device, and what its data comes to under its own tokenizer."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+
+from judgelm.doctor.training_plan import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
+from judgelm.doctor.training_plan_reading import Configured
+from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.training.rows import RowBuilder, RowOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaShape:
+    """A Llama of the first two generations: as many heads of keys as of queries, head not tied to the embedding."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    vocab: int = 32_000
+
+    @property
+    def parameters(self) -> int:
+        """Embedding and head; four square projections, three of the MLP and two norms a block; the last norm."""
+        block = 4 * self.hidden**2 + 3 * self.hidden * self.intermediate + 2 * self.hidden
+        return 2 * self.vocab * self.hidden + self.layers * block + self.hidden
+
+
+SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released configs
+    "llama-7b": LlamaShape(hidden=4096, layers=32, heads=32, intermediate=11_008),
+    "llama-13b": LlamaShape(hidden=5120, layers=40, heads=40, intermediate=13_824),
+    "llama-33b": LlamaShape(hidden=6656, layers=60, heads=52, intermediate=17_920),
+}
+_KNOWN = re.compile(r"^(?:vicuna|judgelm|(?:open_)?llama(?:-2)?)[-_]?(7|13|30|33)b(?![0-9a-z])", re.IGNORECASE)
+_USUAL_TARGETS = ("q_proj", "v_proj")  # peft's choice for a Llama
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFacts:
+    """What the training files come to; `rows` is None where that is not known, and `why` says so.
+
+    Attributes:
+        rows: rows that are trained on.
+        tokens: of all of them, padding excluded.
+        longest: tokens of the longest row.
+        cut: rows with an answer cut to the window.
+        left_out: rows that teach nothing, by reason.
+    """
+
+    rows: int | None = None
+    tokens: int = 0
+    longest: int = 0
+    cut: int = 0
+    left_out: Mapping[str, int]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """A whole training: optimiser steps, tokens over all epochs without padding, and their operations."""
+
+    steps: int
+    tokens: float
+    operations: Operations
+
+
+def training_of(model: ModelFacts, recipe: Recipe, data: DataFacts, cluster: Cluster) -> Training | None:
+    """What all steps come to; None where the data is not known."""
+    if not data.rows:
+        return None
+    steps = steps_of(recipe, cluster, data.rows)
+    rows = steps * recipe.micro_batch * recipe.accumulation * cluster.gpus
+    mean = data.tokens / data.rows
+    tokens = mean * (rows if recipe.max_steps > 0 else recipe.epochs * data.rows)
+    return Training(steps=steps, tokens=tokens, operations=operations_of(model, recipe, tokens, mean_length=mean))
+
+
+def known_shape(model: str) -> str | None:
+    """The shape that a hub id such as `lmsys/vicuna-7b-v1.5` or `huggyllama/llama-30b` is known to have."""
+    found = _KNOWN.match(model.rsplit("/", 1)[-1])
+    return None if found is None else f"llama-{'33' if found[1] == '30' else found[1]}b"
+
+
+def look_at_model(configured: Configured, *, shape: str = "") -> tuple[ModelFacts, Configured]:
+    """Sizes of the base model, from its config on disk, else from a known shape; nothing is downloaded.
+
+    Returns:
+        The sizes, and the configuration with the number of heads, which eager attention needs.
+
+    Raises:
+        ConfigError: no such shape, or an adapter on layers that the model lacks.
+        ModelError: neither a config nor a known shape.
+    """
+    config, source = _config(configured.model, shape)
+    text = config.get_text_config()
+    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
+    with torch.device("meta"):
+        model = build(config)
+    head = model.get_output_embeddings()
+    linear = {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
+    adapted = _adapted(linear, configured.lora_targets)
+    blocks = max((one for one in model.modules() if isinstance(one, torch.nn.ModuleList)), key=_parameters)
+    heads = text.num_attention_heads
+    width = getattr(text, "head_dim", None) or text.hidden_size // heads
+    facts = ModelFacts(
+        name=configured.model,
+        source=source,
+        total=_parameters(model),
+        adapter=configured.lora_r * sum(one.in_features + one.out_features for one in adapted),
+        adapter_inputs=sum(one.in_features for one in adapted) // text.num_hidden_layers,
+        linear=sum(one.weight.numel() for one in linear.values()),
+        largest_module=max(sum(p.numel() for p in one.parameters(recurse=False)) for one in model.modules()),
+        block=_parameters(blocks[0]),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        query=heads * width,
+        key_value=(getattr(text, "num_key_value_heads", None) or heads) * width,
+        intermediate=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        vocab=text.vocab_size,
+    )
+    return facts, replace(configured, recipe=replace(configured.recipe, heads=heads))
+
+
+def _config(model: str, shape: str) -> tuple[Any, str]:
+    if shape and shape not in SHAPES:
+        raise ConfigError(f"--shape {shape} does not exist; there are: {', '.join(SHAPES)}")
+    reason = ""
+    if not shape:
+        try:
+            return AutoConfig.from_pretrained(model, local_files_only=True), f"config of {model}"
+        except (OSError, ValueError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+    name = shape or known_shape(model)
+    if name is None:
+        raise ModelError(f"{model}: cannot read its config here ({reason}); give --shape {' or '.join(SHAPES)}")
+    known = SHAPES[name]
+    config = LlamaConfig(
+        vocab_size=known.vocab,
+        hidden_size=known.hidden,
+        intermediate_size=known.intermediate,
+        num_hidden_layers=known.layers,
+        num_attention_heads=known.heads,
+    )
+    return config, f"known shape {name}"
+
+
+def _parameters(module: Any) -> int:
+    return sum(one.numel() for one in module.parameters())  # parameters() names a shared one once
+
+
+def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list[Any]:
+    """The layers an adapter lies on, by the end of their names as peft does; peft's choice where none is stated."""
+    if targets == ("all-linear",):
+        return list(linear.values())
+    wanted = targets or _USUAL_TARGETS
+    found = [one for name, one in linear.items() if any(name == end or name.endswith(f".{end}") for end in wanted)]
+    if targets and not found:
+        ends = ", ".join(Counter(name.rsplit(".", 1)[-1] for name in linear))
+        raise ConfigError(f"lora_target_modules {list(targets)}: the model has none of them; there are: {ends}")
+    return found
+
+
+def look_at_data(configured: Configured) -> DataFacts:
+    """Count the rows that `train/sft.py` would train on, exactly: same tokenizer, same builder, same seed."""
+    files = configured.train_data
+    missing = [file for file in files if not Path(file).exists()]
+    if not files or missing:
+        return DataFacts(left_out={}, why=f"{missing[0]} is not there" if missing else "train_data is missing")
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(configured.model, local_files_only=True)
+    except (OSError, ValueError):
+        return DataFacts(left_out={}, why=f"no tokenizer of {configured.model} on this machine")
+    try:
+        builder = RowBuilder(tokenizer, _row_options(configured))
+        lengths = [len(row.input_ids) for row in builder.read(files)]
+    except JudgelmError as error:
+        return DataFacts(left_out={}, why=str(error))
+    counts = builder.counts
+    return DataFacts(
+        rows=counts.made, tokens=sum(lengths), longest=max(lengths), cut=counts.cut, left_out=dict(counts.left_out)
+    )
+
+
+def _row_options(configured: Configured) -> RowOptions:
+    values = configured.values
+    low, high = values.get("scale", (1, 10))
+    return RowOptions(
+        template=str(values.get("template", "judgelm-v1")),
+        window=configured.recipe.window,
+        scale=(low, high),
+        reference_drop_prob=float(values.get("reference_drop_prob", 0.5)),
+        reason_prob=float(values.get("reason_prob", 1.0)),
+        loss_on_prompt=values.get("loss_on") == "all",
+        seed=int(values.get("seed", 42)),
+    )

@@ -1,0 +1,237 @@
+"""Reads what a plan needs from a training YAML and from accelerate's, leniently: other fields are of no concern."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from packaging.version import Version
+
+from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
+from judgelm.errors import ConfigError, InputError
+
+_FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
+_STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optimizer's name contains
+    ("adafactor", 0, None),
+    ("lion_8bit", 1, 1),
+    ("lion", 1, None),
+    ("sgd", 0, None),
+    ("8bit", 2, 1),
+    ("adam", 2, None),
+)
+_DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
+_SETUPS = (
+    ("8 x A100-40G", 1, 39.5),  # GiB as torch reports them
+    ("8 x A100-80G", 1, 79.2),
+    ("2 nodes of 8 x A100-80G", 2, 79.2),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """A training configuration, as far as a plan needs it.
+
+    Attributes:
+        model: folder or hub id of the base.
+        recipe: what decides memory and time.
+        lora_r: rank of the adapter.
+        lora_targets: names of the layers it is on; None is peft's choice.
+        train_data: files of rows.
+        values: all fields as they stand in the file.
+    """
+
+    model: str
+    recipe: Recipe
+    lora_r: int
+    lora_targets: tuple[str, ...] | None
+    train_data: tuple[str, ...]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What an accelerate file says: how states are split, over how many processes."""
+
+    sharding: Sharding
+    offload: Offload
+    processes: int | None
+    nodes: int
+    reduce_bucket: int
+    reshards: bool
+
+
+def read_training(path: Path) -> Configured:
+    """Read a training YAML; what is absent has TRL's default.
+
+    Raises:
+        InputError: not readable, or no mapping.
+        ConfigError: a field that no plan can be made with.
+    """
+    values = _read(path)
+    model = values.get("model_name_or_path")
+    if not isinstance(model, str):
+        raise ConfigError(f"{path}: model_name_or_path is missing; give the base model's folder or hub id")
+    targets = values.get("lora_target_modules")
+    return Configured(
+        model=model,
+        recipe=_recipe(values, path),
+        lora_r=_positive(values, "lora_r", 16, path),
+        lora_targets=(targets,) if isinstance(targets, str) else tuple(targets) if targets else None,
+        train_data=_texts(values.get("train_data")),
+        values=values,
+    )
+
+
+def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
+    if not values.get("max_length"):
+        raise ConfigError(f"{path}: max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
+    half = bool(values.get("fp16")) or values.get("bf16", True) is not False
+    numbers, width = next(
+        ((numbers, width) for name, numbers, width in _STATES if name in str(values.get("optim", "adamw_torch"))),
+        (2, None),
+    )
+    quantisation: Quantisation = "4bit" if values.get("load_in_4bit") else "none"
+    if values.get("load_in_8bit"):
+        quantisation = "8bit"
+    dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
+    if dtype not in _DTYPES:
+        raise ConfigError(f"{path}: dtype {dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
+    return Recipe(
+        window=_positive(values, "max_length", 0, path),
+        micro_batch=_positive(values, "per_device_train_batch_size", 8, path),
+        accumulation=_positive(values, "gradient_accumulation_steps", 1, path),
+        epochs=float(values.get("num_train_epochs", 3.0)),
+        max_steps=int(values.get("max_steps", -1)),
+        weight_bytes=_DTYPES[dtype],
+        compute_bytes=2 if half or _DTYPES[dtype] == 2 else 4,
+        state_numbers=numbers,
+        state_bytes=width,
+        checkpointing=values.get("gradient_checkpointing", True) is not False,
+        lora=bool(values.get("use_peft")),
+        quantisation=quantisation,
+        fused_head=_has_fused_head(),
+        quadratic_attention=values.get("attn_implementation") == "eager",
+    )
+
+
+def _has_fused_head() -> bool:
+    try:
+        return Version(version("trl")) >= _FUSED_HEAD_SINCE
+    except PackageNotFoundError:
+        return False
+
+
+def read_launch(path: Path | None) -> Launch:
+    """Read accelerate's file, and the DeepSpeed JSON it may name; without one, DDP.
+
+    Raises:
+        InputError: a file that cannot be read.
+        ConfigError: a stage, a device or a way of sharding that no plan knows.
+    """
+    values = _read(path) if path else {}
+    kind = str(values.get("distributed_type", "MULTI_GPU")).upper()
+    sharding: Sharding = "ddp"
+    offload: Offload = "none"
+    bucket, reshards = 500_000_000, True
+    if kind == "DEEPSPEED":
+        assert path is not None
+        zero = _zero_options(values.get("deepspeed_config") or {}, path)
+        stage = zero.get("stage", 2)
+        if stage not in (0, 1, 2, 3):
+            raise ConfigError(f"{path}: zero_stage {stage!r} does not exist; there are: 0, 1, 2, 3")
+        stages: tuple[Sharding, ...] = ("ddp", "zero1", "zero2", "zero3")
+        sharding = stages[stage]
+        offload = "all" if zero["param"] and stage == 3 else "optimizer" if zero["optimizer"] else "none"
+        bucket = zero["bucket"]
+    elif kind == "FSDP":
+        options = values.get("fsdp_config") or {}
+        strategy = str(options.get("fsdp_sharding_strategy") or options.get("fsdp_reshard_after_forward", True)).upper()
+        sharding = "ddp" if strategy in ("NO_SHARD", "3") else "fsdp"
+        reshards = strategy not in ("SHARD_GRAD_OP", "2", "FALSE")
+        offload = "all" if options.get("fsdp_offload_params") in (True, "true") else "none"
+    elif kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
+        raise ConfigError(f"{path}: distributed_type {kind} has no plan; there are: NO, MULTI_GPU, DEEPSPEED, FSDP")
+    return Launch(
+        sharding=sharding,
+        offload=offload,
+        processes=int(values["num_processes"]) if values.get("num_processes") else None,
+        nodes=int(values.get("num_machines") or 1),
+        reduce_bucket=bucket,
+        reshards=reshards,
+    )
+
+
+def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Stage, offloads and bucket, from accelerate's own fields or from the DeepSpeed JSON they name."""
+    bucket: object = None
+    if file := options.get("deepspeed_config_file"):
+        try:
+            zero = json.loads(Path(file).read_text(encoding="utf-8")).get("zero_optimization") or {}
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: deepspeed_config_file {file}: cannot read: {error}") from error
+        stage, bucket = zero.get("stage", 0), zero.get("reduce_bucket_size")
+        devices = {name: (zero.get(f"offload_{name}") or {}).get("device") for name in ("optimizer", "param")}
+    else:
+        stage = options.get("zero_stage", 2)
+        devices = {name: options.get(f"offload_{name}_device") for name in ("optimizer", "param")}
+    away = {name: device not in (None, "none") for name, device in devices.items()}
+    number = bucket if isinstance(bucket, int | float) else 500_000_000
+    return {"stage": int(stage), "bucket": int(number), **away}
+
+
+def clusters_of(launch: Launch, *, gpus: int | None, gpu_memory_gib: float | None) -> list[Cluster]:
+    """The clusters to plan for: the one that is stated, else three usual ones.
+
+    Args:
+        launch: from accelerate's file.
+        gpus: all GPUs, over all machines; None takes the file's `num_processes`, where the memory is stated.
+        gpu_memory_gib: of each.
+
+    Raises:
+        ConfigError: GPUs without their memory, none at all, or not the same number on every machine.
+    """
+    setups: list[tuple[str, int, int, float]] = [(name, 8, nodes, memory) for name, nodes, memory in _SETUPS]
+    if gpus is not None or gpu_memory_gib is not None:
+        gpus = gpus if gpus is not None else launch.processes or 1
+        if gpu_memory_gib is None:
+            raise ConfigError(f"--gpus {gpus} needs --gpu-memory, in GiB of one GPU")
+        if gpus < 1 or gpu_memory_gib <= 0 or gpus % launch.nodes:
+            raise ConfigError(f"{gpus} GPUs of {gpu_memory_gib} GiB on {launch.nodes} machines: no such cluster")
+        setups = [(f"{gpus} x {gpu_memory_gib:g} GiB", gpus // launch.nodes, launch.nodes, gpu_memory_gib)]
+    return [
+        Cluster(
+            name=name,
+            gpus_per_node=each,
+            nodes=nodes,
+            gpu_memory_bytes=round(memory * GIB),
+            sharding="none" if launch.sharding == "ddp" and each * nodes == 1 else launch.sharding,
+            offload=launch.offload,
+            reduce_bucket=launch.reduce_bucket,
+            reshards=launch.reshards,
+        )
+        for name, each, nodes, memory in setups
+    ]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: cannot read: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: expected fields with values, as in configs/train/demo.yaml")
+    return values
+
+
+def _positive(values: Mapping[str, Any], name: str, default: int, path: Path) -> int:
+    value = values.get(name, default)
+    if not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{path}: {name} is {value!r}; it is a number of at least 1")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, list) else ()
