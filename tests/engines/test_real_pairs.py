@@ -36,7 +36,7 @@ def check(rows):
     """Nothing lost; a reason for both orders of exactly the pairs whose orders disagree."""
     assert len(rows) == 999
     flips = [row for row in rows.values() if row["consistent"] is False and row["verdict"]]
-    assert flips, "without a pair to explain this shows nothing"
+    assert len(flips) > 20, "the judge hardly ever changes its mind, so this shows little"
     for row in rows.values():
         flipped = row["consistent"] is False and row["verdict"] is not None
         for shown in row["shown"]:
