@@ -5,6 +5,7 @@ the nested subsets), derive the rows epoch by epoch, chunk by chunk, on as many 
 depends on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
 """
 
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from judgelm.jsonl import Appender
 from judgelm.prompts.catalog import get_template
 
 _CHAT = get_template("judgelm-chat")
+_SCRATCH = ".build-"
 _NOT_IN_TRAINING = np.iinfo(np.int64).max
 
 
@@ -91,14 +93,13 @@ def build(
 def _build(
     options: BuildOptions, folder: Path, too_long: TooLong | None, progress: Callable[[str, int], None]
 ) -> Built:
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-        spool = Spool(Path(scratch) / "pairs")
-        with Appender(folder / "left_out.jsonl", overwrite=True) as left_out:
-            gatherer = Gatherer(options, left_out, too_long)
-            seen = 0
-            for seen, _ in enumerate(spool.write(gatherer.pairs()), 1):
-                if seen % CHUNK_PAIRS == 0:
-                    progress("reading", seen)
+    with Appender(folder / "left_out.jsonl", overwrite=True) as left_out, _scratch(folder) as scratch:
+        spool = Spool(scratch / "pairs")
+        gatherer = Gatherer(options, left_out, too_long)
+        seen = 0
+        for seen, _ in enumerate(spool.write(gatherer.pairs()), 1):
+            if seen % CHUNK_PAIRS == 0:
+                progress("reading", seen)
         if not seen:
             raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
         plan = _plan(options, gatherer)
@@ -108,6 +109,15 @@ def _build(
             if "multi" in options.abilities:
                 _write_multi(options, spool, plan, gatherer.questions, files)
     return Built(counts=counts, files=files.rows, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder for the spool; those that killed builds left behind go. `left_out.jsonl` lets one build in at a time."""
+    for left_behind in folder.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(left_behind)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
+        yield Path(scratch)
 
 
 def _plan(options: BuildOptions, gatherer: Gatherer) -> _Plan:

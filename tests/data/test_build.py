@@ -14,6 +14,7 @@ from judgelm.data.readers import read_rows
 from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic import generate
 from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.jsonl import Appender
 from judgelm.training.rows import RowBuilder, RowOptions
 
 
@@ -334,6 +335,16 @@ build(build_options(values, "test"))
     after = {path.name: path.read_bytes() for path in (tmp_path / "out").glob(f"*.{kind}") if "left" not in path.name}
     assert after == before
     assert not list((tmp_path / "out").glob("*.partial"))
+
+
+def test_what_a_killed_build_left_behind_goes_and_a_running_one_is_not_disturbed(world, tmp_path):
+    (tmp_path / "out" / ".build-killed").mkdir(parents=True)
+    (tmp_path / "out" / ".build-killed" / "pairs").write_bytes(b"half of them")
+    with Appender(tmp_path / "out" / "left_out.jsonl"), pytest.raises(RunError, match="another process is writing"):
+        built(world, tmp_path / "out")
+    assert (tmp_path / "out" / ".build-killed").exists()
+    built(world, tmp_path / "out")
+    assert not list((tmp_path / "out").glob(".build-*"))
 
 
 def test_a_build_that_breaks_leaves_the_old_sets_alone(world, tmp_path):
