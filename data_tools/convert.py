@@ -15,7 +15,6 @@ in memory. What cannot be used is counted, and kept with file and line in OUT.re
 import argparse
 import os
 import random
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -83,7 +82,7 @@ def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
 
         def on_reject(reject: Reject) -> None:
             counts["rows read"] += 1
-            counts[f"dropped: {_kind_of(reject.reason)} (see {rejects_path})"] += 1
+            counts[f"dropped: {reject.kind} (see {rejects_path})"] += 1
             files["rejects"].write(asdict(reject))
 
         converted = from_reviews if options.command == "reviews" else from_rows
@@ -106,11 +105,6 @@ def outputs(options: argparse.Namespace) -> dict[str, Path]:
     if options.split_by:
         paths = {name: Path(f"{stem}.{name}.jsonl") for name in ("train", "holdout")}
     return paths | {"rejects": Path(f"{stem}.rejects.jsonl")}
-
-
-def _kind_of(reason: str) -> str:
-    """The finding with its particulars taken out, so that alike rejects are counted together."""
-    return re.sub(r"\d+(\.\d+)?", "N", re.sub(r'(id|opens|question than) "[^"]*"', r"\1 ...", reason))
 
 
 def split(rows: Iterator[Converted], options: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:

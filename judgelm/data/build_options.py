@@ -15,8 +15,6 @@ from judgelm.errors import ConfigError
 
 _CHECKED = ConfigDict(extra="forbid")
 
-Share = float
-
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class InputOptions:
@@ -62,7 +60,7 @@ class BuildOptions:
         resample: how often a pair of this winner (`1`, `2`, `tie`, before any swap) is taken in the mean, such as 2.0
             or 0.5; those not named are taken once.
         near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only,
-            and needs a fifth of the memory (of about 2 KB a row).
+            and needs a quarter of the memory, of about 2 KB a row.
         validation: a share of the questions (below 1) or a number of them; 0 makes no validation set.
         tokenizer: folder or hub id, for `max_tokens`.
         template: with which prompts are measured; the trainer's own.
@@ -80,12 +78,12 @@ class BuildOptions:
     seed: int = 0
     epochs: int = Field(default=1, ge=1)
     swap: Literal["draw", "both", "none"] = "draw"
-    swap_prob: Share = Field(default=0.5, ge=0, le=1)
+    swap_prob: float = Field(default=0.5, ge=0, le=1)
     ambiguous: OnAmbiguous = "keep"
     reference: Literal["both", "draw", "ignore"] = "both"
-    reference_drop_prob: Share = Field(default=0.5, ge=0, le=1)
+    reference_drop_prob: float = Field(default=0.5, ge=0, le=1)
     references: str | None = None
-    reason_prob: Share = Field(default=1.0, ge=0, le=1)
+    reason_prob: float = Field(default=1.0, ge=0, le=1)
     scale: tuple[float, float] = (1, 10)
     out_of_scale: OutOfScale = "drop"
     resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)

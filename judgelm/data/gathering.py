@@ -5,11 +5,10 @@ pairs themselves are not.
 """
 
 import pickle
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from judgelm.data.augment import replace_reference
 from judgelm.data.build_counts import BuildCounts
@@ -54,11 +53,7 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
     """The pairs of one chunk of this process's own spool."""
     with path.open("rb") as file:
         file.seek(offset)
-        return _load(file)
-
-
-def _load(file: BinaryIO) -> list[LabelledPair]:
-    pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
+        pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
     return pairs
 
 
@@ -132,7 +127,7 @@ class Gatherer:
 
             def on_reject(reject: Reject, name: str = name) -> None:
                 self.counts.read[name] += 1
-                self.counts.rejected[name, _kind_of(reject.reason)] += 1
+                self.counts.rejected[name, reject.kind] += 1
                 self._left_out.write({"source": name, "file": reject.file, "line": reject.line, "why": reject.reason})
 
             for pair in read_labelled(source.path, source=name, on_reject=on_reject):
@@ -160,8 +155,3 @@ class Gatherer:
     def _drop(self, pair: LabelledPair, reason: DropReason, more: str) -> None:
         self.counts.dropped[pair.source, reason] += 1
         self._left_out.write({"source": pair.source, "id": pair.sample.id, "why": f"{reason} {more}".strip()})
-
-
-def _kind_of(reason: str) -> str:
-    """The finding with its particulars taken out, so that alike rejects are counted together."""
-    return re.sub(r"\d+(\.\d+)?", "N", re.sub(r'(id|opens|question than) "[^"]*"', r"\1 ...", reason))

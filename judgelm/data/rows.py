@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 _RAW_KEPT_WHOLE = 1_000_000
 _RAW_SHOWN = 10_000
+_PARTICULARS = re.compile(r'(id|opens|question than) "[^"]*"')
 _BAD_BYTE = re.compile("[\udc80-\udcff]")
 
 
@@ -30,6 +31,11 @@ class Reject:
     def message(self) -> str:
         """The finding with its place, as an error would say it."""
         return f"{self.file}:{self.line}: {self.reason}"
+
+    @property
+    def kind(self) -> str:
+        """The finding with its particulars taken out, so that alike rejects are counted together."""
+        return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
 def kept_raw(raw: str, length: int | None = None) -> str:

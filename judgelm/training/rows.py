@@ -8,7 +8,6 @@ Of a single answer the prompt ends in the forced score of its reference, `10`, w
 carries no loss, as at test time; the target is what the judge writes behind it: a blank, its score, the line's end.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from judgelm.data.labelled import draw
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
@@ -146,7 +146,7 @@ class RowBuilder:
         if problem := self._problem(sample, label.scores):
             self.counts.left_out[problem] += 1
             return None
-        drawn = self._draw(sample.id, "reason") < self.options.reason_prob
+        drawn = draw(self.options.seed, sample.id, "reason") < self.options.reason_prob
         reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
         row = self._tokenise(sample, reference, f" {line}" if len(label.scores) == 1 else line, reason)
@@ -169,7 +169,7 @@ class RowBuilder:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
             return plain, None
-        dropped = self._draw(sample.id, "reference") < self.options.reference_drop_prob
+        dropped = draw(self.options.seed, sample.id, "reference") < self.options.reference_drop_prob
         return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
 
     def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
@@ -203,13 +203,6 @@ class RowBuilder:
         whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
         before = len(fitted.ids)
         return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
-
-    def _draw(self, sample_id: str, what: str) -> float:
-        """A number in [0, 1) that depends on seed, sample and purpose alone."""
-        digest = hashlib.blake2b(
-            f"{self.options.seed}:{what}:{sample_id}".encode(errors="surrogatepass"), digest_size=8
-        )
-        return int.from_bytes(digest.digest(), "big") / 2**64
 
     def _reject(self, reject: Reject) -> None:
         self.counts.left_out["unusable line"] += 1
