@@ -13,8 +13,9 @@ from trl import ModelConfig, SFTConfig, TrlParser
 
 from judgelm.errors import JudgelmError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare, save
+from judgelm.training.finetune import prepare
 from judgelm.training.rows import RowCounts
+from judgelm.training.saving import save
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
     judge, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config()
     tuning = prepare(judge, sft, model)
     if tuning.trainer.is_world_process_zero():
-        print_counts("train", tuning.train_counts)
+        print_counts("train", tuning.train.counts)
         if tuning.eval_counts is not None:
             print_counts("eval", tuning.eval_counts)
     tuning.trainer.train(resume_from_checkpoint=sft.resume_from_checkpoint)
@@ -36,7 +37,7 @@ def print_counts(name: str, counts: RowCounts) -> None:
     left_out = ", ".join(f"{count} {reason}" for reason, count in counts.left_out.most_common()) or "none"
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.kinds.most_common())
     print(
-        f"{name}: {counts.made} rows ({kinds}), {counts.with_reference} with reference, "
+        f"{name}: {counts.made} rows ({kinds}), {counts.swapped} swapped, {counts.with_reference} with reference, "
         f"{counts.with_reason} with reason, {counts.cut} with an answer cut; left out: {left_out}"
     )
 

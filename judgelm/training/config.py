@@ -1,6 +1,7 @@
 """What `train/sft.py` is told beyond TRL's own settings."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from judgelm.errors import ConfigError
 
@@ -22,6 +23,13 @@ class JudgeArguments:
     eval_data: list[str] = field(default_factory=list, metadata={"help": "The same for the eval loss."})
     template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
     scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
+    swap_prob: float = field(
+        default=0.5,
+        metadata={
+            "help": "Probability that a pair is shown with its answers exchanged, its scores and the names in its "
+            "reason with them, drawn anew in every epoch; an ambiguous reason keeps its pair as it is. (JudgeLM, 5.1)"
+        },
+    )
     reference_drop_prob: float = field(
         default=0.5,
         metadata={
@@ -72,3 +80,8 @@ def check_global_batch(stated: int | None, *, per_device: int, accumulation: int
         f"global_batch is {stated}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
         f"{accumulation} x {processes} processes make {real}; {way_out}"
     )
+
+
+def processes(args: Any) -> int:
+    """Devices that take rows of their own; one process drives several where torch's DataParallel is left to do it."""
+    return int(args.world_size) * max(1, int(args.n_gpu))

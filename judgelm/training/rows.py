@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.data.labelled import draw
+from judgelm.data.augment import swap
+from judgelm.data.labelled import LabelledPair, draw
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
@@ -44,15 +45,17 @@ class RowOptions:
         template: id of the template.
         window: most tokens of a row.
         scale: targets outside it are left out; its highest is the score of a single answer's reference.
+        swap_prob: chance that a pair is shown with its answers exchanged, scores and reason with them.
         reference_drop_prob: chance that answers judged with a reference are shown without; a single one never is.
         reason_prob: share of rows with a reason behind the score line.
         loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
-        seed: with a sample's id it decides what is drawn, so no row depends on its place.
+        seed: with a sample's id and the epoch it decides what is drawn, so no row depends on its place.
     """
 
     template: str
     window: int
     scale: tuple[float, float] = (1, 10)
+    swap_prob: float = 0.0
     reference_drop_prob: float = 0.5
     reason_prob: float = 1.0
     loss_on_prompt: bool = False
@@ -63,11 +66,15 @@ class RowOptions:
 class RowCounts:
     """What became of the data: rows made, of which kind, with which scores, and those left out by reason.
 
-    `with_reference` counts prompts with a block for the reference, so no single answer, which stands beside it.
+    `swapped` counts pairs shown the other way round, `not_swapped` those that were drawn for it but whose reason does
+    not say clearly which answer it speaks of. `with_reference` counts prompts with a block for the reference, so no
+    single answer, which stands beside it.
     """
 
     made: int = 0
     kinds: Counter[Kind] = field(default_factory=Counter)
+    swapped: int = 0
+    not_swapped: int = 0
     with_reference: int = 0
     with_reason: int = 0
     cut: int = 0
@@ -107,7 +114,7 @@ class RowBuilder:
     """
 
     def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
-        for name in ("reference_drop_prob", "reason_prob"):
+        for name in ("swap_prob", "reference_drop_prob", "reason_prob"):
             if not 0 <= getattr(options, name) <= 1:
                 raise ConfigError(f"{name} is {getattr(options, name)}; it is a probability, 0 to 1")
         self.options = options
@@ -116,8 +123,8 @@ class RowBuilder:
         self._tokenizer = tokenizer
         self._fitter = Fitter(tokenizer, options.window)
 
-    def read(self, paths: Sequence[str]) -> Iterator[TokenRow]:
-        """Rows of labelled files.
+    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[TokenRow]:
+        """Rows of labelled files, as one epoch (from 0) draws them.
 
         Raises:
             InputError: a file cannot be read, or has no row that could be used.
@@ -131,22 +138,23 @@ class RowBuilder:
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue
-                if (made := self.build(sample, plain, referenced)) is not None:
+                if (made := self.build(sample, plain, referenced, epoch)) is not None:
                     yield made
             if self.counts.made == before:
                 why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
                 raise InputError(f"{path}: no row can be trained on ({why or 'the file has no rows'})")
 
-    def build(self, sample: Sample, plain: Label | None, referenced: Label | None) -> TokenRow | None:
-        """A row of one sample, or None where it is left out, which `counts` then says."""
-        label, reference = self._choose(sample, plain, referenced)
+    def build(self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int = 0) -> TokenRow | None:
+        """A row of one sample in one epoch, or None where it is left out, which `counts` then says."""
+        sample, plain, referenced = self._swapped(sample, plain, referenced, epoch)
+        label, reference = self._choose(sample, plain, referenced, epoch)
         if label is None or label.scores is None:
             self.counts.left_out["no teacher scores"] += 1
             return None
         if problem := self._problem(sample, label.scores):
             self.counts.left_out[problem] += 1
             return None
-        drawn = draw(self.options.seed, sample.id, "reason") < self.options.reason_prob
+        drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
         row = self._tokenise(sample, reference, f" {line}" if len(label.scores) == 1 else line, reason)
@@ -163,13 +171,31 @@ class RowBuilder:
             return "scores outside the scale"
         return "single answer without reference" if len(sample.answers) == 1 and sample.reference is None else ""
 
-    def _choose(self, sample: Sample, plain: Label | None, referenced: Label | None) -> tuple[Label | None, str | None]:
+    def _swapped(
+        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
+    ) -> tuple[Sample, Label | None, Label | None]:
+        """The pair the other way round where this epoch draws it so; everything else as it is.
+
+        The draw has a name of its own: the data builder's, by the same seed, would undo what it had swapped.
+        """
+        labelled = any(label is not None and label.scores is not None for label in (plain, referenced))
+        drawn = draw(self.options.seed, sample.id, "swap while training", epoch) < self.options.swap_prob
+        if not drawn or not labelled or len(sample.answers) != 2:
+            return sample, plain, referenced
+        done = swap(LabelledPair(sample=sample, plain=plain, referenced=referenced)).pair
+        self.counts.swapped += done.swapped
+        self.counts.not_swapped += not done.swapped
+        return done.sample, done.plain, done.referenced
+
+    def _choose(
+        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
+    ) -> tuple[Label | None, str | None]:
         """The judgment to learn and the reference to show: prompt and target are dropped together."""
         if len(sample.answers) == 1:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
             return plain, None
-        dropped = draw(self.options.seed, sample.id, "reference") < self.options.reference_drop_prob
+        dropped = draw(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob
         return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
 
     def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:

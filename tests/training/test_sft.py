@@ -124,7 +124,8 @@ def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_
     from trl import ModelConfig, SFTConfig
 
     from judgelm.training.config import JudgeArguments
-    from judgelm.training.finetune import prepare, save
+    from judgelm.training.finetune import prepare
+    from judgelm.training.saving import save
 
     rows = [
         {"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"},

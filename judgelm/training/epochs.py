@@ -1,0 +1,200 @@
+"""Every epoch's rows, made once and laid one behind another on the disk, in the order in which they will be trained on.
+
+A trainer prepares its data once, while swaps and dropped references are drawn anew in every epoch; so each epoch is
+written out, and the trainer passes once, in sequence, through all of them. The order depends on the seed alone: not on
+the number of processes, and not on whether a run was resumed.
+"""
+
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import torch
+from numpy.typing import NDArray
+from transformers.trainer_pt_utils import get_length_grouped_indices
+
+from judgelm.prompts.catalog import get_template
+from judgelm.training.rows import RowBuilder, RowCounts, RowOptions, TokenRow
+from judgelm.version import VERSION
+
+_TOKENS = pa.list_(pa.int32())
+_SCHEMA = pa.schema([("sample_id", pa.string()), ("input_ids", _TOKENS), ("labels", _TOKENS)])
+_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """How a training passes through its rows.
+
+    Attributes:
+        epochs: how often each row is seen; a part of an epoch counts.
+        steps: optimiser steps; where given they decide, and `epochs` follows from them.
+        batch: rows of one optimiser step.
+        group_by_length: whether rows of like length stand together (less padding), else each epoch is shuffled.
+        seed: of the order.
+    """
+
+    epochs: float
+    steps: int | None
+    batch: int
+    group_by_length: bool
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRows:
+    """Rows in the order of training.
+
+    Attributes:
+        dataset: columns `sample_id`, `input_ids` and `labels`; row i is the i-th to be trained on.
+        counts: what became of the data in the first epoch; others differ by what is drawn.
+        epochs: how many lie one behind another, whole ones.
+        per_epoch: rows of the first.
+    """
+
+    dataset: datasets.Dataset
+    counts: RowCounts
+    epochs: int
+    per_epoch: int
+
+
+def lay_out(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: Passage, folder: Path) -> EpochRows:
+    """Make the rows of all epochs, or find them where an earlier run of the same settings and files left them.
+
+    To be called by one process of a machine first; the others then find what it wrote.
+
+    Args:
+        tokenizer: a fast transformers tokenizer.
+        options: how labelled answers become rows.
+        paths: labelled files.
+        passage: how often, and in which order.
+        folder: where the rows are kept; made if missing.
+
+    Raises:
+        ConfigError: no such template, or a probability outside 0 to 1.
+        InputError: a file cannot be read, or has no row that could be used.
+    """
+    name = _fingerprint(tokenizer, options, paths, passage)
+    file, facts = folder / f"{name}.arrow", folder / f"{name}.json"
+    if not facts.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(RowBuilder(tokenizer, options), paths, passage, file, facts)
+    found = json.loads(facts.read_text(encoding="utf-8"))
+    dataset = datasets.Dataset.from_file(str(file))
+    order = training_order(_lengths(dataset), found["sizes"], passage)
+    return EpochRows(
+        dataset=dataset.select(order.tolist()),
+        counts=_counts_from_json(found["counts"]),
+        epochs=len(found["sizes"]),
+        per_epoch=found["sizes"][0],
+    )
+
+
+def write_rows(rows: Iterator[TokenRow], sink: pa.ipc.RecordBatchStreamWriter) -> int:
+    """Append rows to an Arrow stream, a thousand at a time; how many there were."""
+    chunk: list[TokenRow] = []
+    count = 0
+    for row in rows:
+        chunk.append(row)
+        count += 1
+        if len(chunk) == _CHUNK:
+            sink.write_batch(_batch(chunk))
+            chunk = []
+    if chunk:
+        sink.write_batch(_batch(chunk))
+    return count
+
+
+def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], passage: Passage) -> NDArray[np.int64]:
+    """Indices of all epochs' rows in the order of training; each epoch stays whole.
+
+    Args:
+        lengths: shape (rows,), in tokens.
+        sizes: rows of each epoch; they sum to the rows.
+        passage: seed and grouping.
+
+    Returns:
+        shape (rows,), a permutation.
+    """
+    order = []
+    begin = 0
+    for epoch, size in enumerate(sizes):
+        generator = torch.Generator().manual_seed(passage.seed * 1_000_003 + epoch)
+        if passage.group_by_length:
+            found = get_length_grouped_indices(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+                lengths[begin : begin + size].tolist(), passage.batch, generator=generator
+            )
+        else:
+            found = torch.randperm(size, generator=generator).tolist()
+        order.append(np.asarray(found, dtype=np.int64) + begin)
+        begin += size
+    return np.concatenate(order)
+
+
+def _write(builder: RowBuilder, paths: Sequence[str], passage: Passage, file: Path, facts: Path) -> None:
+    partial = file.with_suffix(".partial")
+    sizes: list[int] = []
+    counts: list[RowCounts] = []
+    with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, _SCHEMA) as sink:
+        while len(sizes) < _epochs(passage, sizes):
+            builder.counts = RowCounts()
+            sizes.append(write_rows(builder.read(paths, len(sizes)), sink))
+            counts.append(builder.counts)
+    partial.replace(file)
+    partial.write_text(json.dumps({"sizes": sizes, "counts": _counts_to_json(counts[0])}), encoding="utf-8")
+    partial.replace(facts)
+
+
+def _epochs(passage: Passage, sizes: Sequence[int]) -> int:
+    """Whole epochs that are needed; how many steps one lasts is known once it is written."""
+    if passage.steps is None:
+        return int(np.ceil(passage.epochs))
+    return int(np.ceil(passage.steps * passage.batch / sizes[0])) if sizes else 1
+
+
+def _batch(rows: Sequence[TokenRow]) -> pa.RecordBatch:
+    columns = [pa.array([row.sample_id for row in rows], pa.string())]
+    columns += [pa.array([getattr(row, name) for row in rows], _TOKENS) for name in ("input_ids", "labels")]
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
+    column = dataset.data.column("input_ids")
+    return np.asarray(pyarrow.compute.list_value_length(column).to_numpy(), dtype=np.int64)
+
+
+def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: Passage) -> str:
+    """A name for the rows: who makes them, how, how many epochs, and the files' bytes."""
+    epochs = [passage.epochs] if passage.steps is None else [passage.steps, passage.batch]
+    made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs, tokenizer.chat_template]
+    digest = hashlib.sha256(json.dumps(made_by).encode())
+    digest.update(tokenizer.backend_tokenizer.to_str().encode())
+    for path in paths:
+        digest.update(file_sha(path).encode())
+    return digest.hexdigest()[:16]
+
+
+def file_sha(path: str) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal; empty where it cannot be read, which reading it will say."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return ""
+
+
+def _counts_to_json(counts: RowCounts) -> dict[str, Any]:
+    found = {field.name: getattr(counts, field.name) for field in fields(counts)}
+    return found | {"scores": sorted(counts.scores)}
+
+
+def _counts_from_json(found: dict[str, Any]) -> RowCounts:
+    counters = {name: Counter(found[name]) for name in ("kinds", "left_out")}
+    return RowCounts(**(found | counters | {"scores": set(found["scores"])}))

@@ -1,0 +1,101 @@
+"""Writes what a fine-tuning made: model, tokenizer, card and README."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import trl
+from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+
+from judgelm.card import Card, write_card
+from judgelm.prompts.catalog import get_template
+from judgelm.training.config import JudgeArguments, processes
+from judgelm.training.epochs import file_sha
+from judgelm.training.finetune import ROWS, FineTuning
+from judgelm.training.model_card import write_model_card
+from judgelm.training.rows import RowCounts
+from judgelm.version import VERSION
+
+
+def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
+    """Write model, tokenizer, `judge.json` and `README.md` into the output folder.
+
+    To be called on every process, since shards are gathered.
+    """
+    trainer: Any = done.trainer
+    folder = str(trainer.args.output_dir)
+    trainer.save_model(folder)
+    if not trainer.is_world_process_zero():
+        return
+    template = get_template(judge.template)
+    card = Card(
+        template=template.id,
+        template_sha=template.sha,
+        scale=(judge.scale[0], judge.scale[1]),
+        step=done.train.counts.step,
+        prompt_format="chat" if template.chat else "text",
+        reference=_reference(done.train.counts),
+        window=done.window,
+        training=_facts(done, judge, model),
+    )
+    write_card(folder, card)
+    write_model_card(folder, card)
+    shutil.rmtree(Path(folder) / ROWS, ignore_errors=True)
+
+
+def _reference(counts: RowCounts) -> str:
+    if counts.with_reference == 0:
+        return "without"
+    return "with" if counts.with_reference == counts.made - counts.kinds["single"] else "both"
+
+
+def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[str, Any]:
+    """How the judge was trained, for its card."""
+    args, state, counts = done.trainer.args, done.trainer.state, done.train.counts
+    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+    return {
+        "base_model": model.model_name_or_path,
+        "data": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.train_data],
+        "rows": counts.made,
+        "rows_by_kind": dict(counts.kinds),
+        "rows_with_reference": counts.with_reference,
+        "rows_with_reason": counts.with_reason,
+        "rows_left_out": dict(counts.left_out),
+        "rows_swapped": counts.swapped,
+        "swap_prob": judge.swap_prob,
+        "reference_drop_prob": judge.reference_drop_prob,
+        "reason_prob": judge.reason_prob,
+        "loss_on": judge.loss_on,
+        "steps": state.global_step,
+        "epochs": done.epochs,
+        "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * processes(args),
+        "learning_rate": args.learning_rate,
+        "optimisation": _optimisation(args),
+        "seed": args.seed,
+        "last_loss": losses[-1] if losses else None,
+        "lora": {"r": model.lora_r, "alpha": model.lora_alpha} if model.use_peft else None,
+        "quantization": "4bit" if model.load_in_4bit else "8bit" if model.load_in_8bit else None,
+        "versions": {
+            "judgelm": VERSION,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "trl": trl.__version__,
+        },
+    }
+
+
+def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
+    """The hyper-parameters that Table 7 of the paper names, beside those the card has of its own."""
+    return {
+        "optimizer": getattr(args.optim, "value", args.optim),
+        "betas": [args.adam_beta1, args.adam_beta2],
+        "epsilon": args.adam_epsilon,
+        "weight_decay": args.weight_decay,
+        "max_grad_norm": args.max_grad_norm,
+        "schedule": getattr(args.lr_scheduler_type, "value", args.lr_scheduler_type),
+        "warmup_steps": args.warmup_steps,
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "float32",
+        "gradient_checkpointing": args.gradient_checkpointing,
+    }
