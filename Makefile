@@ -3,6 +3,7 @@
 # make test             the default tests;  test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make bench            the benchmarks of this machine
+# make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
@@ -13,7 +14,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-slow test-browser test-gpu check bench clean
+.PHONY: setup demo demo-judge demo-own test test-slow test-browser test-gpu check bench lab lab-quick clean
 
 setup: $(VENV)/.installed
 
@@ -56,7 +57,8 @@ endif
 $(RUN)/judge/judge.json: | $(VENV)/.installed
 	$(BIN)/python data_tools/make_world.py --out $(RUN) --seed $(SEED)
 	$(LAUNCH) train/sft.py --config configs/train/demo_base.yaml --seed $(SEED) \
-		--model_name_or_path $(RUN)/base --train_data $(RUN)/pretrain.jsonl --output_dir $(RUN)/pretrained
+		--model_name_or_path $(RUN)/base --train_data $(RUN)/pretrain.jsonl --output_dir $(RUN)/pretrained \
+		--overwrite_output_dir
 	$(LAUNCH) train/sft.py --config configs/train/demo.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
 
@@ -82,6 +84,12 @@ check: setup $(VENV)/.vllm
 
 bench: setup
 	$(BIN)/python benchmarks/batch_memory.py
+
+lab: setup
+	$(BIN)/python benchmarks/lab.py --plan full
+
+lab-quick: setup
+	$(BIN)/python benchmarks/lab.py --plan quick
 
 clean:
 	rm -rf $(VENV) runs/demo* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

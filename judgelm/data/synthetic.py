@@ -26,14 +26,18 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 TEACHER_ID = "world-teacher"
 
 
-def generate(n: int, *, seed: int, split: Split, start: int = 0) -> Iterator[dict[str, object]]:
+def generate(
+    n: int, *, seed: int, split: Split, start: int = 0, position_preference: float = 0.0
+) -> Iterator[dict[str, object]]:
     """Stream rows `start` to `start + n` of an endless sequence of training rows.
 
     Args:
         n: how many rows; any size, nothing is held in memory.
-        seed: names the sequence; not negative. Row i depends on (seed, split, i) alone.
+        seed: names the sequence; not negative. Row i depends on (seed, split, i) and the preference alone.
         split: which side of the questions. Both know the same facts, and no question text stands on both sides.
         start: index of the first row, so that workers or phases can take disjoint stretches.
+        position_preference: share of pairs in which the teacher gives the first answer a point more where the two are
+            within a point of each other. Questions, answers and noise are the same whatever it is.
 
     Yields:
         The JudgeLM training row (`question_id`, `question_body`, both answers with model ids and metadata, `score`,
@@ -47,22 +51,26 @@ def generate(n: int, *, seed: int, split: Split, start: int = 0) -> Iterator[dic
         raise ConfigError(f"split {split!r} does not exist; choose one of: {', '.join(SPLITS)}")
     if min(n, seed, start) < 0:
         raise ConfigError(f"n={n}, seed={seed}, start={start}: none of them may be negative")
-    return _rows(range(start, start + n), seed, split)
+    if not 0 <= position_preference <= 1:
+        raise ConfigError(f"position_preference is {position_preference}; it is a share, 0 to 1")
+    return _rows(range(start, start + n), seed, split, position_preference)
 
 
-def _rows(indices: range, seed: int, split: Split) -> Iterator[dict[str, object]]:
+def _rows(indices: range, seed: int, split: Split, preference: float) -> Iterator[dict[str, object]]:
     rng = random.Random()
     for index in indices:
+        rng.seed(f"{seed} {split} {index} lean")
+        leaning = rng.random() < preference
         rng.seed(f"{seed} {split} {index}")
-        yield _row(rng, f"world-{split}-{seed}-{index}", held_out=split == "validation")
+        yield _row(rng, f"world-{split}-{seed}-{index}", held_out=split == "validation", leaning=leaning)
 
 
-def _row(rng: random.Random, question_id: str, *, held_out: bool) -> dict[str, object]:
+def _row(rng: random.Random, question_id: str, *, held_out: bool, leaning: bool) -> dict[str, object]:
     question = draw_question(rng, held_out=held_out)
     first_model, second_model = rng.sample(ANSWERERS, 2)
     first, second = answer(question, first_model, rng), answer(question, second_model, rng)
-    without: Review = review(question, (first, second), rng, with_reference=False)
-    having: Review = review(question, (first, second), rng, with_reference=True)
+    without: Review = review(question, (first, second), rng, with_reference=False, leaning=leaning)
+    having: Review = review(question, (first, second), rng, with_reference=True, leaning=leaning)
     return {
         "question_id": question_id,
         "question_body": question.text,

@@ -1,7 +1,8 @@
 """The synthetic world's teacher: integer scores from 1 to 10 and a reason, with and without a reference.
 
 The teacher knows what the world knows, with one exception: a `reference_fact` can be judged only by its reference,
-so without one it scores such answers by plausibility and manner alone. A small noise keeps the ceiling below 1.
+so without one it scores such answers by plausibility and manner alone. A small noise keeps the ceiling below 1. In some
+pairs it leans: it gives the answer that it reads first a point more where the two are close, as real teachers do.
 """
 
 import random
@@ -112,10 +113,27 @@ def _noisy(score: int, rng: random.Random) -> int:
     return min(score + 1, 10) if draw < NOISE else score
 
 
-def review(question: Question, answers: tuple[Answer, Answer], rng: random.Random, *, with_reference: bool) -> Review:
-    """Score a pair and say why; the noise and the wording come from `rng`, all else from the world."""
+def review(
+    question: Question,
+    answers: tuple[Answer, Answer],
+    rng: random.Random,
+    *,
+    with_reference: bool,
+    leaning: bool = False,
+) -> Review:
+    """Score a pair and say why; the noise and the wording come from `rng`, all else from the world.
+
+    Args:
+        question: what was asked.
+        answers: in the order in which the teacher reads them.
+        rng: drawn from equally often whatever the other arguments.
+        with_reference: whether the teacher is shown the right answer.
+        leaning: whether the first of two answers within a point of each other gets a point more.
+    """
     first, second = (find(question, answer, with_reference=with_reference) for answer in answers)
     scores = (_noisy(noiseless_score(question, first), rng), _noisy(noiseless_score(question, second), rng))
+    if leaning and abs(scores[0] - scores[1]) <= 1:
+        scores = (min(scores[0] + 1, 10), scores[1])
     wording = rng.choice(_WORDING[first]), rng.choice(_WORDING[second])
     reason = f"Assistant 1 {wording[0]}, while Assistant 2 {wording[1]}. {_verdict(*scores)}"
     return Review(scores=scores, reason=reason)

@@ -1,0 +1,84 @@
+"""The laboratory's page in Markdown, with its figures as SVG beside it."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from judgelm.laboratory.tables import Sign, Table
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports.plots import BLUE, GREEN, GRID, ORANGE, STYLE, svg
+
+_HEADS: Mapping[str, str] = {
+    "agreement": "agreement ↑", "precision": "precision ↑", "recall": "recall ↑", "f1": "F1 ↑",
+    "consistency": "consistency ↑", "toward_first": "bias toward 1st ↓", "toward_second": "bias toward 2nd ↓",
+    "delta_bias": "delta bias ↓", "impartial": "agreement, impartial ↑",
+}  # fmt: skip
+_NAMES: Mapping[str, str] = {name: head.rstrip(" ↑↓") for name, head in _HEADS.items()}
+_COLOURS, _MARKS = (ORANGE, BLUE, GREEN), ("o", "s", "^")
+
+
+def table_lines(table: Table) -> list[str]:
+    """A table in the paper's layout: percent, each with its 95 % interval below."""
+    heads = [*table.heads, *(_HEADS[name] for name in table.columns), "seeds", "failed"]
+    lines = [f"### {table.title}", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in table.rows:
+        cells = [_percent(row.measures[name]) for name in table.columns]
+        lines.append(f"| {' | '.join([*row.names, *cells, str(row.seeds), str(row.failed)])} |")
+    return [*lines, ""]
+
+
+def sign_lines(signs: Sequence[Sign]) -> list[str]:
+    """What the paper says goes up or down, and what came out."""
+    lines = ["| compared | of | paper | difference here, points | as in the paper? |", "|---" * 5 + "|"]
+    lines += [
+        f"| {sign.says} | {_NAMES[sign.measure]} | {sign.expected} | {_percent(sign.found)} | {sign.verdict} |"
+        for sign in signs
+    ]
+    return [*lines, ""]
+
+
+def scaling_figure(table: Table) -> str:
+    """Table 4 as curves: agreement and consistency over rows, one line a base."""
+    sizes = list(dict.fromkeys(row.names[0] for row in table.rows))
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+        for axes, name in zip(figure.subplots(1, 2, sharey=True), ("agreement", "consistency"), strict=True):
+            for size, colour, mark in zip(sizes, _COLOURS, _MARKS, strict=False):
+                rows = [row for row in table.rows if row.names[0] == size]
+                found = [row.measures[name] for row in rows]
+                axes.errorbar(
+                    [int(row.names[1].replace(",", "")) for row in rows], [100 * one.value for one in found],
+                    yerr=_bars(found), color=colour, marker=mark, capsize=3, label=f"base {size}",
+                )  # fmt: skip
+            axes.set(xscale="log", xlabel="Rows to fine-tune on (log scale)", ylabel=f"{name.capitalize()} (%)")
+            axes.grid(color=GRID)
+        axes.legend(frameon=False)
+        return svg(figure, "Agreement and consistency over the rows to fine-tune on, with 95 % intervals")
+
+
+def sign_figure(signs: Sequence[Sign]) -> str:
+    """Every difference with its interval around zero."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.4, 0.8 + 0.36 * len(signs)), layout="constrained")
+        axes = figure.subplots()
+        for place, sign in enumerate(signs):
+            colour, mark = (BLUE, "o") if sign.verdict == "yes" else (ORANGE, "s")
+            axes.errorbar(100 * sign.found.value, place, xerr=_bars([sign.found]), color=colour, marker=mark, capsize=3)
+        axes.axvline(0, color="#8a93a0", linewidth=1)
+        labels = [f"{sign.says}: {_NAMES[sign.measure]}, paper {sign.expected}" for sign in signs]
+        axes.set_yticks(range(len(signs)), labels, fontsize=8)
+        axes.set(xlabel="Difference (percentage points, 95 % interval)")
+        axes.invert_yaxis()
+        axes.grid(axis="x", color=GRID)
+        return svg(figure, "Differences with intervals; blue circles agree with the paper, orange squares do not")
+
+
+def _bars(found: Sequence[Estimate]) -> list[list[float]]:
+    """Lengths below and above, in percent; a percentile interval need not hold its estimate."""
+    low = [100 * max(one.value - one.low, 0) for one in found]
+    return [low, [100 * max(one.high - one.value, 0) for one in found]]
+
+
+def _percent(one: Estimate) -> str:
+    return f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"

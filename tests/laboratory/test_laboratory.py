@@ -1,0 +1,212 @@
+"""The laboratory: what its bases read, which runs make which table, its numbers on judges whose behaviour is known."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from judgelm.data.synthetic import generate
+from judgelm.laboratory.measures import cell_of, difference, measure, pooled, truth_of
+from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, table_lines
+from judgelm.laboratory.plan import PLANS, Run
+from judgelm.laboratory.runs import Outcome, read_pairs
+from judgelm.laboratory.tables import Sign, signs_of, tables_of
+from judgelm.laboratory.world import documents, write_test, write_training
+from judgelm.metrics.resampling import Estimate, Resampling
+
+ROOT = Path(__file__).parents[2]
+HOW = Resampling(resamples=500)
+
+
+@pytest.fixture(scope="module")
+def truths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lab")
+    for name, preference in (("teacher", 0.4), ("impartial", 0.0)):
+        write_test(400, folder / name, preference=preference)
+    teacher, impartial = read_pairs(folder / "teacher"), read_pairs(folder / "impartial")
+    return {shown: truth_of(teacher, impartial, shown) for shown in ("without", "with")}
+
+
+def judges(truth, *, seeds=3, error=0.0, lean=0.0, seed=0):
+    """Judges that say the impartial truth, err at random in both orders alike, or favour what stands first."""
+    outcomes = []
+    for index in range(seeds):
+        rng = np.random.default_rng([seed, index])
+        said = np.where(
+            rng.random(truth.impartial.size) < error, rng.integers(-1, 2, truth.impartial.size), truth.impartial
+        )
+        leaning = rng.random(said.size) < lean
+        outcomes.append(
+            Outcome(
+                given=tuple(np.where(leaning, 1, said).tolist()), swapped=tuple(np.where(leaning, -1, said).tolist())
+            )
+        )
+    return cell_of(outcomes, truth)
+
+
+def test_the_bases_read_no_score_and_no_comparison():
+    read = list(documents(300))
+    assert sum("[R]" in document for document in read) == 150
+    for document in read:
+        comment = document[document.rindex("The first ") :]
+        assert not re.search(r"\d|better|equally|Assistant", comment), comment
+        assert comment.count("\n") == 1
+
+
+def test_no_question_of_the_test_is_read_or_trained_on(tmp_path):
+    run = Run(base="S", rows=300, seed=0)
+    write_training(run, tmp_path / "train")
+    write_test(300, tmp_path / "test", preference=0.4)
+    test, train = ({str(pair.sample.question) for pair in read_pairs(tmp_path / name)} for name in ("test", "train"))
+    read = {document[4 : document.index("\n")] for document in documents(300)}
+    assert not test & train
+    assert not test & read
+
+
+def test_a_larger_scale_begins_with_the_smaller_ones_rows(tmp_path):
+    few, many = Run(base="S", rows=20, seed=1), Run(base="L", rows=40, seed=1)
+    for run in (few, many):
+        write_training(run, tmp_path / run.name)
+    assert (tmp_path / many.name).read_text().startswith((tmp_path / few.name).read_text())
+
+
+def test_the_teacher_leans_to_the_first_of_two_close_answers_and_changes_nothing_else():
+    fair, leaning = (list(generate(500, seed=7, split="train", position_preference=share)) for share in (0.0, 0.4))
+    changed = 0
+    for one, other in zip(fair, leaning, strict=True):
+        assert one["answer1_body"] == other["answer1_body"]
+        assert one["score"][1] == other["score"][1]
+        raised = other["score"][0] - one["score"][0]
+        changed += raised
+        assert raised in (0, 1)
+        assert raised == 0 or abs(one["score"][0] - one["score"][1]) <= 1
+        assert other["text"].startswith("{} {}\n".format(*other["score"]))
+    close = sum(abs(row["score"][0] - row["score"][1]) <= 1 for row in fair)
+    assert 0.25 * close < changed < 0.5 * close
+
+
+def test_every_plan_has_the_runs_of_its_tables():
+    full = PLANS["full"].runs()
+    assert len(full) == len(set(full))
+    plain = [run for run in full if not run.swap and run.reference == "never"]
+    assert {(run.base, run.rows) for run in plain} == {
+        (base.name, rows) for base in PLANS["full"].bases for rows in PLANS["full"].scales
+    }
+    assert all({run.seed for run in plain if run.base == base.name} >= {0, 1, 2} for base in PLANS["full"].bases)
+    assert {run.reference for run in full if run.rows == PLANS["full"].scales[0]} == {"never", "always", "drop"}
+
+
+def test_outcomes_survive_writing():
+    outcome = Outcome(given=(1, 0, -1, None), swapped=(None, -1, 0, 1))
+    assert outcome.to_json() == ["1=2x", "x2=1"]
+    assert Outcome.from_json(outcome.to_json()) == outcome
+
+
+def test_a_perfect_judge_agrees_with_the_impartial_and_is_consistent(truths):
+    found = measure(judges(truths["without"]), HOW)
+    assert found["impartial"].value == 1
+    assert found["consistency"].value == 1
+    assert found["delta_bias"].value == 0
+    assert found["agreement"].value == np.mean(truths["without"].teacher == truths["without"].impartial) < 1
+
+
+def test_a_judge_that_favours_the_first_place_shows_it(truths):
+    fair, leaning = judges(truths["without"]), judges(truths["without"], lean=0.3)
+    found = measure(leaning, HOW)
+    assert found["toward_first"].value == pytest.approx(0.3, abs=0.04)
+    assert found["toward_second"].value == 0
+    assert found["delta_bias"].value == found["toward_first"].value
+    compared = difference(fair, leaning, HOW)
+    assert compared["consistency"].low > 0
+    assert compared["delta_bias"].high < 0
+
+
+def test_a_failure_is_left_out_and_counted(truths):
+    truth = truths["with"]
+    given = [None, *truth.impartial.tolist()[1:]]
+    swapped = [*truth.impartial.tolist()[:-1], None]
+    cell = cell_of([Outcome(given=tuple(given), swapped=tuple(swapped))], truth)
+    assert cell.failed == 2
+    assert measure(cell, HOW)["impartial"].value == 1
+    assert cell.values[0, :, 13].sum() == 399
+    assert cell.values[0, :, 9:12].sum() == 398
+
+
+def test_kinds_of_judges_are_compared_over_the_seeds_that_both_have(truths):
+    one, other = judges(truths["with"], seeds=3), judges(truths["with"], seeds=5)
+    assert difference(one, other, HOW)["agreement"].value == 0
+    assert pooled([one, other]).values.shape == (3, 800, 14)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return replace(PLANS["full"], scales=(100, 1000))
+
+
+@pytest.fixture(scope="module")
+def cells(plan, truths):
+    """Judges that behave as the paper's: better with data, size and references, less biased with swaps."""
+    sizes = [base.name for base in plan.bases]
+
+    def cell(base, rows, swap, reference, shown):
+        matched = {"never": "without", "always": "with"}.get(reference, shown) == shown
+        skill = 0.1 * sizes.index(base) + 0.1 * (rows == 1000) + 0.1 * (shown == "with")
+        return judges(truths[shown], error=0.5 - skill + 0.3 * (not matched), lean=0.05 if swap else 0.35 - skill / 2)
+
+    return cell
+
+
+def test_the_tables_have_the_papers_layout(plan, cells):
+    four, five, six, one = tables_of(plan, cells, HOW)
+    assert [row.names for row in four.rows] == [(size, rows) for size in "SML" for rows in ("100", "1,000")]
+    assert [row.names[0] for row in five.rows] == ["baseline", "+ swap aug."]
+    assert len(six.rows) == 6
+    assert len(one.rows) == 6
+    assert five.rows[0].measures == four.rows[0].measures == six.rows[0].measures
+    lines = table_lines(six)
+    assert lines[2].startswith("| format | fine-tuned with ref? | tested with ref? | agreement ↑ |")
+    assert len({line.count("|") for line in lines[2:-1]}) == 1
+
+
+def test_signs_come_out_where_judges_behave_as_the_papers(plan, cells):
+    signs = signs_of(plan, cells, HOW)
+    assert {sign.verdict for sign in signs if "drop" not in sign.says} == {"yes"}
+    assert len(sign_lines(signs)) == len(signs) + 3
+    for figure in (sign_figure(signs), scaling_figure(tables_of(plan, cells, HOW)[0])):
+        assert figure.startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("expected", "low", "high", "verdict"),
+    [
+        ("more", 0.01, 0.02, "yes"), ("more", -0.02, -0.01, "no"), ("more", -0.01, 0.01, "open"),
+        ("less", -0.02, -0.01, "yes"), ("less", 0.01, 0.02, "no"), ("less", -0.01, 0.01, "open"),
+        ("not less", -0.01, 0.02, "yes"), ("not less", -0.02, -0.01, "no"),
+    ],
+)  # fmt: skip
+def test_a_sign_is_read_off_the_interval(expected, low, high, verdict):
+    found = Estimate(value=(low + high) / 2, low=low, high=high, n=10)
+    assert Sign(says="", measure="agreement", expected=expected, found=found).verdict.startswith(verdict)
+
+
+@pytest.mark.slow
+def test_the_whole_laboratory_runs_and_goes_on_where_it_stopped(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks/lab.py"), "--plan", "smoke", "--folder", str(tmp_path / "lab")]
+    first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr[-3000:]
+    page = tmp_path / "lab" / "page"
+    tables = (page / "tables.md").read_text()
+    assert all(f"Table {number}" in tables for number in (4, 5, 6, 1))
+    runs = PLANS["smoke"].runs()
+    assert set(json.loads((page / "outcomes.json").read_text())) == {run.name for run in runs}
+    (tmp_path / "lab" / "outcomes" / f"{runs[0].name}.json").unlink()
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd=tmp_path)
+    assert f"1/1 runs, 0 min: {runs[0].name}" in again.stdout
+    assert (page / "tables.md").read_text().splitlines()[4:] == tables.splitlines()[4:]  # the same numbers
+    other = subprocess.run([*command[:-3], "quick", *command[-2:]], capture_output=True, text=True, check=False)
+    assert "holds runs of another plan" in other.stderr
