@@ -57,7 +57,7 @@ def fine_tune(base: Path, train: Path, out: Path) -> Path:
     run(
         BIN / "accelerate", "launch", "--config_file", ROOT / "configs/accelerate/cpu.yaml", ROOT / "train/sft.py",
         "--config", ROOT / "configs/train/vicuna_reviews.yaml", "--model_name_or_path", base, "--train_data", train,
-        "--output_dir", out,
+        "--output_dir", out, "--overwrite_output_dir",
     )  # fmt: skip
     return out
 

@@ -7,6 +7,7 @@
     ├── ModelError     a model folder or hub id that cannot be used
     │   └── CardError  the model's `judge.json` contradicts what was asked for
     ├── EngineError    the engine itself broke; nothing was learned about any sample
+    ├── TrainingError  a training broke: its loss or its weights are no numbers any more
     └── RunError       the output cannot be written, or belongs to another run
 
 Each message names the place, the finding and the way out. A judge's unusable reply is none of these: that is a
@@ -40,6 +41,10 @@ class CardError(ModelError):
 
 class EngineError(JudgelmError):
     """The engine broke as a whole, so the run stops; what was judged so far is on disk."""
+
+
+class TrainingError(JudgelmError):
+    """A training broke and was stopped; its last checkpoint is whole."""
 
 
 class RunError(JudgelmError):

@@ -2,7 +2,8 @@
 # JudgeLM-33B on two machines with 8 GPUs each, from the checkout's root with its environment active:
 #   sbatch configs/slurm/judgelm_33b.sh --config configs/train/judgelm_33b.yaml
 # What stands behind the script's name goes to train/sft.py; nothing there means the config above. One launcher runs on
-# each machine and starts its 8 processes. Partition and account are yours to add.
+# each machine and starts its 8 processes. Partition and account are yours to add. 15 minutes before its time is over the
+# job is told to save a checkpoint and stop; submitted again with the same line, it goes on from there.
 #SBATCH --job-name=judgelm-33b
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -11,6 +12,7 @@
 #SBATCH --mem=0
 #SBATCH --exclusive
 #SBATCH --time=48:00:00
+#SBATCH --signal=USR1@900
 #SBATCH --output=%x-%j.log
 set -euo pipefail
 
@@ -22,6 +24,15 @@ export FIRST_MACHINE="${machines%%$'\n'*}" FIRST_PORT=$((20000 + SLURM_JOB_ID % 
 export TOKENIZERS_PARALLELISM=false
 
 # SLURM_NODEID is known only inside srun, so the inner shell reads it; the arguments behind `launch` are "$@" there.
-srun --kill-on-bad-exit=1 bash -c 'exec accelerate launch --config_file configs/accelerate/zero3_2nodes.yaml \
+# USR1 is for the training processes: the launcher, which would die of it, ignores it, and the shell passes it on.
+srun --kill-on-bad-exit=1 bash -c '(trap "" USR1; exec accelerate launch \
+    --config_file configs/accelerate/zero3_2nodes.yaml \
     --machine_rank "$SLURM_NODEID" --main_process_ip "$FIRST_MACHINE" --main_process_port "$FIRST_PORT" \
-    train/sft.py "$@"' launch "$@"
+    train/sft.py "$@") &
+launcher=$!
+trap "pkill -USR1 -P $launcher" USR1
+while true; do
+    wait "$launcher" && exit
+    code=$?
+    kill -0 "$launcher" 2> /dev/null || exit "$code"
+done' launch "$@"

@@ -126,12 +126,16 @@ def _load_hint(source: str) -> str:
     return ""
 
 
+def runs_packed(model: Any) -> bool:
+    """Whether the model's attention can be replaced, and its layers keep no state but keys and values."""
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
+
+
 def _check_attention(model: Any, source: str) -> None:
-    """Refuse models whose layers keep a state other than keys and values."""
-    config = model.config.get_text_config()
-    layers = set(getattr(config, "layer_types", None) or ())
-    if not getattr(model, "_supports_attention_backend", False) or layers - _ATTENTION_LAYERS:
-        kind = getattr(config, "model_type", "this kind of model")
+    """Refuse models that cannot run packed."""
+    if not runs_packed(model):
+        kind = getattr(model.config.get_text_config(), "model_type", "this kind of model")
         raise ModelError(f"{source}: the transformers engine cannot run {kind} models packed; use --engine vllm")
 
 

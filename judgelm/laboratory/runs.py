@@ -96,6 +96,7 @@ def fine_tune(run: Run, plan: Plan, base: Path, folder: Path) -> None:
         swap_prob=0.5 if run.swap else 0.0,
         reference_drop_prob={"never": 1.0, "always": 0.0, "drop": 0.5}[run.reference],
         reason_prob=0.0,
+        overwrite_output_dir=True,  # a laboratory that was stopped may have left it behind, not yet tested
     )
     model = ModelConfig(model_name_or_path=str(base))
     tuning = prepare(arguments, _settings(folder, rate, batch=plan.batch, epochs=plan.epochs, seed=run.seed), model)

@@ -39,13 +39,13 @@ def crossed_sums(values: NDArray[np.float64], clusters: Sequence[Hashable], how:
     if not seeds or not pairs or len(clusters) != pairs:
         raise ValueError(f"crossed bootstrap: {seeds} seeds, {pairs} pairs, {len(clusters)} cluster keys")
     number = {key: i for i, key in enumerate(dict.fromkeys(clusters))}
-    sums = np.zeros((seeds, len(number), values.shape[2]))
-    np.add.at(sums, (slice(None), [number[key] for key in clusters]), values)
+    sums = np.zeros((len(number), seeds, values.shape[2]))
+    np.add.at(sums, [number[key] for key in clusters], values.transpose(1, 0, 2))
     questions = np.random.default_rng([how.seed, 0]).multinomial(
         len(number), np.full(len(number), 1 / len(number)), size=how.resamples
     )
     drawn = np.random.default_rng([how.seed, seeds]).multinomial(seeds, np.full(seeds, 1 / seeds), size=how.resamples)
-    per_seed = np.einsum("rq,sqk->rsk", questions.astype(np.float64), sums, optimize=True)
+    per_seed = np.einsum("rq,qsk->rsk", questions.astype(np.float64), sums, optimize=True)
     return np.asarray(np.einsum("rs,rsk->rk", drawn.astype(np.float64), per_seed), dtype=np.float64)
 
 

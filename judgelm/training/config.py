@@ -20,7 +20,24 @@ class JudgeArguments:
             "and more, or of one that has a reference; the number of answers says what a row teaches."
         }
     )
-    eval_data: list[str] = field(default_factory=list, metadata={"help": "The same for the eval loss."})
+    eval_data: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "The same for the evaluations: their loss is taken, and the model in training judges their pairs. "
+            "Without an eval_strategy there is one evaluation, at the end."
+        },
+    )
+    eval_pairs: int = field(
+        default=200,
+        metadata={
+            "help": "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every "
+            "evaluation (eval_agreement, eval_consistency, eval_delta_bias, eval_failed); 0 for the eval loss alone."
+        },
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={"help": "Stop after so many evaluations without a better metric_for_best_model."},
+    )
     template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
     scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
     swap_prob: float = field(
@@ -44,6 +61,18 @@ class JudgeArguments:
     loss_on: str = field(
         default="completion",
         metadata={"help": "completion: the loss counts the reply only; all: prompt and reply, to pre-train a base."},
+    )
+    score_weight: float = field(
+        default=1.0,
+        metadata={"help": "Weight of a score line's token in the loss, where a token of the reason has 1."},
+    )
+    overwrite_output_dir: bool = field(
+        default=False,
+        metadata={
+            "help": "Train anew over what output_dir holds: a finished judge, or checkpoints, which are removed. "
+            "Without it a run goes on from its last whole checkpoint, and a finished judge is not trained again; a "
+            "run that is started again with it begins again."
+        },
     )
     global_batch: int | None = field(
         default=None,

@@ -9,10 +9,10 @@ import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import datasets
 import numpy as np
@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.prompts.catalog import get_template
-from judgelm.training.rows import RowBuilder, RowCounts, RowOptions, TokenRow
+from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
 from judgelm.version import VERSION
 
 _TOKENS = pa.list_(pa.int32())
-_SCHEMA = pa.schema([("sample_id", pa.string()), ("input_ids", _TOKENS), ("labels", _TOKENS)])
 _CHUNK = 1000
 
 
@@ -55,19 +54,39 @@ class EpochRows:
     """Rows in the order of training.
 
     Attributes:
-        dataset: columns `sample_id`, `input_ids` and `labels`; row i is the i-th to be trained on.
+        name: stands for the rows' bytes: who makes them, how, from which files; not for their order.
+        dataset: columns `sample_id` and its kind of row's lists of tokens; row i is the i-th to be trained on.
         counts: what became of the data in the first epoch; others differ by what is drawn.
         epochs: how many lie one behind another, whole ones.
         per_epoch: rows of the first.
     """
 
+    name: str
     dataset: datasets.Dataset
     counts: RowCounts
     epochs: int
     per_epoch: int
 
 
-def lay_out(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: Passage, folder: Path) -> EpochRows:
+class Builder(Protocol):
+    """What makes rows: `judgelm.training.rows.RowBuilder` or its like."""
+
+    row: ClassVar[type]
+    counts: RowCounts
+
+    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
+        """The rows of one epoch."""
+        ...
+
+
+def lay_out(
+    tokenizer: Any,
+    options: RowOptions,
+    paths: Sequence[str],
+    passage: Passage,
+    folder: Path,
+    make: Callable[[Any, Any], Builder] = RowBuilder,
+) -> EpochRows:
     """Make the rows of all epochs, or find them where an earlier run of the same settings and files left them.
 
     To be called by one process of a machine first; the others then find what it wrote.
@@ -78,6 +97,7 @@ def lay_out(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: 
         paths: labelled files.
         passage: how often, and in which order.
         folder: where the rows are kept; made if missing.
+        make: the builder for a tokenizer and such options.
 
     Raises:
         ConfigError: no such template, or a probability outside 0 to 1.
@@ -87,11 +107,12 @@ def lay_out(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: 
     file, facts = folder / f"{name}.arrow", folder / f"{name}.json"
     if not facts.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(RowBuilder(tokenizer, options), paths, passage, file, facts)
+        _write(make(tokenizer, options), paths, passage, file, facts)
     found = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
     order = training_order(_lengths(dataset), found["sizes"], passage)
     return EpochRows(
+        name=name,
         dataset=dataset.select(order.tolist()),
         counts=_counts_from_json(found["counts"]),
         epochs=len(found["sizes"]),
@@ -99,9 +120,9 @@ def lay_out(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: 
     )
 
 
-def write_rows(rows: Iterator[TokenRow], sink: pa.ipc.RecordBatchStreamWriter) -> int:
+def write_rows(rows: Iterator[Any], sink: pa.ipc.RecordBatchStreamWriter) -> int:
     """Append rows to an Arrow stream, a thousand at a time; how many there were."""
-    chunk: list[TokenRow] = []
+    chunk: list[Any] = []
     count = 0
     for row in rows:
         chunk.append(row)
@@ -140,11 +161,11 @@ def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], passage: Pa
     return np.concatenate(order)
 
 
-def _write(builder: RowBuilder, paths: Sequence[str], passage: Passage, file: Path, facts: Path) -> None:
+def _write(builder: Builder, paths: Sequence[str], passage: Passage, file: Path, facts: Path) -> None:
     partial = file.with_suffix(".partial")
     sizes: list[int] = []
     counts: list[RowCounts] = []
-    with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, _SCHEMA) as sink:
+    with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, _schema(builder.row)) as sink:
         while len(sizes) < _epochs(passage, sizes):
             builder.counts = RowCounts()
             sizes.append(write_rows(builder.read(paths, len(sizes)), sink))
@@ -161,15 +182,22 @@ def _epochs(passage: Passage, sizes: Sequence[int]) -> int:
     return int(np.ceil(passage.steps * passage.batch / sizes[0])) if sizes else 1
 
 
-def _batch(rows: Sequence[TokenRow]) -> pa.RecordBatch:
-    columns = [pa.array([row.sample_id for row in rows], pa.string())]
-    columns += [pa.array([getattr(row, name) for row in rows], _TOKENS) for name in ("input_ids", "labels")]
-    return pa.record_batch(columns, schema=_SCHEMA)
+def _schema(row: Any) -> pa.Schema:
+    """The columns of a kind of row: its sample's id, and as many lists of tokens as it has."""
+    first, *others = fields(row)
+    return pa.schema([(first.name, pa.string()), *((other.name, _TOKENS) for other in others)])
+
+
+def _batch(rows: Sequence[Any]) -> pa.RecordBatch:
+    schema = _schema(rows[0])
+    columns = [pa.array([getattr(row, column.name) for row in rows], column.type) for column in schema]
+    return pa.record_batch(columns, schema=schema)
 
 
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
-    column = dataset.data.column("input_ids")
-    return np.asarray(pyarrow.compute.list_value_length(column).to_numpy(), dtype=np.int64)
+    """Tokens of each row, in all its lists together: only which row is longer matters."""
+    columns = [column for column in dataset.data.table.columns if column.type == _TOKENS]
+    return np.asarray(sum(pyarrow.compute.list_value_length(column).to_numpy() for column in columns), dtype=np.int64)
 
 
 def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: Passage) -> str:

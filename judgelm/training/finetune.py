@@ -1,6 +1,7 @@
 """Builds the trainer of a judge: base model, rows of every epoch, TRL's trainer around them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     get_quantization_config,
 )
 
+from judgelm.card import Card
 from judgelm.errors import ConfigError, ModelError
 from judgelm.training.config import JudgeArguments, check_global_batch, processes
-from judgelm.training.epochs import EpochRows, Passage, lay_out
+from judgelm.training.epochs import Builder, EpochRows, Passage, lay_out
+from judgelm.training.judging import ValidationJudging, validation_judging
 from judgelm.training.loading import base_name, init_kwargs, load_tokenizer
-from judgelm.training.rows import RowCounts, RowOptions
-from judgelm.training.trainer import JudgeTrainer
+from judgelm.training.resuming import refuse_finished
+from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
+from judgelm.training.safeguards import Safeguards, safeguards
+from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padding
 
 ROWS = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until training is done."""
@@ -30,17 +35,42 @@ class FineTuning:
     """A trainer ready to run, and what its data came to.
 
     Attributes:
+        guards: where it begins, what stops it, its room on the disk; already attached to the trainer.
         window: most tokens of a row, and the judge's window.
         train: the rows of all epochs.
         epochs: how often each row is seen, as configured or as `max_steps` makes it.
         eval_counts: what became of the evaluation's rows; None where there are none.
+        judging: what evaluations judge; None where they take the loss alone.
+        facts: more of the training, for the card.
+        began_from: the card of the judge that this one was before; None where it was none.
     """
 
     trainer: transformers.Trainer
+    guards: Safeguards
     window: int
     train: EpochRows
     epochs: float
     eval_counts: RowCounts | None
+    judging: ValidationJudging | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    began_from: Card | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """What a way of training has of its own.
+
+    Attributes:
+        options: how rows are made.
+        make_rows: their builder, for a tokenizer and these options.
+        make_trainer: TRL's trainer, for its own keyword arguments.
+        beside: files that are read beside those of the training and of the evaluation.
+    """
+
+    options: RowOptions
+    make_rows: Callable[[Any, Any], Builder]
+    make_trainer: Callable[..., Any]
+    beside: Sequence[str] = ()
 
 
 def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTuning:
@@ -54,25 +84,45 @@ def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTu
         ConfigError: an option that does not exist, no window, or another batch than `global_batch` states.
         InputError: a data file that cannot be used.
         ModelError: the base model cannot be loaded.
+        RunError: the output folder holds a finished judge, or another run's checkpoints.
     """
+    refuse_finished(Path(str(sft.output_dir)), overwrite=judge.overwrite_output_dir)
     window = checked_window(judge, sft)
-    tokenizer = load_tokenizer(model, trust_remote_code=sft.trust_remote_code)
+    check_trainable(judge, sft)
+
+    def make_trainer(**given: Any) -> JudgeTrainer:
+        sft.completion_only_loss = False
+        sft.padding_free = without_padding(sft)
+        return JudgeTrainer(**given, score_weight=judge.score_weight)
+
     options = row_options(judge, window=window, seed=sft.seed)
-    folder = Path(str(sft.output_dir)) / ROWS
-    passage = passage_of(sft)
-    once = Passage(epochs=1, steps=None, batch=passage.batch, group_by_length=False, seed=sft.seed)
-    state = PartialState()
-    with state.main_process_first(), state.local_main_process_first():
-        train = lay_out(tokenizer, options, judge.train_data, passage, folder)
-        evaluate = lay_out(tokenizer, options, judge.eval_data, once, folder) if judge.eval_data else None
-    epochs = pass_once(sft, train, passage)
-    sft.max_length = None
-    sft.completion_only_loss = False
-    sft.model_init_kwargs = init_kwargs(model, sft.model_init_kwargs)
+    return assemble(judge, sft, model, Method(options=options, make_rows=RowBuilder, make_trainer=make_trainer))
+
+
+def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Method) -> FineTuning:
+    """What every way of training shares: rows, safeguards, evaluations, trainer, once the arguments are checked.
+
+    Args:
+        judge: data and target.
+        args: TRL's `SFTConfig` or `DPOConfig`.
+        model: the base.
+        method: what differs.
+
+    Raises:
+        ConfigError, InputError, ModelError, RunError: as `prepare`.
+    """
+    tokenizer = load_tokenizer(model, trust_remote_code=args.trust_remote_code)
+    passage, window = passage_of(args), method.options.window
+    train, evaluate = _lay_out(tokenizer, method, judge, passage, Path(str(args.output_dir)) / ROWS)
+    guards = safeguards(judge, args, model, rows=train.name, passage=passage)
+    epochs = pass_once(args, train, passage)
+    judging = validation_judging(judge, args, train.counts, window=window)
+    args.max_length = None
+    args.model_init_kwargs = init_kwargs(model, args.model_init_kwargs)
     try:
-        trainer = JudgeTrainer(
+        trainer = method.make_trainer(
             model=base_name(model),
-            args=sft,
+            args=args,
             train_dataset=train.dataset,
             eval_dataset=evaluate.dataset if evaluate else None,
             processing_class=tokenizer,
@@ -82,9 +132,33 @@ def prepare(judge: JudgeArguments, sft: SFTConfig, model: ModelConfig) -> FineTu
     except OSError as error:
         raise ModelError(f"{base_name(model)}: cannot load the base model: {str(error).splitlines()[0]}") from error
     trainer.epochs_in_data = train.epochs
+    trainer.judge_when_evaluating(judging, patience=judge.early_stopping_patience)
+    guards.attach(trainer)
     return FineTuning(
-        trainer=trainer, window=window, train=train, epochs=epochs, eval_counts=evaluate.counts if evaluate else None
+        trainer=trainer,
+        guards=guards,
+        window=window,
+        train=train,
+        epochs=epochs,
+        eval_counts=evaluate.counts if evaluate else None,
+        judging=judging,
     )
+
+
+def _lay_out(
+    tokenizer: Any, method: Method, judge: JudgeArguments, passage: Passage, folder: Path
+) -> tuple[EpochRows, EpochRows | None]:
+    """The rows to train on, and those to evaluate on if there are any."""
+    once = Passage(epochs=1, steps=None, batch=passage.batch, group_by_length=False, seed=passage.seed)
+    state = PartialState()
+
+    def rows(paths: Sequence[str], passage: Passage) -> EpochRows:
+        return lay_out(tokenizer, method.options, [*paths, *method.beside], passage, folder, method.make_rows)
+
+    with state.main_process_first(), state.local_main_process_first():
+        train = rows(judge.train_data, passage)
+        evaluate = rows(judge.eval_data, once) if judge.eval_data else None
+    return train, evaluate
 
 
 def checked_window(judge: JudgeArguments, args: Any) -> int:

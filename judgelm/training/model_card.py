@@ -1,7 +1,8 @@
 """`README.md` beside `judge.json`: the same facts for people, in the form that the Hugging Face hub shows.
 
 Whoever finds the folder later learns from it what the judge was taught, on which files, how to ask it and what it is
-not good for. It holds nothing that the card does not: an agreement with people is measured by `judgelm eval`, not here.
+not good for. It holds nothing that the card does not: what was measured while it was trained stands here, its agreement
+with other people's labels is measured by `judgelm eval`.
 """
 
 import json
@@ -59,6 +60,7 @@ def render_model_card(card: Card, *, name: str) -> str:
         _data(facts),
         "## How it was trained",
         _table(_settings(facts)),
+        *_metrics(facts),
         "## Limits",
         _limits(card),
     ]
@@ -125,7 +127,7 @@ def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "quantization": "base quantised to",
         "last_loss": "last training loss",
     }
-    told = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out"}
+    told = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics"}
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
         if key in told:
@@ -135,6 +137,37 @@ def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
         else:
             settings.append((names.get(key, key), value))
     return settings
+
+
+def _metrics(facts: Mapping[str, Any]) -> list[str]:
+    """What evaluations by judging found, with how they were made; nothing where there were none."""
+    metrics = facts.get("metrics")
+    if not metrics:
+        return []
+    ways = metrics["judged"]
+    rows = [
+        (name if way is None else f"{name}, {way.replace('_', ' ')}", _figure(figures.get(name)))
+        for way, figures in ((None, metrics), *((way, metrics[way]) for way in ways if way in metrics))
+        for name in ("agreement", "consistency", "delta_bias", "failed")
+    ]
+    at = metrics["checkpoint"]
+    files = ", ".join(f"`{entry['file']}`" for entry in metrics["files"])
+    chosen = f"chosen by {at['chosen_by']} on these pairs, which flatters it" if at["chosen_by"] else "the last"
+    return [
+        "## How well it judges",
+        f"{metrics['pairs']} of {metrics['pairs_available']} labelled pairs of {files}, "
+        f"{' and '.join(way.replace('_', ' ') for way in ways)}; the weights after step {at['step']} of "
+        f"{at['steps']}, {chosen}. {metrics['protocol']}"
+        + (" Measured before the adapter was merged." if "merged" in facts else ""),
+        _table(rows, "figure", "value"),
+    ]
+
+
+def _figure(value: Mapping[str, float] | float | None) -> str | None:
+    """A share, with its interval and number where it has them."""
+    if not isinstance(value, Mapping):
+        return None if value is None else f"{value:.3f}"
+    return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']})"
 
 
 def _table(rows: Iterable[tuple[str, Any]], left: str = "setting", right: str = "value") -> str:
@@ -150,9 +183,10 @@ def _cell(value: Any) -> str:
 
 def _limits(card: Card) -> str:
     facts = card.training
+    others = "other pairs than those above" if facts.get("metrics") else "questions it has not seen"
     limits = [
         "It repeats its teacher's judgments, errors and tastes (length, style, its own kin) included.",
-        "How far it agrees with people, or with its teacher on questions it has not seen, is not stated here; measure "
+        f"How far it agrees with people, or with its teacher on {others}, is not stated here; measure "
         "it on your labels: `judgelm eval judgments.jsonl --labels labelled.jsonl`.",
         "It may favour the answer shown first or last; `--both-orders` judges each pair twice and shows how often.",
         "It judges from what it knows; a wrong fact that it does not know to be wrong passes, unless a reference is "

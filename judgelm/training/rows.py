@@ -11,7 +11,7 @@ carries no loss, as at test time; the target is what the judge writes behind it:
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,14 @@ class RowCounts:
         """The widest of 1, 0.5 and 0.25 of which every score is a multiple, else 0.1."""
         return next((step for step in (1, 0.5, 0.25) if all(score % step == 0 for score in self.scores)), 0.1)
 
+    def __str__(self) -> str:
+        left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.most_common()) or "none"
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
+        return (
+            f"{self.made} rows ({kinds}), {self.swapped} swapped, {self.with_reference} with reference, "
+            f"{self.with_reason} with reason, {self.cut} with an answer cut; left out: {left_out}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
@@ -102,8 +110,8 @@ class TokenRow:
     labels: NDArray[np.int32]
 
 
-class RowBuilder:
-    """Turns labelled answers into token rows; `counts` grows as it does.
+class RowMaker:
+    """What every kind of row is made with: the template, the length policy, the checks; `counts` grows as it is used.
 
     Args:
         tokenizer: a fast tokenizer with an end-of-sequence token.
@@ -122,6 +130,70 @@ class RowBuilder:
         self._template = get_template(options.template)
         self._tokenizer = tokenizer
         self._fitter = Fitter(tokenizer, options.window)
+
+    def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
+        """Why nothing can be learned from these scores; empty where it can."""
+        low, high = self.options.scale
+        if len(scores) != len(sample.answers):
+            return "not one score for each answer"
+        if not all(low <= score <= high for score in scores):
+            return "scores outside the scale"
+        return "single answer without reference" if len(sample.answers) == 1 and sample.reference is None else ""
+
+    def _choose(
+        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
+    ) -> tuple[Label | None, str | None]:
+        """The judgment to learn and the reference to show: prompt and target are dropped together."""
+        if len(sample.answers) == 1:
+            return referenced or plain, sample.reference
+        if sample.reference is None or referenced is None:
+            return plain, None
+        dropped = draw(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob
+        return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
+
+    def _prompt(self, sample: Sample, reference: str | None) -> Prompt:
+        order = tuple(range(len(sample.answers)))
+        return self._template.render(sample, order, reference, full_score=self.options.scale[1])
+
+    def _fit(self, prompt: Prompt, targets: Sequence[str]) -> Fitted | None:
+        """The prompt with room behind it for the longest of the targets, at most half the window; None if too long."""
+        room = self.options.window // 2
+        lengths = (len(self._fitter.ids(prompt.continuation + target)) + 1 for target in targets)
+        fitted = self._fitter.fit(prompt, min(max(lengths), room))
+        if isinstance(fitted, Unparsed):
+            self.counts.left_out["too long"] += 1
+            return None
+        return fitted
+
+    def _target(self, fitted: Fitted, prompt: Prompt, line: str, reason: str) -> list[int]:
+        """A target's tokens; the end-of-sequence token only behind a whole reason."""
+        room = self.options.window // 2 - len(self._fitter.ids(prompt.continuation))
+        target = self._behind(fitted, prompt, line + reason)
+        if len(target) >= room:
+            return target[:room]
+        return [*target, self._tokenizer.eos_token_id] if reason else target
+
+    def _count(self, sample: Sample, reference: str | None, fitted: Fitted, *, with_reason: bool) -> None:
+        self.counts.made += 1
+        self.counts.kinds[_kind_of(sample)] += 1
+        self.counts.with_reference += reference is not None and len(sample.answers) > 1
+        self.counts.with_reason += with_reason
+        self.counts.cut += bool(fitted.cut)
+
+    def _behind(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
+        """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
+        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
+        before = len(fitted.ids)
+        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
+
+    def _reject(self, reject: Reject) -> None:
+        self.counts.left_out["unusable line"] += 1
+
+
+class RowBuilder(RowMaker):
+    """Turns labelled answers into token rows."""
+
+    row: ClassVar[type] = TokenRow
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[TokenRow]:
         """Rows of labelled files, as one epoch (from 0) draws them.
@@ -162,15 +234,6 @@ class RowBuilder:
             self.counts.scores.update(label.scores)
         return row
 
-    def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
-        """Why nothing can be learned from these scores; empty where it can."""
-        low, high = self.options.scale
-        if len(scores) != len(sample.answers):
-            return "not one score for each answer"
-        if not all(low <= score <= high for score in scores):
-            return "scores outside the scale"
-        return "single answer without reference" if len(sample.answers) == 1 and sample.reference is None else ""
-
     def _swapped(
         self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
     ) -> tuple[Sample, Label | None, Label | None]:
@@ -187,48 +250,13 @@ class RowBuilder:
         self.counts.not_swapped += not done.swapped
         return done.sample, done.plain, done.referenced
 
-    def _choose(
-        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
-    ) -> tuple[Label | None, str | None]:
-        """The judgment to learn and the reference to show: prompt and target are dropped together."""
-        if len(sample.answers) == 1:
-            return referenced or plain, sample.reference
-        if sample.reference is None or referenced is None:
-            return plain, None
-        dropped = draw(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob
-        return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
-
     def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
-        order = tuple(range(len(sample.answers)))
-        prompt = self._template.render(sample, order, reference, full_score=self.options.scale[1])
-        room = self.options.window // 2
-        length = min(len(self._fitter.ids(prompt.continuation + line + reason)) + 1, room)
-        fitted = self._fitter.fit(prompt, length)
-        if isinstance(fitted, Unparsed):
-            self.counts.left_out["too long"] += 1
+        prompt = self._prompt(sample, reference)
+        if (fitted := self._fit(prompt, [line + reason])) is None:
             return None
-        room -= len(self._fitter.ids(prompt.continuation))
-        target = self._behind(fitted, prompt, line + reason)
-        if len(target) >= room:
-            target = target[:room]
-        elif reason:
-            target.append(self._tokenizer.eos_token_id)
-        ids = np.array(fitted.ids + target, dtype=np.int32)
+        ids = np.array(fitted.ids + self._target(fitted, prompt, line, reason), dtype=np.int32)
         labels = ids.copy()
         if not self.options.loss_on_prompt:
             labels[: len(fitted.ids)] = IGNORED
-        self.counts.made += 1
-        self.counts.kinds[_kind_of(sample)] += 1
-        self.counts.with_reference += reference is not None and len(order) > 1
-        self.counts.with_reason += bool(reason)
-        self.counts.cut += bool(fitted.cut)
+        self._count(sample, reference, fitted, with_reason=bool(reason))
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
-
-    def _behind(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
-        """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
-        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
-        before = len(fitted.ids)
-        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
-
-    def _reject(self, reject: Reject) -> None:
-        self.counts.left_out["unusable line"] += 1

@@ -15,7 +15,6 @@ from judgelm.training.config import JudgeArguments, processes
 from judgelm.training.epochs import file_sha
 from judgelm.training.finetune import ROWS, FineTuning
 from judgelm.training.model_card import write_model_card
-from judgelm.training.rows import RowCounts
 from judgelm.version import VERSION
 
 
@@ -26,6 +25,7 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
     """
     trainer: Any = done.trainer
     folder = str(trainer.args.output_dir)
+    metrics = {"metrics": done.judging.card_facts(trainer)} if done.judging is not None else {}
     trainer.save_model(folder)
     if not trainer.is_world_process_zero():
         return
@@ -34,21 +34,23 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
         template=template.id,
         template_sha=template.sha,
         scale=(judge.scale[0], judge.scale[1]),
-        step=done.train.counts.step,
+        step=min(done.train.counts.step, done.began_from.step if done.began_from else 1),
         prompt_format="chat" if template.chat else "text",
-        reference=_reference(done.train.counts),
+        reference=_reference(done),
         window=done.window,
-        training=_facts(done, judge, model),
+        training={**_facts(done, judge, model), **done.facts, **metrics},
     )
     write_card(folder, card)
     write_model_card(folder, card)
     shutil.rmtree(Path(folder) / ROWS, ignore_errors=True)
 
 
-def _reference(counts: RowCounts) -> str:
-    if counts.with_reference == 0:
-        return "without"
-    return "with" if counts.with_reference == counts.made - counts.kinds["single"] else "both"
+def _reference(done: FineTuning) -> str:
+    """Which prompts it saw; what it saw as the judge that it was before counts too."""
+    counts, before = done.train.counts, done.began_from
+    having = "with" if counts.with_reference == counts.made - counts.kinds["single"] else "both"
+    found = having if counts.with_reference else "without"
+    return found if before is None or before.reference == found else "both"
 
 
 def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[str, Any]:
@@ -68,6 +70,7 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "reference_drop_prob": judge.reference_drop_prob,
         "reason_prob": judge.reason_prob,
         "loss_on": judge.loss_on,
+        "score_weight": judge.score_weight,
         "steps": state.global_step,
         "epochs": done.epochs,
         "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * processes(args),

@@ -1,0 +1,31 @@
+"""Several processes that train on the CPU, where accelerate and DeepSpeed need to be told of each other."""
+
+import os
+from typing import Any
+
+from judgelm.errors import ConfigError
+
+
+def join_processes(args: Any) -> None:
+    """See to it that all processes train together; to be called before the base model is loaded.
+
+    On the CPU it is accelerate that connects the processes, and DeepSpeed, asked how many there are while it splits the
+    base model, knows of none: it has to be told that there is a connection already. On GPUs nothing is done.
+
+    Args:
+        args: the trainer's arguments.
+
+    Raises:
+        ConfigError: a launcher started several processes, of which each would train a judge of its own, since nothing
+            told the trainer that it runs on the CPU.
+    """
+    started = int(os.environ.get("WORLD_SIZE", "1"))
+    if started != args.world_size:
+        raise ConfigError(
+            f"{started} processes were started, but the trainer sees {args.world_size}; on the CPU set use_cpu: true "
+            "in the training config too (or --use_cpu true), since accelerate's own use_cpu does not reach it"
+        )
+    if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
+        import deepspeed  # takes seconds, for those few only who need it here
+
+        deepspeed.init_distributed(dist_backend="gloo", verbose=False)

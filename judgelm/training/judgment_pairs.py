@@ -1,0 +1,264 @@
+r"""Two judgments of one prompt, a better and a worse -> token rows for preference tuning.
+
+They come from two places, and files of both kinds may be mixed:
+
+- a labelled pair and what a judge itself wrote of it, in a run of `judgelm-batch`, joined by sample id. Chosen is the
+  teacher's judgment for the order and the reference that the judge was shown, rejected is the judge's reply; where it
+  is right, by its winner or by its scores, there is nothing to reject, and the reply is left out and counted;
+- a row that carries both: a plain or JudgeLM pair with `chosen` and `rejected`, each a score line with or without a
+  reason behind it. Judgments that were made with the row's reference stand in `chosen_w_reference` and
+  `rejected_w_reference`, as JudgeLM names its labels:
+
+      {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
+
+Prompts, length policy, swap and reference drop are those of `judgelm.training.rows`; a judge's own replies keep the
+reference they were made with. Both texts are swapped or none is. Both have a reason and the end-of-sequence token
+behind it, or both end with their score line, so that neither is preferred for its length; a reason that is drawn to be
+dropped stays where the score lines are alike. A reply that cannot be read is rejected as it was written and never
+swapped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.data.augment import swap
+from judgelm.data.fields import optional_text
+from judgelm.data.formats import Format
+from judgelm.data.labelled import LabelledPair, draw, score_line
+from judgelm.data.row_labels import split_review
+from judgelm.data.rows import Row
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import Label, Sample, Winner
+from judgelm.training.replies import Reply, read_replies
+from judgelm.training.rows import RowMaker, RowOptions
+
+_PAIR_FORMATS = ("judgelm", "plain")
+_CHOSEN = ("chosen", "chosen_w_reference")
+_REJECTED = ("rejected", "rejected_w_reference")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgmentPairOptions(RowOptions):
+    """How two judgments become a row.
+
+    Attributes:
+        judgments: those of the files read that hold a judge's own judgments.
+        min_distance: where given, a judge's reply is rejected if it gives an answer a score at least so far from the
+            teacher's, whoever wins; None rejects it if its winner is another.
+    """
+
+    judgments: tuple[str, ...] = ()
+    min_distance: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgmentPair:
+    """Two judgments of one sample, in the order in which its answers stand.
+
+    A label without scores holds a text that cannot be read as a judgment, under `reason`.
+    """
+
+    chosen: LabelledPair
+    rejected: LabelledPair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgmentPairRow:
+    """One training row; each of the lists has shape (tokens,), int32.
+
+    Attributes:
+        sample_id: where it comes from.
+        prompt_ids: what both follow.
+        chosen_ids: the better judgment.
+        rejected_ids: the worse.
+    """
+
+    sample_id: str
+    prompt_ids: NDArray[np.int32]
+    chosen_ids: NDArray[np.int32]
+    rejected_ids: NDArray[np.int32]
+
+
+class JudgmentPairBuilder(RowMaker):
+    """Turns pairs of judgments into token rows."""
+
+    row: ClassVar[type] = JudgmentPairRow
+    options: JudgmentPairOptions
+
+    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[JudgmentPairRow]:
+        """Rows of labelled files and of judgments of their pairs, as one epoch (from 0) draws them.
+
+        Raises:
+            InputError: a file cannot be read, judgments were asked for in another way, or no row is left.
+        """
+        labelled = [path for path in paths if path not in self.options.judgments]
+        unjoined = set(self._replies)
+        for path in labelled:
+            stream = SampleStream([path], on_reject=self._reject)
+            for row, sample in stream.pairs():
+                unjoined.discard(sample.id)
+                for pair in self._pairs(stream.format, row, sample):
+                    if (made := self.build(pair, epoch)) is not None:
+                        yield made
+        if unjoined:
+            self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
+        if not self.counts.made:
+            why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
+            raise InputError(
+                f"{', '.join(labelled)}: no two judgments to tune on ({why}); give judgments of these pairs by "
+                "judgelm-batch, or rows with chosen and rejected judgments"
+            )
+
+    def build(self, pair: JudgmentPair, epoch: int = 0) -> JudgmentPairRow | None:
+        """A row of two judgments in one epoch, or None where it is left out, which `counts` then says."""
+        pair = self._swapped(pair, epoch)
+        sample = pair.chosen.sample
+        chosen, reference = self._choose(sample, pair.chosen.plain, pair.chosen.referenced, epoch)
+        rejected, _ = self._choose(sample, pair.rejected.plain, pair.rejected.referenced, epoch)
+        if chosen is None or chosen.scores is None or rejected is None:
+            self.counts.left_out["no teacher scores"] += 1
+            return None
+        texts = self._texts(sample, chosen, rejected, epoch)
+        if problem := self._problem(sample, chosen.scores) or (texts[0] == texts[1] and "chosen and rejected alike"):
+            self.counts.left_out[problem] += 1
+            return None
+        prompt = self._prompt(sample, reference)
+        if (fitted := self._fit(prompt, [line + reason for line, reason in texts])) is None:
+            return None
+        targets = (self._target(fitted, prompt, line, reason) for line, reason in texts)
+        self._count(sample, reference, fitted, with_reason=bool(texts[0][1]))
+        self.counts.scores.update(chosen.scores)
+        ids = [np.array(one, dtype=np.int32) for one in (fitted.ids, *targets)]
+        return JudgmentPairRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
+
+    def _pairs(self, found: Format, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
+        """Every two judgments that a row and the judges' replies to its pair make."""
+        replies = self._replies.get(sample.id, ())
+        stated = found.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
+        if len(sample.answers) != 2 or not (replies or stated):
+            self.counts.left_out["without two judgments" if len(sample.answers) == 2 else "not a pair"] += 1
+            return
+        try:
+            pairs: list[JudgmentPair | str] = [_stated(row, sample)] if stated else []
+            if replies:
+                plain, referenced = (found.label(row, with_reference) for with_reference in (False, True))
+                labelled = LabelledPair(sample=sample, plain=plain, referenced=referenced)
+                pairs += [self._against(labelled, reply) for reply in replies]
+        except InputError:
+            pairs = ["unreadable label"]
+        for pair in pairs:
+            if isinstance(pair, JudgmentPair):
+                yield pair
+            else:
+                self.counts.left_out[pair] += 1
+
+    def _against(self, labelled: LabelledPair, reply: Reply) -> JudgmentPair | str:
+        """The teacher's judgment and a judge's reply to the same prompt, or why nothing is to be rejected."""
+        if reply.text is None:
+            return "no reply of the judge"
+        if reply.reference and labelled.sample.reference is not None:
+            side = replace(labelled, plain=None)
+        else:
+            side = labelled.without_reference()
+        if reply.shown.order != (0, 1):
+            side = swap(side, "drop_reason").pair
+        if side.label is None or side.label.scores is None:
+            return "no teacher scores"
+        if reply.scores is not None and self._right(reply.scores, side.label.scores):
+            return "judge was right"
+        written = _judgment(reply.text, verbatim=True)
+        return _paired(side, side.plain and written, side.referenced and written)
+
+    def _right(self, scores: tuple[float, ...], taught: tuple[float, ...]) -> bool:
+        if self.options.min_distance is None:
+            return _winner(scores) == _winner(taught)
+        return max(abs(score - other) for score, other in zip(scores, taught, strict=True)) < self.options.min_distance
+
+    def _swapped(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
+        """Both judgments the other way round where this epoch draws it so and both can be; else as they are."""
+        drawn = draw(self.options.seed, pair.chosen.sample.id, "swap while training", epoch) < self.options.swap_prob
+        if not drawn:
+            return pair
+        sides = (pair.chosen, pair.rejected)
+        labels = [label for side in sides for label in (side.plain, side.referenced) if label is not None]
+        turned = [swap(side).pair for side in sides] if all(label.winner for label in labels) else list(sides)
+        done = all(after.swapped != before.swapped for before, after in zip(sides, turned, strict=True))
+        self.counts.swapped += done
+        self.counts.not_swapped += not done
+        return JudgmentPair(chosen=turned[0], rejected=turned[1]) if done else pair
+
+    def _texts(self, sample: Sample, chosen: Label, rejected: Label, epoch: int) -> list[tuple[str, str]]:
+        """First line and reason of either judgment."""
+        texts = [_line_and_reason(label) for label in (chosen, rejected)]
+        drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
+        keep = drawn or texts[0][0] == texts[1][0]
+        return [
+            (self._fitter.defuse(line)[0] + "\n", self._fitter.defuse(reason)[0] if keep else "")
+            for line, reason in texts
+        ]
+
+    @cached_property
+    def _replies(self) -> dict[str, list[Reply]]:
+        """The judges' replies to each sample, from all files of judgments."""
+        found: dict[str, list[Reply]] = {}
+        for path in self.options.judgments:
+            replies = read_replies(path, template=self.options.template, scale=self.options.scale)
+            for name, some in replies.items():
+                found.setdefault(name, []).extend(some)
+        return found
+
+
+def _stated(row: Row, sample: Sample) -> JudgmentPair:
+    """The judgments that a row carries itself; those that lack their partner do not count."""
+    sides: list[list[Label | None]] = [[], []]
+    for names in zip(_CHOSEN, _REJECTED, strict=True):
+        texts = [optional_text(row, name) for name in names]
+        for side, text in zip(sides, texts, strict=True):
+            side.append(None if None in texts or text is None else _judgment(text))
+    (plain, referenced), rejected = sides
+    return _paired(LabelledPair(sample=sample, plain=plain, referenced=referenced), *rejected)
+
+
+def _paired(chosen: LabelledPair, plain: Label | None, referenced: Label | None) -> JudgmentPair:
+    """Both judgments; a reason stays only where both have one."""
+    kept = [_matched(*labels) for labels in ((chosen.plain, plain), (chosen.referenced, referenced))]
+    sides = (replace(chosen, plain=kept[0][side], referenced=kept[1][side]) for side in (0, 1))
+    return JudgmentPair(chosen=next(sides), rejected=next(sides))
+
+
+def _matched(chosen: Label | None, rejected: Label | None) -> tuple[Label | None, Label | None]:
+    if chosen is None or rejected is None:
+        return None, None
+    if chosen.scores is not None and rejected.scores is not None and chosen.reason and rejected.reason:
+        return chosen, rejected
+    bare = (one if one.scores is None else replace(one, reason=None) for one in (chosen, rejected))
+    return next(bare), next(bare)
+
+
+def _judgment(text: str, *, verbatim: bool = False) -> Label:
+    """A judgment from its text; one without score line keeps the text as its reason, and has no scores.
+
+    A `verbatim` one does so too where its line is not written as judges learn to write it.
+    """
+    scores, reason = split_review(text)
+    if scores is None or (verbatim and text.split("\n")[0] != score_line(scores)):
+        return Label(sample_id="", winner=None, reason=text)
+    return Label(sample_id="", winner=_winner(scores), scores=scores, reason=reason.strip() or None)
+
+
+def _line_and_reason(label: Label) -> tuple[str, str]:
+    if label.scores is None:
+        return label.reason or "", ""
+    return score_line(label.scores), (label.reason or "").strip()
+
+
+def _winner(scores: tuple[float, ...]) -> Winner:
+    first, second = scores
+    return winner_of((first, second))

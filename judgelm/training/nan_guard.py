@@ -1,0 +1,110 @@
+"""Stops a training whose loss or weights are no numbers any more, and writes down which rows it was at.
+
+By itself the trainer would go on: it leaves such losses out of its logs, and puts broken checkpoints in the place of
+the good ones.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+from torch.distributed.tensor import DTensor
+
+from judgelm.errors import TrainingError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An optimiser step.
+
+    Attributes:
+        step: how many were done before it.
+        loss: over all its rows.
+        learning_rate: with which the weights are changed.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float
+
+
+class NanGuard(transformers.Trainer):
+    """To be put before a trainer's class; its `train_dataset` has a column `sample_id` and is trained on in sequence.
+
+    Every optimiser step's loss is looked at before the last of its backward passes, so before the weights change, and
+    by all processes together: one number goes to the host. The weights are looked at before they are saved, since
+    gradients can break where the loss does not.
+    """
+
+    model: Any
+    train_dataset: Any
+    _loss_so_far: torch.Tensor | float = 0.0
+    _last_step: Step | None = None
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """The loss of a micro-batch.
+
+        Raises:
+            TrainingError: the loss of the step that it ends is no finite number; `nan_step_N.json` has its rows.
+        """
+        loss: Any = super().compute_loss(model, inputs, *args, **options)
+        if not self.model.training:
+            return loss
+        self._loss_so_far = self._loss_so_far + loss.detach()
+        if self.accelerator.sync_gradients:
+            mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
+            self._loss_so_far = 0.0
+            self._last_step = Step(
+                step=self.state.global_step, loss=mean, learning_rate=float(self._get_learning_rate())
+            )
+            if not math.isfinite(mean):
+                self._stop(self._last_step, "loss")
+        return loss
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the model, as a checkpoint or as what training came to.
+
+        Raises:
+            TrainingError: trained weights are no finite numbers; nothing is written in their place.
+        """
+        if self._last_step is not None and not self._weights_are_finite():
+            self._stop(self._last_step, "weights")
+        super().save_model(output_dir, _internal_call)
+
+    def _weights_are_finite(self) -> bool:
+        finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
+        for weight in self.model.parameters():
+            if weight.requires_grad:
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 keeps a process's share there
+                part = part.to_local() if isinstance(part, DTensor) else part
+                finite = finite & torch.isfinite(part).all().to(finite.device)
+        return bool(self.accelerator.gather(finite).all().item())
+
+    def _stop(self, at: Step, what: Literal["loss", "weights"]) -> None:
+        """Write the step's rows and raise, in all processes; the first has written before another ends them all."""
+        file = Path(str(self.args.output_dir)) / f"nan_step_{at.step}.json"
+        if self.is_world_process_zero():
+            batch = self.get_total_train_batch_size(self.args)
+            begin, end = at.step * batch, min((at.step + 1) * batch, len(self.train_dataset))
+            found = asdict(at) | {
+                "what": what,
+                "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no word for it
+                "sample_ids": self.train_dataset.select(range(begin, end))["sample_id"][:],
+            }
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.accelerator.wait_for_everyone()
+        finding = f"the loss is {at.loss}" if what == "loss" else "weights are not finite"
+        raise TrainingError(
+            f"{file}: in step {at.step} (the first is 0) {finding}, so training stops; lower learning_rate "
+            f"({at.learning_rate:g}), look at the rows that the file names{_precision(self.args)}, and start again or "
+            "go on from the last checkpoint (resume_from_checkpoint)"
+        )
+
+
+def _precision(args: transformers.TrainingArguments) -> str:
+    return ", use bf16 instead of fp16, whose largest number is 65504" if args.fp16 else ""

@@ -1,0 +1,32 @@
+"""What one process finds on the disk, told to all: they go on alike, or end alike."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
+
+from judgelm.errors import JudgelmError
+
+T = TypeVar("T")
+
+
+def decided_by_first(decide: Callable[[], T]) -> T:
+    """What `decide` gives on the first process, on every process; called on the first alone.
+
+    A process that ended by itself would leave the others waiting for it, so an error is raised on all.
+
+    Raises:
+        JudgelmError: `decide` raised it.
+    """
+    outcome: list[Any] = [None, None]
+    if PartialState().is_main_process:
+        try:
+            outcome[0] = decide()
+        except JudgelmError as error:
+            outcome[1] = error
+    broadcast_object_list(outcome)
+    if outcome[1] is not None:
+        raise outcome[1]
+    found: T = outcome[0]
+    return found

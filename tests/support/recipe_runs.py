@@ -1,0 +1,69 @@
+"""Runs of `train/sft.py`, here or in processes of their own, that can be stopped and gone on with."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = {
+    "template": "judgelm-compact", "max_length": 256, "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2, "num_train_epochs": 1.5, "learning_rate": 0.01, "use_cpu": True, "bf16": False,
+    "save_strategy": "steps", "save_steps": 3, "save_total_limit": 2, "report_to": "none", "disable_tqdm": True,
+    "gradient_checkpointing": False, "logging_steps": 1,
+}  # fmt: skip
+"""96 rows and 8 a step: 12 steps an epoch, 18 in all, which end within the second epoch."""
+
+
+def configure(folder, **options):
+    """Write a configuration into the folder, whose `out` is the output; the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "config.yaml"
+    config.write_text(json.dumps(SETTINGS | {"output_dir": str(folder / "out")} | options))
+    return config
+
+
+def run_here(config, *flags):
+    """Run the recipe in this process, on one thread; what it exits with, None at its end."""
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["train/sft.py", "--config", str(config), *flags])
+        torch.set_num_threads(1)
+        try:
+            runpy.run_path(str(ROOT / "train/sft.py"), run_name="__main__")
+        except SystemExit as end:
+            return end.code
+        finally:
+            torch.set_num_threads(threads)
+    return None
+
+
+def start(config, *, launcher=()):
+    """Start the recipe in a process group of its own; `launcher` is a module that starts it, and its arguments."""
+    command = [str(ROOT / "train/sft.py"), "--config", str(config)]
+    if launcher:
+        command = ["-m", *launcher, *command]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, *command], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env=environment,
+    )  # fmt: skip
+
+
+def read_to_step(process, step):
+    """Read what it writes until so many steps are logged."""
+    lines = []
+    while sum("'loss': '" in line for line in lines) < step:
+        lines.append(process.stdout.readline())
+        assert lines[-1], "it ended too early: " + "".join(lines)[-3000:]
+
+
+def losses_of(checkpoint):
+    """The loss of each step up to a checkpoint, unrounded."""
+    history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+    return {entry["step"]: entry["loss"] for entry in history if "loss" in entry}

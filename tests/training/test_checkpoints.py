@@ -1,0 +1,170 @@
+"""Which checkpoints count, which are removed, and where a run begins."""
+
+import json
+
+import pytest
+import transformers
+
+from judgelm.errors import ConfigError, RunError
+from judgelm.training.checkpoints import STATE_NAME, Checkpoints, checkpoints_in, flaw_of, mark
+from judgelm.training.resuming import StartingPoint, find_start
+
+SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
+
+
+def checkpoint(folder, step, *, marked=True, resumable=True, settings=SETTINGS):
+    """A checkpoint as DeepSpeed leaves it: files and a folder."""
+    path = folder / f"checkpoint-{step}"
+    (path / "global_step").mkdir(parents=True)
+    (path / "model.safetensors").write_bytes(b"w" * 100)
+    (path / "global_step/optim_states.pt").write_bytes(b"o" * 200)
+    (path / "trainer_state.json").write_text("{}")
+    if marked:
+        mark(path, settings, resumable=resumable)
+    return path
+
+
+def start(folder, settings=SETTINGS, *, given=None, overwrite=False):
+    return find_start(folder, settings, given=given, overwrite=overwrite)
+
+
+def test_a_marked_checkpoint_is_whole_and_names_its_files(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    assert flaw_of(path) == ""
+    found = json.loads((path / STATE_NAME).read_text())
+    assert found["files"] == {"global_step/optim_states.pt": 200, "model.safetensors": 100, "trainer_state.json": 2}
+
+
+def test_a_torn_checkpoint_says_what_it_lacks(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    (path / "global_step/optim_states.pt").write_bytes(b"o" * 120)
+    assert flaw_of(path) == "global_step/optim_states.pt has 120 of 200 bytes"
+    (path / "global_step/optim_states.pt").unlink()
+    assert flaw_of(path) == "global_step/optim_states.pt is missing"
+    (path / STATE_NAME).write_text('{"settings": {')
+    assert flaw_of(path) == "judgelm_state.json, which is written last, is missing"
+
+
+def test_what_is_added_after_the_marker_does_no_harm(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    (path / "notes.txt").write_text("mine")
+    assert flaw_of(path) == ""
+
+
+def test_checkpoints_are_sorted_by_step_and_others_folders_are_none(tmp_path):
+    for step in (3, 12, 9):
+        checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-best").mkdir()
+    assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-12", "checkpoint-9", "checkpoint-3"]
+
+
+def test_a_save_marks_the_new_one_before_the_old_ones_go(tmp_path):
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    for step in (3, 6):
+        checkpoint(tmp_path, step)
+    new = checkpoint(tmp_path, 9, marked=False)
+    state = transformers.TrainerState(global_step=9, best_model_checkpoint=str(tmp_path / "checkpoint-3"))
+    Checkpoints(SETTINGS, 2).on_save(args, state, transformers.TrainerControl())
+    assert flaw_of(new) == ""
+    assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-9", "checkpoint-3"]  # the last, the best
+
+
+def test_without_a_limit_all_are_kept(tmp_path):
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    for step in (3, 6):
+        checkpoint(tmp_path, step)
+    Checkpoints(SETTINGS, None).on_save(args, transformers.TrainerState(global_step=6), transformers.TrainerControl())
+    assert len(checkpoints_in(tmp_path)) == 2
+
+
+def test_an_empty_folder_is_where_a_run_begins(tmp_path):
+    assert start(tmp_path / "none") == StartingPoint()
+
+
+def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
+    whole, torn = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6, marked=False)
+    found = start(tmp_path)
+    assert found.checkpoint == str(whole)
+    assert found.notes == (
+        f"{torn}: is torn, and was removed: judgelm_state.json, which is written last, is missing",
+        f"goes on from {whole}",
+    )
+    assert not torn.exists()
+
+
+def test_where_all_are_torn_a_run_begins_anew(tmp_path):
+    checkpoint(tmp_path, 3, marked=False)
+    assert start(tmp_path).checkpoint is None
+    assert checkpoints_in(tmp_path) == []
+
+
+def test_another_run_is_refused_by_what_differs_and_nothing_is_removed(tmp_path):
+    checkpoint(tmp_path, 3)
+    torn = checkpoint(tmp_path, 6, marked=False)
+    with pytest.raises(
+        RunError, match=r"checkpoint-3: belongs to another run: learning_rate was 0\.1 and is 0\.2; put"
+    ):
+        start(tmp_path, SETTINGS | {"learning_rate": 0.2, "rows": "xyz"})
+    with pytest.raises(RunError, match="rows was 'abc' and is 'xyz'"):
+        start(tmp_path, SETTINGS | {"rows": "xyz"})
+    assert torn.exists()
+
+
+def test_an_option_that_only_one_of_them_has_differs(tmp_path):
+    checkpoint(tmp_path, 3)
+    with pytest.raises(RunError, match=r"beta was None and is 0\.1"):
+        start(tmp_path, SETTINGS | {"beta": 0.1})
+
+
+def test_other_versions_are_said_not_refused(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    found = json.loads((path / STATE_NAME).read_text())
+    found["versions"]["torch"] = "1.0"
+    (path / STATE_NAME).write_text(json.dumps(found))
+    assert "it was written with torch 1.0 (now" in start(tmp_path).notes[0]
+
+
+def test_weights_alone_are_nothing_to_go_on_from(tmp_path):
+    path = checkpoint(tmp_path, 6, resumable=False)
+    with pytest.raises(RunError, match="checkpoint-6: holds weights alone"):
+        start(tmp_path)
+    with pytest.raises(RunError, match="checkpoint-6: holds weights alone"):
+        start(tmp_path, given=str(path))
+    preempted = checkpoint(tmp_path, 4)
+    assert start(tmp_path).checkpoint == str(preempted)
+    assert path.exists()
+
+
+def test_a_given_checkpoint_is_taken_if_it_is_whole_and_of_this_run(tmp_path):
+    older, newer = checkpoint(tmp_path, 3), checkpoint(tmp_path, 6)
+    assert start(tmp_path, given=str(older)).checkpoint == str(older)
+    (newer / "model.safetensors").write_bytes(b"w")
+    with pytest.raises(RunError, match=r"checkpoint-6: is torn: model\.safetensors has 1 of 100 bytes"):
+        start(tmp_path, given=str(newer))
+    with pytest.raises(RunError, match="learning_rate was"):
+        start(tmp_path, SETTINGS | {"learning_rate": 0.2}, given=str(older))
+
+
+def test_a_given_checkpoint_of_another_tool_is_taken_as_it_is(tmp_path):
+    path = checkpoint(tmp_path, 3, marked=False)
+    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm; whether it fits is not known",)
+
+
+@pytest.mark.parametrize("given", ["false", "runs/checkpoint-7"])
+def test_a_given_folder_that_is_no_checkpoint_is_refused_with_the_ways_out(tmp_path, given):
+    with pytest.raises(
+        ConfigError, match=rf"{given}: no checkpoint's folder; leave it out .* overwrite_output_dir: true"
+    ):
+        start(tmp_path, given=given)
+
+
+def test_to_overwrite_removes_checkpoints_and_card_but_no_base(tmp_path):
+    path = checkpoint(tmp_path, 3)
+    (tmp_path / "judge.json").write_text("{}")
+    with pytest.raises(ConfigError, match="would remove the base model"):
+        start(tmp_path, SETTINGS | {"model_name_or_path": str(path)}, overwrite=True)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        start(tmp_path, given=str(path), overwrite=True)
+    assert path.exists()
+    assert start(tmp_path, overwrite=True) == StartingPoint()
+    assert list(tmp_path.iterdir()) == []

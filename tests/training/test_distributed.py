@@ -1,0 +1,146 @@
+"""Two processes on the CPU, started as users start them, train the judge that one process trains.
+
+All in float32 and at the same global batch. Rows with a reason have ten times the target of those without, so a loss
+that were averaged over processes or passes, instead of over tokens, would show.
+"""
+
+import json
+import socket
+
+import pytest
+from safetensors.torch import load_file
+
+import recipe_runs
+from judgelm.data.synthetic import generate
+from judgelm.judge import Judge
+
+CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
+STEPS = 9  # 96 rows x 1.5 epochs / 16
+SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
+    "ddp": (4, 2),
+    "zero2": (4, 2),
+    "zero3": (8, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_model, tmp_path_factory):
+    """Everything but the batch's shape."""
+    path = tmp_path_factory.mktemp("world") / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
+    return {
+        "model_name_or_path": str(tiny_model), "train_data": [str(path)], "reason_prob": 0.5, "global_batch": 16,
+        "max_length": 384, "dtype": "float32", "save_steps": STEPS,
+    }  # fmt: skip
+
+
+def shape(rows, passes):
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
+
+
+def launch(config, cluster, *flags, processes=2, port=0):
+    """Start it by `accelerate launch` with a config for GPUs, of which only processes and precision are others."""
+    told = ["--num_processes", str(processes), "--mixed_precision", "no", "--main_process_port", str(port)]
+    config_file = str(CLUSTERS / f"{cluster}.yaml")
+    launcher = ["accelerate.commands.launch", "--config_file", config_file, *told, *flags]
+    return recipe_runs.start(config, launcher=launcher)
+
+
+def finish(process):
+    """Wait for it; what it said."""
+    said, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, said[-5000:]
+    return said
+
+
+@pytest.fixture(scope="module")
+def started(settings, tmp_path_factory):
+    """All three at once, since starting is what takes the time: output folder and process by name."""
+    runs = {}
+    for name, (rows, passes) in SHAPES.items():
+        folder = tmp_path_factory.mktemp(name)
+        config = recipe_runs.configure(folder, **(settings | shape(rows, passes)))
+        # for plain data parallelism there is no config: one process on one GPU, and a flag
+        command = ("gpu", "--multi_gpu") if name == "ddp" else (name,)
+        runs[name] = folder / "out", launch(config, *command)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def alone(started, settings, tmp_path_factory):
+    """The output of a single process, trained here while the others start."""
+    folder = tmp_path_factory.mktemp("alone")
+    assert recipe_runs.run_here(recipe_runs.configure(folder, **(settings | shape(16, 1)))) is None
+    return folder / "out"
+
+
+def assert_same_training(folder, alone, *, processes=2):
+    """Every step's loss, and the weights that they end in."""
+    checkpoint = folder / f"checkpoint-{STEPS}"
+    assert len(list(checkpoint.glob("rng_state_*.pth"))) == processes
+    losses, expected = recipe_runs.losses_of(checkpoint), recipe_runs.losses_of(alone / f"checkpoint-{STEPS}")
+    assert list(expected) == list(range(1, STEPS + 1))
+    assert losses == pytest.approx(expected, abs=1e-4, rel=0)
+    weights, single = load_file(folder / "model.safetensors"), load_file(alone / "model.safetensors")
+    assert weights.keys() - {"lm_head.weight"} == single.keys()  # DeepSpeed writes tied embeddings twice
+    furthest = {name: float((weights[name] - single[name]).abs().max()) for name in single}
+    # Adam divides by a gradient's size, so where that is near zero its rounding moves a weight, a little
+    assert max(furthest.values()) < 1e-3, furthest
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_two_processes_train_the_judge_of_one(started, alone, name):
+    folder, process = started[name]
+    finish(process)
+    assert_same_training(folder, alone)
+    optimizers = list((folder / f"checkpoint-{STEPS}").glob("global_step*/zero_pp_rank_*_optim_states.pt"))
+    weights = list((folder / f"checkpoint-{STEPS}").glob("global_step*/zero_pp_rank_*_model_states.pt"))
+    assert (len(optimizers), len(weights)) == {"ddp": (0, 0), "zero2": (2, 0), "zero3": (2, 2)}[name]  # what is split
+    with Judge(str(folder)) as judge, Judge(str(alone)) as single:
+        asked = ("What is 2 + 2?", "4", "5")
+        assert judge.format.template == "judgelm-compact"
+        assert judge.compare(*asked).shown == single.compare(*asked).shown
+
+
+def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):
+    # as accelerate leaves it where the training config does not say use_cpu: started as two, connected as one
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(8, 1) | {"use_cpu": False})))
+    assert "2 processes were started, but the trainer sees 1; on the CPU set use_cpu: true" in str(said)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_torchrun_with_deepspeeds_own_config_trains_the_same(settings, alone, tmp_path):
+    zero3 = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+    sizes = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    own = {"zero_optimization": zero3, "zero_allow_untested_optimizer": True} | dict.fromkeys(sizes, "auto")
+    path = tmp_path / "zero3.json"
+    path.write_text(json.dumps(own))
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2) | {"deepspeed": str(path)}))
+    launcher = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    finish(recipe_runs.start(config, launcher=launcher))
+    assert_same_training(tmp_path / "out", alone)
+
+
+@pytest.mark.slow
+def test_two_machines_train_the_judge_of_one(settings, alone, tmp_path):
+    # two launchers that find each other over the network; both "machines" are this one, with a process each
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
+    machines = [
+        launch(config, "zero3_2nodes", "--machine_rank", str(rank), "--main_process_ip", "127.0.0.1", port=port)
+        for rank in range(2)
+    ]
+    for process in machines:
+        finish(process)
+    assert_same_training(tmp_path / "out", alone)
+
+
+@pytest.mark.slow
+def test_weights_and_optimizer_in_main_memory_train_the_same(settings, alone, tmp_path):
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
+    finish(launch(config, "zero3_offload"))
+    assert_same_training(tmp_path / "out", alone)

@@ -1,0 +1,151 @@
+"""A run that was killed, preempted or out of disk goes on with the losses of one that was never stopped."""
+
+import json
+import os
+import random
+import resource
+import signal
+import time
+
+import pytest
+from safetensors.torch import load_file
+
+from judgelm.data.synthetic import generate
+from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
+from recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
+
+LAUNCHER = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_model, tmp_path_factory):
+    """Dropout, so that the random state matters."""
+    path = tmp_path_factory.mktemp("world") / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
+    return {
+        "model_name_or_path": str(tiny_model),
+        "train_data": [str(path)],
+        "model_init_kwargs": {"attention_dropout": 0.1},
+    }
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(settings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    assert run_here(configure(folder, **settings)) is None
+    return folder / "out"
+
+
+def assert_same(out, reference):
+    """The same loss at every step, and the same weights."""
+    losses, expected = losses_of(out / "checkpoint-18"), losses_of(reference / "checkpoint-18")
+    assert list(losses) == list(range(1, 19))
+    assert losses == pytest.approx(expected, rel=1e-6)
+    weights, others = load_file(out / "model.safetensors"), load_file(reference / "model.safetensors")
+    for name, weight in weights.items():
+        assert weight.numpy() == pytest.approx(others[name].numpy(), abs=1e-6), name
+
+
+def test_a_run_killed_at_any_step_goes_on_from_its_last_whole_checkpoint(settings, uninterrupted, tmp_path, capfd):
+    config = configure(tmp_path, **settings)
+    step = random.randint(4, 12)
+    killed = start(config, launcher=LAUNCHER)
+    read_to_step(killed, step)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    whole = [checkpoint for checkpoint in checkpoints_in(tmp_path / "out") if not flaw_of(checkpoint)]
+    assert whole, f"killed at step {step}"
+    assert run_here(config) is None
+    said = capfd.readouterr().out
+    assert f"goes on from {whole[0]}" in said
+    assert said.count("'loss': '") == 18 - int(whole[0].name.split("-")[1])
+    assert_same(tmp_path / "out", uninterrupted)
+
+
+def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, uninterrupted, tmp_path, capfd):
+    config = configure(tmp_path, **settings)
+    preempted = start(config)
+    read_to_step(preempted, 4)
+    preempted.terminate()
+    said, _ = preempted.communicate(timeout=200)
+    assert preempted.returncode == 143, said[-3000:]
+    last = checkpoints_in(tmp_path / "out")[0]
+    step = int(last.name.split("-")[1])
+    assert f"stopped by SIGTERM after step {step} of 18; the same command goes on from {last}" in said
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, hard))  # weights have 0.5 MB, optimiser states 1 MB
+    try:
+        error = run_here(config)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.startswith(f"error: {tmp_path / 'out'}: no room left on the disk; free 1.5 MB or more")
+    assert error.endswith(f"and the same command goes on from {last}")
+
+    assert run_here(config) is None
+    said = capfd.readouterr().out
+    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: is torn, and was removed: {STATE_NAME}" in said
+    assert_same(tmp_path / "out", uninterrupted)
+
+
+def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterrupted, tmp_path, capfd):
+    config = configure(tmp_path, **settings)
+    (tmp_path / "out").symlink_to(uninterrupted)
+    card = json.loads((uninterrupted / "judge.json").read_text())
+    before = load_file(uninterrupted / "model.safetensors")
+    (uninterrupted / "judge.json").unlink()
+    assert run_here(config) is None
+    assert "'loss': '" not in capfd.readouterr().out
+    after = load_file(uninterrupted / "model.safetensors")
+    assert all(after[name].equal(weight) for name, weight in before.items())
+    found = json.loads((uninterrupted / "judge.json").read_text())
+    assert found == card
+
+
+def test_a_finished_judge_is_trained_over_only_when_told(settings, uninterrupted, tmp_path):
+    config = configure(tmp_path, **settings, max_steps=1, output_dir=str(uninterrupted))
+    said = run_here(config)
+    assert said == (
+        f"error: {uninterrupted}: holds a finished judge (judge.json); choose another output_dir, or "
+        "overwrite_output_dir: true trains anew over it"
+    )
+    assert [one.name for one in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
+
+
+def test_told_to_overwrite_it_trains_anew(settings, tmp_path):
+    config = configure(tmp_path, **settings, max_steps=3)
+    assert run_here(config) is None
+    first = losses_of(tmp_path / "out/checkpoint-3")
+    assert run_here(config, "--overwrite_output_dir", "--learning_rate", "0.02") is None
+    again = losses_of(tmp_path / "out/checkpoint-3")
+    assert again[1] == first[1]  # the base, not what was trained
+    assert again[3] != first[3]
+
+
+def test_other_options_than_the_checkpoints_are_refused_by_name(settings, tmp_path):
+    config = configure(tmp_path, **settings, max_steps=3)
+    assert run_here(config) is None
+    (tmp_path / "out/judge.json").unlink()
+    said = run_here(config, "--gradient_accumulation_steps", "4", "--swap_prob", "0.25")
+    assert said.startswith(
+        f"error: {tmp_path / 'out/checkpoint-3'}: belongs to another run: global_batch was 8 and is 16"
+    )
+    assert "swap_prob was 0.5 and is 0.25" in said
+    assert "rows" not in said
+    assert "overwrite_output_dir: true" in said
+    # a micro-batch of another size makes the same steps
+    assert run_here(config, "--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "1") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_whole_checkpoint_is_there_at_every_moment_after_the_first(settings, tmp_path, attempt):
+    # it saves at every step and keeps one, so most moments are within a save or a removal
+    config = configure(tmp_path, **settings, save_steps=1, save_total_limit=1, num_train_epochs=4)
+    killed = start(config)
+    read_to_step(killed, 3)
+    time.sleep(random.uniform(0, 0.5))
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    flaws = {checkpoint.name: flaw_of(checkpoint) for checkpoint in checkpoints_in(tmp_path / "out")}
+    assert "" in flaws.values(), flaws
