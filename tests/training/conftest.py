@@ -1,7 +1,7 @@
 """Judges that `train/sft.py` made, for tests of what becomes of them: one trained whole, and adapters on it.
 
 The base is 192 wide with six heads: vLLM's CPU build runs heads of 32, and the 4-bit layers of bitsandbytes need widths
-that 64 divides (its MLP is 512 wide). An answer's score is its number of words; the adapters are taught the opposite, 11 less that.
+that 64 divides, as 192 and its MLP's 512. An answer's score is its number of words; adapters are taught 11 less that.
 """
 
 import json

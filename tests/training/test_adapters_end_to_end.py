@@ -54,6 +54,8 @@ def test_a_qlora_judge_on_the_rounded_base_it_was_trained_on_judges_nearly_as_th
     adapter, merged = qlora
     scores, probabilities = judged(adapter, quantization="4bit")
     merged_scores, merged_probabilities = judged(merged)
-    print(furthest(probabilities, merged_probabilities), agreeing(scores, merged_scores), scores == merged_scores)
-    assert furthest(probabilities, merged_probabilities) > 1e-3  # the base's rounding is to be seen
-    assert agreeing(scores, merged_scores) >= 0.9
+    gaps = [abs(one - other) for one, other in of_both(probabilities, merged_probabilities)]
+    # measured: 0.007 on average and 0.06 at most, by the base's rounding; the untuned judge is 0.27 away on average
+    assert sum(gaps) / len(gaps) < 0.02
+    assert 1e-3 < max(gaps) < 0.15
+    assert agreeing(scores, merged_scores) > 0.8
