@@ -3,8 +3,8 @@
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,7 +39,8 @@ class BatchJob:
         references: a file of references by id.
         retry: which earlier failures are judged again.
         overwrite: start over.
-        parts: what a sample of the input is judged as: itself, or several samples, each with an id of its own.
+        parts: what a sample of the input is judged as: itself, several samples, each with an id of its own, or none.
+        fingerprint: what else makes the run the one it is, besides model, mode and input.
     """
 
     inputs: tuple[str, ...]
@@ -49,6 +50,7 @@ class BatchJob:
     retry: Retry = "engine"
     overwrite: bool = False
     parts: Callable[[Sample], Iterable[Sample]] = lambda sample: (sample,)
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         EngineError: the engine broke.
     """
     tally = Tally(load_s=load_s)
-    _check_apart(job)
+    check_apart(job)
     if job.out == "-":
         _to_stdout(job, mode, engine, tally, hooks, sys.stdout.buffer)
         return tally
@@ -90,7 +92,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         Path(job.out),
         fingerprint=fingerprint(job, mode, described),
         provenance=provenance(mode, described),
-        inputs=_files(job),
+        inputs=files_of(job),
         retry=job.retry,
         overwrite=job.overwrite,
     )
@@ -142,14 +144,14 @@ def samples_of(job: BatchJob) -> SampleStream:
     )
 
 
-def _check_apart(job: BatchJob) -> None:
+def check_apart(job: BatchJob) -> None:
     """Refuse to write over what is read.
 
     Raises:
         ConfigError: an input is one of the run's own files.
     """
     own = {path.resolve() for path in run_paths(Path(job.out))}
-    for path in _files(job):
+    for path in files_of(job):
         if path != "-" and Path(path).resolve() in own:
             raise ConfigError(f"-o {job.out}: this run would write over its own input {path}; choose another -o")
 
@@ -173,7 +175,8 @@ def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> di
         "engine": {key: described[key] for key in ("engine", "dtype", "window", "quantization") if key in described},
         "template": {"id": mode.template, "sha": get_template(mode.template).sha},
         "mode": {"name": mode.name, **_jsonable(asdict(mode))},
-        "input": input_identity(_files(job)),
+        "input": input_identity(files_of(job)),
+        **job.fingerprint,
     }
 
 
@@ -198,7 +201,8 @@ def _jsonable(options: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
-def _files(job: BatchJob) -> list[str]:
+def files_of(job: BatchJob) -> list[str]:
+    """Every file that a job reads, as it was named."""
     return [*job.inputs, *([job.references] if job.references else [])]
 
 

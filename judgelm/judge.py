@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.card import Card, check_card, find_card
+from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
@@ -52,6 +53,7 @@ class Judge:
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
         ignore_card: use another template than the card's all the same.
+        cluster: the workers that hold the engine instead of this process, on Ray.
         options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`, a
             mapping of what only one engine knows.
 
@@ -67,6 +69,7 @@ class Judge:
         engine: str = "auto",
         template: str | None = None,
         ignore_card: bool = False,
+        cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
@@ -80,7 +83,10 @@ class Judge:
             engine_options = replace(engine_options, window_tokens=card.window)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
         began = time.monotonic()
-        self.engine: Engine = load_engine(name, engine_options)
+        if cluster is None:
+            self.engine: Engine = load_engine(name, engine_options)
+        else:
+            self.engine = load_workers(engine, engine_options, cluster)  # `auto` is theirs to choose
         self.load_s = time.monotonic() - began
 
     def pairwise(self, **options: Any) -> Pairwise:

@@ -24,7 +24,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "prompt_tokens": judgment.prompt_tokens,
         "completion_tokens": judgment.completion_tokens,
         "provenance": judgment.provenance,
-    }
+    } | ({} if judgment.decided_by is None else {"decided_by": judgment.decided_by})
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
@@ -47,6 +47,7 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
         prompt_tokens=row["prompt_tokens"],
         completion_tokens=row["completion_tokens"],
         provenance=row["provenance"],
+        decided_by=row.get("decided_by"),
     )
 
 

@@ -241,6 +241,7 @@ class Judgment:
             asked for or can be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
+        decided_by: which judge of a cascade this is the judgment of; None outside of one.
     """
 
     sample_id: str
@@ -255,6 +256,7 @@ class Judgment:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     provenance: str = ""
+    decided_by: Literal["small", "large"] | None = None
 
     @property
     def repaired(self) -> bool:

@@ -42,6 +42,18 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
     return {judgment.sample_id: judgment for judgment in iter_judgments(path)}
 
 
+def standing_judgments(path: str | Path) -> Iterator[Judgment]:
+    """The judgments that stand, in the order written: of two with one id only the later, in little memory.
+
+    Raises:
+        InputError: a line is no judgment.
+    """
+    last = {hash(row.get("id")): place for place, (_, row) in enumerate(read_jsonl(path))}
+    for place, judgment in enumerate(iter_judgments(path)):
+        if last[hash(judgment.sample_id)] == place:
+            yield judgment
+
+
 def short_sha(value: object) -> str:
     """12 hex digits over the canonical JSON of a value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]

@@ -14,31 +14,17 @@ import sys
 from trl import DPOConfig, ModelConfig, TrlParser
 
 from judgelm.errors import JudgelmError
+from judgelm.training.cpu_processes import join_processes
 from judgelm.training.preference_tuning import DpoArguments, prepare_preference
-from judgelm.training.saving import save
+from judgelm.training.running import train_and_save
 
 
 def main() -> None:
     """Read the configuration, build, train, write."""
     judge, dpo, model = TrlParser((DpoArguments, DPOConfig, ModelConfig)).parse_args_and_config()
-    tuning = prepare_preference(judge, dpo, model)
-    if tuning.trainer.is_world_process_zero():
-        print(f"train: {tuning.train.counts}")
-        if tuning.eval_counts is not None:
-            print(f"eval: {tuning.eval_counts}")
-        if tuning.judging is not None:
-            print(f"eval: {tuning.judging.pairs}")
-        for note in tuning.guards.start.notes:
-            print(note)
-    with tuning.guards.watching():
-        tuning.trainer.train(resume_from_checkpoint=tuning.guards.start.checkpoint)
-        stopped_by = tuning.guards.preemption.stopped_by
-        if stopped_by is None:
-            save(tuning, judge, model)
-    if tuning.trainer.is_world_process_zero():
-        print(f"judge in {dpo.output_dir}" if stopped_by is None else tuning.guards.stopped(tuning.trainer))
-    if stopped_by is not None:
-        sys.exit(128 + stopped_by)
+    join_processes(dpo)
+    if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
+        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """`judgelm-batch`: pairs in, judgments out."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ import typer
 from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.cli import batch_options as options
 from judgelm.cli.batch_summary import summary_table
+from judgelm.cli.cascade import cascade_of, judge_in_cascade
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
+from judgelm.cluster.plan import Cluster
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import ENGINES, choose_engine
@@ -60,6 +64,8 @@ def batch(
     close_band: options.CloseBand = 0.1,
     reason_tokens: options.ReasonTokens = 512,
     repair: options.Repair = False,
+    cascade: options.Cascade = None,
+    cascade_band: options.CascadeBand = None,
     limit: options.Limit = None,
     retry: options.Retries = "engine",
     overwrite: options.Overwrite = False,
@@ -74,11 +80,15 @@ def batch(
     max_sequences: options.MaxSequences = 256,
     window_tokens: options.WindowTokens = None,
     trust_remote_code: options.TrustRemoteCode = False,
+    gpus: options.Gpus = None,
+    ray: options.Ray = None,
+    workers: options.Workers = None,
+    worker_cores: options.WorkerCores = None,
     quiet: options.Quiet = False,
     config: options.Config = None,
 ) -> None:
     """Judge pairs of answers with a local judge model."""
-    _check_names(mode, engine, model)
+    _check_names(mode, engine, model or cascade)
     job = BatchJob(
         inputs=tuple(inputs),
         out=_out(inputs, out),
@@ -104,26 +114,36 @@ def batch(
     }
     Pairwise(**pair_options)  # what does not fit together is said before the model is loaded
     engine_args = options.parse_engine_args(engine_arg or ())
+    cluster = options.cluster_of(ray, gpus, workers, worker_cores)
     _check_places(job)
-    _clear_and_mark(job, quiet=quiet)
-    judge = Judge(
-        model,
-        engine=_announced(model, engine, quiet=quiet),
-        template=template,
-        ignore_card=ignore_card,
-        adapter=adapter,
-        dtype=dtype,
-        device=device,
-        quantization=quantization,
-        revision=revision,
-        batch_tokens=batch_tokens,
-        max_sequences=max_sequences,
-        window_tokens=window_tokens,
-        trust_remote_code=trust_remote_code,
-        engine_args=engine_args,
-    )
-    with judge:
-        tally = _run(job, judge, judge.pairwise(**pair_options), quiet=quiet)
+    both = cascade_of(job, cascade, cascade_band, model=model, adapter=adapter)
+
+    def load(name: str) -> Judge:
+        return Judge(
+            name,
+            engine=_announced(name, engine, cluster, quiet=quiet),
+            cluster=cluster,
+            template=template,
+            ignore_card=ignore_card,
+            adapter=adapter,
+            dtype=dtype,
+            device=device,
+            quantization=quantization,
+            revision=revision,
+            batch_tokens=batch_tokens,
+            max_sequences=max_sequences,
+            window_tokens=window_tokens,
+            trust_remote_code=trust_remote_code,
+            engine_args=engine_args,
+        )
+
+    begin, run = partial(_clear_and_mark, quiet=quiet), partial(_run, quiet=quiet)
+    if both is not None:
+        tally = judge_in_cascade(both, load, pair_options, run, begin=begin, quiet=quiet)
+    else:
+        begin(job)
+        with load(model) as judge:
+            tally = run(job, judge, judge.pairwise(**pair_options))
     if tally.failure_rate > max_failure_rate:
         console.print(
             f"[yellow]{tally.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
@@ -136,7 +156,7 @@ def main() -> None:
     run_app(app)
 
 
-def _check_names(mode: str, engine: str, model: str) -> None:
+def _check_names(mode: str, engine: str, model: str | None) -> None:
     if mode not in MODES:
         raise ConfigError(f"mode {mode!r} does not exist; there are: {', '.join(MODES)}")
     if engine != "auto" and engine not in ENGINES:
@@ -176,24 +196,38 @@ def _clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
     mark_children(job.out)
 
 
-def _announced(model: str, engine: str, *, quiet: bool) -> str:
-    """The engine's name, said together with the reason where it was judgelm's choice."""
-    name, why = choose_engine() if engine == "auto" else (engine, "")
+def _announced(model: str, engine: str, cluster: Cluster | None, *, quiet: bool) -> str:
+    """The engine's name, said together with the reason where it was judgelm's choice; workers choose for themselves."""
+    name, why = choose_engine() if engine == "auto" and cluster is None else (engine, "")
+    if cluster is not None:
+        why = f"on workers, Ray address {cluster.address}"
     if not quiet:
         console.print(f"loading {model} ({name} engine{why and f': {why}'})", markup=False, highlight=False)
     return name
 
 
-def _run(job: BatchJob, judge: Judge, mode: Pairwise, *, quiet: bool) -> Tally:
-    """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run."""
+def _run(
+    job: BatchJob,
+    judge: Judge,
+    mode: Pairwise,
+    *,
+    quiet: bool,
+    total: int | None = None,
+    look: Callable[[Judgment], None] = lambda judgment: None,
+) -> Tally:
+    """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run.
+
+    `total` is how many there are to judge, where that is not the input's rows; `look` sees each judgment.
+    """
     done = 0
 
     def count(tally: Tally, judgment: Judgment) -> None:
         nonlocal done
         done = tally.judged
         update(tally, judgment)
+        look(judgment)
 
-    with watch(_total(job), quiet=quiet) as update:
+    with watch(_total(job) if total is None else total, quiet=quiet) as update:
         hooks = BatchHooks(
             on_input=lambda stream: None if quiet else _show_input(stream, judge, mode),
             on_resume=(lambda finished, repaired: None) if quiet else _show_resume,

@@ -8,11 +8,13 @@ import typer
 import yaml
 
 from judgelm.cli.console import load_config
+from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
+_CLUSTER = "Several GPUs or machines"
 
 Inputs = Annotated[
     list[str],
@@ -113,6 +115,22 @@ Repair = Annotated[
     ),
 ]
 
+Cascade = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SMALL,LARGE",
+        help="Two judges instead of --model: the second sees only what the first is unsure of.",
+        rich_help_panel=_MODEL,
+    ),
+]
+CascadeBand = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LOW,HIGH",
+        help="Unsure is a P(first better) from LOW to HIGH; default 0.3,0.7.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Model = Annotated[
     str,
     typer.Option(
@@ -145,6 +163,38 @@ TrustRemoteCode = Annotated[
         "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
     ),
 ]
+Gpus = Annotated[
+    int | None, typer.Option(min=1, help="Judge on N GPUs of this machine at once.", rich_help_panel=_CLUSTER)
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Judge on the workers of a Ray cluster: auto (the one running here, or RAY_ADDRESS), HOST:PORT, or local "
+        "(started for this run).",
+        rich_help_panel=_CLUSTER,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many workers; default: one per GPU, or per node without.", rich_help_panel=_CLUSTER),
+]
+WorkerCores = Annotated[
+    int | None, typer.Option(min=1, help="CPU cores (and threads) of each worker.", rich_help_panel=_CLUSTER)
+]
+
+
+def cluster_of(ray: str | None, gpus: int | None, workers: int | None, cores: int | None) -> Cluster | None:
+    """The workers that `--ray`, `--gpus`, `--workers` and `--worker-cores` ask for; None where it is this process.
+
+    Raises:
+        ConfigError: workers without a cluster, or options that do not fit each other.
+    """
+    if ray is None and gpus is None:
+        if workers is not None or cores is not None:
+            raise ConfigError("--workers and --worker-cores are of a cluster; add --ray local for this machine")
+        return None
+    return Cluster(address=ray or "local", workers=workers, gpus=gpus, cores=cores)
 
 
 def parse_engine_args(pairs: Sequence[str]) -> dict[str, Any]:

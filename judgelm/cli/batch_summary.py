@@ -8,7 +8,9 @@ from rich.table import Table
 from judgelm.modes import Pairwise
 from judgelm.tally import Tally
 
-_SHOWN_STATS = ("retries", "not_taken_by_server", "out_of_memory")
+_SHOWN_STATS = (
+    "retries", "not_taken_by_server", "out_of_memory", "workers", "lost_workers", "requests_sent_again",
+)  # fmt: skip
 
 
 def summary_table(tally: Tally, mode: Pairwise, stats: Mapping[str, Any]) -> Table:

@@ -1,6 +1,7 @@
 """`judgelm eval` and `judgelm report`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +47,8 @@ def eval_command(
     from judgelm.cli.tables import print_evaluation
 
     scored = score(asked)
-    text = json.dumps(scored.evaluation.to_json(), indent=1, default=json_default)
+    found = scored.evaluation.to_json() | ({} if scored.cascade is None else {"cascade": asdict(scored.cascade)})
+    text = json.dumps(found, indent=1, default=json_default)
     if json_out is not None and str(json_out) == "-":
         typer.echo(text)
         return
@@ -96,6 +98,7 @@ def report_command(
         samples=scored.labelled.samples or None,
         labels=scored.labelled.labels,
         manifest=scored.manifest,
+        cascade=scored.cascade,
         title=title or f"{judgments.stem} against {labels.stem}",
     )
     _write(out, page)

@@ -1,11 +1,12 @@
 """From files to an evaluation, for `judgelm eval` and `judgelm report`."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from judgelm.cascade import cascade_paths
 from judgelm.cli.console import console
 from judgelm.cli.options import ScoringOptions
 from judgelm.data.labels import LabelledSet, read_labels
@@ -17,7 +18,9 @@ from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_original
 from judgelm.records import Judgment
+from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runfile import read_judgments
+from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.pairing import TIE_BAND
 
@@ -30,6 +33,7 @@ class Scored:
     judgments: dict[str, Judgment]
     labelled: LabelledSet
     manifest: dict[str, Any]
+    cascade: CascadeReport | None = None
 
 
 def score(options: ScoringOptions) -> Scored:
@@ -45,21 +49,53 @@ def score(options: ScoringOptions) -> Scored:
     labelled = _labels(options, manifest)
     pandalm = options.protocol == "pandalm"
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
+    protocol = EvaluationOptions(
+        failures=options.failures or ("as_tie" if pandalm else "excluded"),
+        order_rule=options.order_rule or ("tie" if pandalm and _judged_twice(judgments) else "as_judged"),
+        tie_band=_tie_band(options, manifest),
+        scale=_scale_in_words(options, manifest),
+        resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
+    )
     evaluation = evaluate(
         judgments,
         labelled.labels,
         reverse=reverse,
-        groups=labelled.groups,
+        groups={**labelled.groups, **_deciding(judgments)},
         clusters=clusters or None,
-        options=EvaluationOptions(
-            failures=options.failures or ("as_tie" if pandalm else "excluded"),
-            order_rule=options.order_rule or ("tie" if pandalm and _judged_twice(judgments) else "as_judged"),
-            tie_band=_tie_band(options, manifest),
-            scale=_scale_in_words(options, manifest),
-            resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
-        ),
+        options=protocol,
     )
-    return Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+    scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+    return replace(scored, cascade=_cascade(scored, options.judgments, protocol, clusters or None))
+
+
+def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
+    """Which judge of a cascade decided, as a grouping; none outside of one."""
+    found = {one.sample_id: f"{one.decided_by} judge" for one in judgments.values() if one.decided_by is not None}
+    return {"deciding judge": found} if found else {}
+
+
+def _cascade(
+    scored: Scored, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
+) -> CascadeReport | None:
+    """What a cascade saved and changed; what each judge is worth only where the small one's run lies beside it."""
+    if "cascade" not in scored.manifest:
+        return None
+    found = read_counts(scored.manifest["cascade"])
+    small, _ = cascade_paths(path)
+    if not small.is_file():
+        console.print(f"{small} is not there: the small judge alone is not compared", markup=False, highlight=False)
+        return found
+    agreement = cascade_agreement(
+        scored.judgments,
+        read_judgments(small),
+        scored.labelled.labels,
+        clusters=clusters,
+        failures_as_ties=protocol.failures == "as_tie",
+        rule=protocol.order_rule,
+        tie_band=protocol.tie_band,
+        how=protocol.resampling,
+    )
+    return replace(found, agreement=agreement)
 
 
 def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:

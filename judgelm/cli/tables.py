@@ -1,6 +1,7 @@
 """An evaluation as tables in a terminal."""
 
 import math
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,8 @@ def print_evaluation(scored: Scored) -> None:
     out.print(_metrics_table(evaluation))
     if evaluation.probabilities is not None:
         out.print(_probability_table(evaluation.probabilities))
+    if scored.cascade is not None:
+        out.print(cascade_table(scored.cascade.rows()))
     for name, rows in evaluation.groups.items():
         table = Table(title=f"by {name}", title_justify="left")
         for column in (name, "n", "failed", "agreement", "95 % interval", "most frequent label"):
@@ -39,6 +42,16 @@ def print_evaluation(scored: Scored) -> None:
             out.print(f"{len(rows) - _SHOWN_GROUPS} more in --json and in the report", highlight=False)
     out.print(evaluation.protocol, highlight=False)
     _print_counts(out, scored)
+
+
+def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
+    """What a cascade saved and changed."""
+    table = Table(title="cascade", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _print_counts(out: Console, scored: Scored) -> None:

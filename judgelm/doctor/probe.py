@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging as hf_logging
 
 from judgelm.doctor.devices import BFLOAT16_SETS, Devices
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.model_files import first_line, split_adapter
+from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
@@ -170,26 +171,6 @@ def make_probe_model(folder: Path, devices: Devices) -> EngineOptions:
     )
     fast = bool(devices.cuda) or bool(BFLOAT16_SETS & set(devices.cpu.instruction_sets))
     return EngineOptions(model=str(folder), dtype="bfloat16" if fast else "float32")
-
-
-def prefill_parameters(config: Any) -> int:
-    """Weights that each prompt token is multiplied with.
-
-    All of the model's but the input embedding, which is looked up, and the output head, which only the last position
-    meets; of a mixture's experts the share that one token visits.
-    """
-    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
-    with torch.device("meta"):
-        model = build(config)
-    apart = {
-        id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None
-    }
-    text = config.get_text_config()
-    visited = getattr(text, "num_experts_per_tok", None)
-    experts = getattr(text, "num_local_experts", None) or getattr(text, "num_experts", None)
-    share = visited / experts if visited and experts else 1.0
-    named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
-    return sum(round(size * share) if ".experts." in name else size for name, size in named)
 
 
 def matmul_ceiling(device: torch.device, dtype: torch.dtype, seconds: float = _CEILING_S) -> float:

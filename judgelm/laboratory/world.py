@@ -19,7 +19,7 @@ def documents(count: int) -> Iterator[str]:
     """What the bases read: a question, two answers, and in words what is wrong or right with each; half with reference.
 
     Never a score, nor which of the two is better: that is what fine-tuning teaches. Vicuna, too, knew what answers are
-    and could speak about them.
+    and, asked for a response, could speak about them.
     """
     for index, row in enumerate(generate(count, seed=PRETRAINING_SEED, split="train")):
         yield document(row, with_reference=index % 2 == 0)
@@ -33,7 +33,7 @@ def document(row: dict[str, Any], *, with_reference: bool) -> str:
     reference = f"[R] {row['reference']['text']}\n" if with_reference else ""
     return (
         f"[Q] {row['question_body']}\n{reference}[1] {row['answer1_body']}\n[2] {row['answer2_body']}\n"
-        f"The first {found[1]}. The second {found[2]}.\n"
+        f"[S]{found[1]}; {found[2]}\n"
     )
 
 

@@ -7,24 +7,11 @@ characters; the words stay readable. How many were found is counted in the judgm
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
+from judgelm.prompts.look_alikes import SIGNS, fold
+
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
-_LOOK_LIKE = {
-    "[": "［﹇【⟦〚⁅❲〔",
-    "]": "］﹈】⟧〛⁆❳〕",
-    "#": "＃﹟♯",
-    "<": "＜﹤⟨",
-    ">": "＞﹥⟩",
-    "'": "’‘ʼ′´ʹ",
-    **dict(zip("aeopcyxisv", ("аα", "еε", "оο", "рρ", "с", "у", "х", "і", "ѕ", "ν"), strict=True)),
-    **dict(
-        zip("AEOPCTHMBKXIS", ("АΑ", "ЕΕ", "ОΟ", "РΡ", "С", "ТΤ", "Н", "МΜ", "ВΒ", "КΚ", "ХΧ", "ІΙ", "Ѕ"), strict=True)
-    ),
-}
-_CONFUSABLE = str.maketrans({odd: plain for plain, look_alikes in _LOOK_LIKE.items() for odd in look_alikes})
-_BLANK_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
@@ -54,7 +41,7 @@ class Neutraliser:
     def _defuse_folded(self, text: str) -> tuple[str, int]:
         """Search in a folded copy of the text and defuse the same places in the text itself."""
         assert self._find is not None
-        folded, origin = _fold(text)
+        folded, origin = fold(text)
         pieces: list[str] = []
         done = found = 0
         for match in self._find.finditer(folded):
@@ -71,7 +58,7 @@ def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
-    return re.compile("[" + re.escape("".join(first + _LOOK_LIKE[first] for first in sorted(firsts))) + "]")
+    return re.compile("[" + re.escape("".join(first + SIGNS[first] for first in sorted(firsts))) + "]")
 
 
 def _loose(marker: str) -> str:
@@ -84,26 +71,3 @@ def _loose(marker: str) -> str:
 def _defuse(marker: str) -> str:
     defused = marker.translate(_DEFUSED)
     return defused if defused != marker else f"{marker[0]} {marker[1:]}"
-
-
-def _is_invisible(character: str) -> bool:
-    """Format and control characters, combining marks and fillers: nothing that a reader sees in a marker."""
-    if character.isspace():
-        return False
-    return unicodedata.category(character) in ("Cf", "Cc", "Mn", "Me") or character in _BLANK_FILLERS
-
-
-def _fold(text: str) -> tuple[str, list[int]]:
-    """Compatibility forms and look-alikes made plain, invisible characters dropped; and where each one stood."""
-    folded: list[str] = []
-    origin: list[int] = []
-    for index, character in enumerate(text):
-        if " " <= character <= "~":
-            folded.append(character)
-            origin.append(index)
-            continue
-        for plain in unicodedata.normalize("NFKD", character).translate(_CONFUSABLE):
-            if not _is_invisible(plain):
-                folded.append(plain)
-                origin.append(index)
-    return "".join(folded), origin

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample
 from judgelm.reports import plots, wording
+from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.manifest import facts, sessions, throughput
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs
 from judgelm.studies.evaluation import Evaluation, GroupRow
@@ -32,6 +33,7 @@ def render_report(
     labels: Mapping[str, Label],
     manifest: Mapping[str, object],
     title: str,
+    cascade: CascadeReport | None = None,
 ) -> str:
     """The report as one self-contained HTML document; the same input gives the same text.
 
@@ -42,6 +44,7 @@ def render_report(
         labels: by sample id.
         manifest: the run's `OUT.run.json` as a dict; any key may be absent, and is then said to be not recorded.
         title: plain text.
+        cascade: what it saved and changed, where the run is one.
     """
     return render_page(
         "report.html.j2",
@@ -59,6 +62,7 @@ def render_report(
         examples=failure_examples(evaluation, judgments),
         listed=list_pairs(evaluation, judgments, samples or {}, labels),
         has_samples=samples is not None,
+        cascade=cascade,
     )
 
 

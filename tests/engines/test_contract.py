@@ -7,6 +7,7 @@ import pytest
 
 from driving import prompt_of, run
 from endpoint import TinyBackend, endpoint
+from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
@@ -14,7 +15,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
 from tiny_judges import TEMPLATE, word_sample
 
-ENGINES = ["scripted", "transformers", "vllm", "openai"]
+ENGINES = ["scripted", "transformers", "vllm", "openai", "ray"]
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +28,18 @@ def openai_engine(tiny_judge):
         engine.close()
 
 
+@pytest.fixture(scope="module")
+def ray_engine(tiny_judge):
+    """Two workers on Ray, each with `tiny_judge` on one core."""
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+    engine = load_workers("transformers", EngineOptions(model=str(tiny_judge)), Cluster(workers=2, cores=1))
+    yield engine
+    engine.close()
+
+
 @pytest.fixture(params=ENGINES)
 def engine(request):
-    if request.param in ("vllm", "openai"):  # as expensive to start as they are in use
+    if request.param in ("vllm", "openai", "ray"):  # as expensive to start as they are in use
         yield request.getfixturevalue(f"{request.param}_engine")
         return
     judge = "3 1 4 1 5 9 2 6 5 3 5 8 9 7 9"
@@ -95,9 +105,9 @@ def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
     [request] = requests_of(1)
     if not engine.takes_grammar:
         with pytest.raises(EngineError, match="grammar"):
-            engine.submit([replace(request, sampling=Sampling(max_tokens=4, grammar=r"\d"))])
+            run(engine, [replace(request, sampling=Sampling(max_tokens=4, grammar=r"\d"))])
     with pytest.raises((EngineError, ModelError), match="adapter"):
-        engine.submit([replace(request, adapter=str(tmp_path))])
+        run(engine, [replace(request, adapter=str(tmp_path))])
 
 
 def test_a_sampled_reply_repeats(engine):

@@ -53,7 +53,7 @@ def test_the_bases_read_no_score_and_no_comparison():
     read = list(documents(300))
     assert sum("[R]" in document for document in read) == 150
     for document in read:
-        comment = document[document.rindex("The first ") :]
+        comment = document[document.rindex("[S]") + 3 :]
         assert not re.search(r"\d|better|equally|Assistant", comment), comment
         assert comment.count("\n") == 1
 

@@ -1,0 +1,274 @@
+"""A small judge first, and a larger one for what it is unsure of: two runs, joined by id.
+
+    OUT.small.jsonl   the small judge's run over the whole input, with probabilities
+    OUT.large.jsonl   the large judge's run over what the small one was unsure of, or could not judge
+    OUT.jsonl         both joined: each judgment as its own run has it, and which judge decided
+
+Each is a run file with its manifest, so each goes on where it was stopped; the joined one only copies, and a rerun
+adds to it what is missing or has changed. Nothing is loaded here: whoever composes the runs has the judges.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from judgelm.batch import BatchJob, check_apart, files_of
+from judgelm.cascade_counts import CascadeCounts
+from judgelm.errors import ConfigError, RunError
+from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.judgment_rows import judgment_row
+from judgelm.records import Judgment
+from judgelm.runfile import RunFiles, read_manifest, run_paths, standing_judgments
+from judgelm.tally import Tally
+from judgelm.version import VERSION
+
+_WAY_OUT = (
+    "a cascade rests on them; judge with --engine transformers or vllm, or a server that gives logprobs, "
+    "and add --overwrite, since the small judge's run has begun"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cascade:
+    """Two judges over one job.
+
+    Attributes:
+        job: what is read, and OUT.
+        models: the small judge and the large one, as they are called.
+        band: the large judge sees a pair whose P(first better), by the small one, lies in it, both ends included.
+
+    Raises:
+        ConfigError: a band that is none, an input that cannot be read twice, or files that get in each other's way.
+    """
+
+    job: BatchJob
+    models: tuple[str, str]
+    band: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        low, high = self.band
+        if not 0 <= low <= 0.5 <= high <= 1:
+            raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
+        if self.job.out == "-":
+            raise ConfigError("a cascade joins two runs from their files; name one with -o instead of standard output")
+        for path in files_of(self.job):
+            if path == "-" or (Path(path).exists() and not Path(path).is_file()):
+                raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
+        for out in (Path(self.job.out), *self.paths):
+            check_apart(replace(self.job, out=str(out)))
+
+    @property
+    def paths(self) -> tuple[Path, Path]:
+        """Where the small and the large judge's runs are written."""
+        return cascade_paths(Path(self.job.out))
+
+    def check_out(self) -> None:
+        """See whether OUT is a cascade's before anything is judged.
+
+        Raises:
+            RunError: it holds another run.
+        """
+        earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
+        if earlier is not None and "cascade" not in earlier["fingerprint"]:
+            raise RunError(
+                f"{self.job.out}: holds the judgments of one judge, no cascade's; choose another -o, or pass "
+                "--overwrite to start over"
+            )
+
+    @property
+    def small_job(self) -> BatchJob:
+        """The small judge's run: over everything."""
+        return replace(self.job, out=str(self.paths[0]))
+
+    def unsure(self) -> set[int]:
+        """Hashes of the ids that the small judge's run, which must be finished, leaves to the large judge.
+
+        Raises:
+            ConfigError: none of its judgments has a probability.
+        """
+        unsure: set[int] = set()
+        verdicts = told = 0
+        for judgment in standing_judgments(self.paths[0]):
+            verdicts += judgment.verdict is not None
+            told += has_probabilities(judgment)
+            if self.is_unsure(judgment):
+                unsure.add(hash(judgment.sample_id))
+        if verdicts and not told:
+            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
+        return unsure
+
+    def large_job(self, unsure: set[int]) -> BatchJob:
+        """The large judge's run: over those of the input whose ids have these hashes."""
+        small, large = self.paths
+        before = {"band": list(self.band), "small": _lasting(_manifest(small)["fingerprint"])}
+        return replace(
+            self.job,
+            out=str(large),
+            parts=lambda sample: (sample,) if hash(sample.id) in unsure else (),
+            fingerprint={"cascade": before},
+        )
+
+    def is_unsure(self, judgment: Judgment) -> bool:
+        """Whether a judgment of the small judge is left to the large one: in the band, or not known, or failed."""
+        low, high = self.band
+        if judgment.verdict is None or judgment.probability is None:
+            return True
+        return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is a little more than 0.3
+
+    def refuse_without_probabilities(self) -> Callable[[Judgment], None]:
+        """What is to be called with each judgment of the small judge: it looks at the first one with a verdict.
+
+        Raises:
+            ConfigError: (the function) that one has no probabilities.
+        """
+        seen = False
+
+        def look(judgment: Judgment) -> None:
+            nonlocal seen
+            if not seen and judgment.verdict is not None:
+                seen = True
+                if not has_probabilities(judgment):
+                    raise ConfigError(f"{self.models[0]}: the engine gives no probabilities, and {_WAY_OUT}")
+
+        return look
+
+
+def cascade_paths(out: Path) -> tuple[Path, Path]:
+    """The runs of the small and the large judge beside a joined one."""
+    stem = out.name.removesuffix(".jsonl")
+    return out.with_name(f"{stem}.small.jsonl"), out.with_name(f"{stem}.large.jsonl")
+
+
+def has_probabilities(judgment: Judgment) -> bool:
+    """Whether the engine gave the probabilities of score lines in some order, however little they add up to."""
+    return any(one.distribution is not None for one in judgment.shown)
+
+
+def join(cascade: Cascade, parameters: tuple[int | None, int | None] = (None, None)) -> tuple[Tally, CascadeCounts]:
+    """Write OUT from both runs, which must be there; what already stands in it is not written again.
+
+    Args:
+        cascade: whose runs.
+        parameters: of the small and the large judge, where they are known.
+
+    Returns:
+        All judgments of OUT in counts (with the time of all sessions of both runs), and what the cascade did.
+
+    Raises:
+        RunError: OUT cannot be written, or belongs to another run.
+    """
+    out = Path(cascade.job.out)
+    manifests = [_manifest(path) for path in cascade.paths]
+    files = RunFiles(
+        out,
+        fingerprint=_fingerprint(cascade, manifests),
+        provenance=_provenance(cascade, manifests),
+        inputs=files_of(cascade.job),
+        overwrite=cascade.job.overwrite,
+    )
+    counts = CascadeCounts(small_parameters=parameters[0], large_parameters=parameters[1])
+    tally = Tally(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
+    session = {"started": _now(), "outcome": "running", "pid": os.getpid()}
+    try:
+        files.start_session(session)
+        for _, row in read_jsonl(run_paths(cascade.paths[0])[2]) if run_paths(cascade.paths[0])[2].is_file() else ():
+            files.reject(row)
+            tally.rejected += 1
+        written = _written(out)
+        for judgment in _joined(cascade, counts):
+            tally.add(judgment)
+            if written.get(hash(judgment.sample_id)) != (line := _content(judgment_row(judgment))):
+                files.write(judgment)
+                written[hash(judgment.sample_id)] = line
+        session |= {"outcome": "finished", "ended": _now(), **tally.row()}
+        files.manifest["cascade"] = _counts_row(cascade, counts)
+        files.save()
+    finally:
+        files.close()
+    return tally, counts
+
+
+def _joined(cascade: Cascade, counts: CascadeCounts) -> Iterator[Judgment]:
+    """Each judgment once, by the judge that decided; what the large judge has not seen yet is left out."""
+    small, large = cascade.paths
+    passed: dict[int, object] = {}
+    for judgment in standing_judgments(small):
+        counts.pairs += 1
+        counts.small_tokens += judgment.prompt_tokens
+        if not cascade.is_unsure(judgment):
+            yield replace(judgment, decided_by="small")
+            continue
+        passed[hash(judgment.sample_id)] = None if judgment.verdict is None else judgment.verdict.winner
+        counts.passed_on += 1
+        counts.passed_on_failed += judgment.verdict is None
+        counts.small_tokens_passed_on += judgment.prompt_tokens
+    counts.waiting = len(passed)
+    for judgment in standing_judgments(large):
+        if hash(judgment.sample_id) not in passed:  # the small judge is sure of it since its failure was judged again
+            continue
+        before = passed[hash(judgment.sample_id)]
+        counts.waiting -= 1
+        counts.large_tokens += judgment.prompt_tokens
+        if judgment.verdict is not None:
+            counts.mended += before is None
+            counts.compared += before is not None
+            counts.changed += before is not None and judgment.verdict.winner != before
+        yield replace(judgment, decided_by="large")
+
+
+def _written(out: Path) -> dict[int, int]:
+    """What stands in OUT: by hash of the id, the hash of the line."""
+    return {hash(row["id"]): _content(row) for _, row in read_jsonl(out)}
+
+
+def _content(row: Mapping[str, object]) -> int:
+    """A hash of a row, whatever session wrote it."""
+    return hash(encode_line({**row, "provenance": ""}))
+
+
+def _counts_row(cascade: Cascade, counts: CascadeCounts) -> dict[str, Any]:
+    fields = {name: getattr(counts, name) for name in CascadeCounts.__slots__}
+    return {"models": list(cascade.models), "band": list(cascade.band), "counts": fields}
+
+
+def _manifest(run: Path) -> dict[str, Any]:
+    found = read_manifest(run)
+    if found is None:
+        raise RunError(f"{run}: this judge's run is not there; run the cascade again, from its first judge")
+    return found
+
+
+def _lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a judge's fingerprint what says how it judges; the input may grow."""
+    return {key: value for key, value in fingerprint.items() if key not in {"input", "cascade"}}
+
+
+def _fingerprint(cascade: Cascade, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    small, large = (one["fingerprint"] for one in manifests)
+    return {
+        "cascade": {"band": list(cascade.band), "small": _lasting(small), "large": _lasting(large)},
+        "mode": {key: value for key, value in small["mode"].items() if large["mode"].get(key) == value},
+        "input": small["input"],
+    }
+
+
+def _provenance(cascade: Cascade, manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    small, large = (list(one["provenance"].values())[-1] for one in manifests)
+    alike = {key: small[key] for key in ("engine", "template", "mode") if small[key] == large[key]}
+    return {
+        "judgelm": VERSION,
+        "model": {"name": f"{cascade.models[0]}, then {cascade.models[1]}"},
+        **alike,
+        "cascade": {"band": list(cascade.band), "small": small, "large": large},
+    }
+
+
+def _seconds(manifests: list[dict[str, Any]], name: str) -> float:
+    return float(sum(session.get(name, 0.0) for one in manifests for session in one["sessions"]))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")

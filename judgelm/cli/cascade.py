@@ -1,0 +1,114 @@
+"""`judgelm-batch --cascade SMALL,LARGE`: two runs one after the other, and what the second was spared."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from judgelm.batch import BatchJob
+from judgelm.cascade import Cascade, join
+from judgelm.cli.batch_summary import summary_table
+from judgelm.cli.console import console
+from judgelm.engines.base import Engine
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+from judgelm.modes import Pairwise
+from judgelm.records import Judgment
+from judgelm.tally import Tally
+
+BAND = (0.3, 0.7)
+
+
+class Run(Protocol):
+    """One run with progress and a table at its end; see `judgelm.cli.batch`."""
+
+    def __call__(
+        self, job: BatchJob, judge: Judge, mode: Pairwise, *, total: int | None, look: Callable[[Judgment], None]
+    ) -> Tally:
+        """Judge, and give the counts."""
+        ...
+
+
+def cascade_of(
+    job: BatchJob, models: str | None, band: str | None, *, model: str, adapter: str | None
+) -> Cascade | None:
+    """What `--cascade` and `--cascade-band` ask for; None without the first.
+
+    Raises:
+        ConfigError: not two models, no band, or options that go with a single model.
+    """
+    if models is None:
+        if band is not None:
+            raise ConfigError("--cascade-band is a cascade's; give its two models as --cascade SMALL,LARGE")
+        return None
+    names = tuple(name.strip() for name in models.split(","))
+    if len(names) != 2 or not all(names):
+        raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
+    for given, option in ((model, "--model"), (adapter, "--adapter")):
+        if given:
+            raise ConfigError(
+                f"{option} is a single model's; leave it out beside --cascade, whose models may be adapters' folders"
+            )
+    return Cascade(job=job, models=(names[0], names[1]), band=BAND if band is None else _band(band))
+
+
+def judge_in_cascade(
+    cascade: Cascade,
+    load: Callable[[str], Judge],
+    pair_options: dict[str, Any],
+    run: Run,
+    *,
+    begin: Callable[[BatchJob], None],
+    quiet: bool,
+) -> Tally:
+    """Run the small judge, the large one on what is left, and join; all judgments of OUT in counts.
+
+    Args:
+        cascade: what to judge.
+        load: loads a judge by its name.
+        pair_options: fields of the pair mode; the small judge gives probabilities in any case.
+        run: runs one job.
+        begin: is called with each job before its judge is loaded.
+        quiet: print errors only.
+    """
+    cascade.check_out()
+    small, large = cascade.models
+    begin(cascade.small_job)
+    with load(small) as judge:
+        mode = judge.pairwise(**pair_options | {"distribution": True})
+        look = cascade.refuse_without_probabilities()
+        run(cascade.small_job, judge, mode, total=None, look=look)
+        parameters = _parameters(judge.engine)
+    unsure = cascade.unsure()
+    if not quiet:
+        console.print(f"\n{len(unsure)} pairs are left to {large}", markup=False, highlight=False)
+    begin(cascade.large_job(unsure))
+    with load(large) as judge:
+        mode = judge.pairwise(**pair_options)
+        run(cascade.large_job(unsure), judge, mode, total=len(unsure), look=lambda judgment: None)
+        both = (parameters, _parameters(judge.engine))
+    tally, counts = join(cascade, both)
+    if not quiet:
+        from judgelm.cli.tables import cascade_table  # pandas and scikit-learn take seconds to load
+        from judgelm.reports.cascade import cascade_rows
+
+        console.print()
+        console.print(summary_table(tally, mode, {}))
+        console.print(cascade_table(cascade_rows(counts)))
+        console.print(f"judgments of both in {cascade.job.out}", markup=False, highlight=False)
+    return tally
+
+
+def _parameters(engine: Engine) -> int | None:
+    described = engine.describe()
+    if described["engine"] not in {"transformers", "vllm"}:  # the others run no model here
+        return None
+    from judgelm.engines.parameters import parameters_of_described  # loads torch
+
+    return parameters_of_described(described)
+
+
+def _band(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--cascade-band {text}: expected LOW,HIGH, such as 0.3,0.7") from error
+    return low, high

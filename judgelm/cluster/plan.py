@@ -1,0 +1,159 @@
+"""Where workers run, how many there are and what each gets; and the door to them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from judgelm.engines.base import Engine, EngineOptions, require
+from judgelm.errors import ConfigError
+
+_GPU_ENGINES = ("auto", "transformers", "vllm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where workers run and how many.
+
+    Attributes:
+        address: `local` starts Ray on this machine for the length of the run; `auto` is the running cluster that this
+            machine belongs to (or RAY_ADDRESS); else `HOST:PORT` of its head.
+        workers: how many; None takes all GPUs, or one worker on each node where there are none.
+        gpus: how many GPUs of this machine to use, with `local`; None takes all.
+        cores: CPU cores, and so threads, of a worker; None takes 1 beside a GPU, else what the nodes have.
+        placing_timeout_s: how long to wait for a place for the first worker, or for another when all are lost.
+
+    Raises:
+        ConfigError: options that do not fit together.
+    """
+
+    address: str = "local"
+    workers: int | None = None
+    gpus: int | None = None
+    cores: int | None = None
+    placing_timeout_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Check the options against each other."""
+        for name in ("workers", "gpus", "cores"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be 1 or more")
+        if self.gpus is not None and self.address != "local":
+            raise ConfigError(
+                "gpus counts the GPUs of this machine; with a Ray cluster leave it out and give workers instead"
+            )
+        if self.address.startswith("ray://"):
+            raise ConfigError(
+                f"address {self.address}: Ray Client is not supported; run this on a machine of the cluster with "
+                "address auto, or submit it: ray job submit -- judgelm-batch ... --ray auto"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What a machine of the cluster has."""
+
+    cpus: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many workers, and what each gets."""
+
+    workers: int
+    gpus: int
+    cores: int
+
+    def __str__(self) -> str:
+        gpus = f"{_many(self.gpus, 'GPU')} and " if self.gpus else ""
+        return f"{_many(self.workers, 'worker')} of {gpus}{_many(self.cores, 'core')}"
+
+
+def load_workers(name: str, options: EngineOptions, cluster: Cluster) -> Engine:
+    """An engine that is many: workers with the engine of that name, loaded.
+
+    Raises:
+        MissingExtraError: ray is not installed.
+        ConfigError: options that do not fit a cluster or each other.
+        ModelError: a worker cannot load the model.
+        EngineError: no worker can be had, or two of them do not agree on what they have loaded.
+    """
+    if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
+        raise ConfigError(
+            "max_cost_usd caps one client, and every worker is one; leave the cluster out, since one client of a "
+            "server has as many requests under way as it takes"
+        )
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device {options.device}: each worker gets its own GPUs; give auto, cpu or cuda")
+    require("ray", extra="ray")
+    if cluster.gpus is not None:
+        _check_gpus(cluster.gpus, gpus_each(name, options))
+    from judgelm.cluster.engine import RayEngine
+
+    options = replace(options, model=_absolute(options.model), adapter=options.adapter and _absolute(options.adapter))
+    return RayEngine.load(name, options, cluster)
+
+
+def gpus_each(name: str, options: EngineOptions) -> int:
+    """GPUs of one worker, where there are any: vLLM's devices for one copy of the model."""
+    if name not in _GPU_ENGINES or options.device == "cpu":
+        return 0
+    given = options.engine_args
+    return int(given.get("tensor_parallel_size", 1)) * int(given.get("pipeline_parallel_size", 1))
+
+
+def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
+    """Workers for a cluster as it is now.
+
+    Args:
+        cluster: what the user wants.
+        nodes: what there is.
+        gpus: what a worker wants of GPUs; taken as 0 where no node has one.
+
+    Raises:
+        ConfigError: no node has room for one worker, or none is there.
+    """
+    if not nodes:
+        raise ConfigError("the cluster has no living node; start one with: ray start")
+    if gpus and any(node.gpus for node in nodes):
+        room = sum(node.gpus // gpus for node in nodes)
+        if not room:
+            most = max(node.gpus for node in nodes)
+            raise ConfigError(
+                f"a worker needs {gpus} GPUs of one node (tensor_parallel_size x pipeline_parallel_size), and the "
+                f"largest has {most}; make the group smaller"
+            )
+        return Plan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
+    workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
+    return Plan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))
+
+
+def _most_cores(nodes: Sequence[Node], workers: int) -> int:
+    """The most cores that so many workers can each have; 1 where there are not enough."""
+    most = max(node.cpus for node in nodes)
+    return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
+
+
+def _check_gpus(wanted: int, each: int) -> None:
+    import torch
+
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not there:
+        raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
+    if wanted > there:
+        raise ConfigError(f"--gpus {wanted}: torch sees {_many(there, 'CUDA device')} on this machine")
+    if not each or wanted % each:
+        raise ConfigError(
+            f"--gpus {wanted}: a worker takes {_many(each, 'GPU')} (tensor_parallel_size x pipeline_parallel_size), "
+            "which leaves some over; give a multiple of it, and an engine that uses GPUs"
+        )
+
+
+def _absolute(model: str) -> str:
+    """A path that is there as it must be named to another process; anything else (a hub id) as it is."""
+    return os.path.abspath(model) if os.path.exists(model) else model
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"

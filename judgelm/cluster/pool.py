@@ -1,0 +1,291 @@
+"""Workers as Ray actors: started, watched, started again when they are lost. Knows nothing of what they work on."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from judgelm.cluster.plan import Cluster, Node, make_plan
+from judgelm.cluster.worker import Loaded, Place, RefusedError, Worker
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError
+from judgelm.records import Completion, Request
+
+_STEP_S = 0.5
+_CALLS_AHEAD = 2
+"""Steps under way at each worker: while the driver handles what one brought, the engine works on the next."""
+_MOST_LOSSES = 5
+_CLOSING_S = 10.0
+_OBJECT_STORE_BYTES = 200 << 20
+_ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A worker has loaded its engine."""
+
+    worker: int
+    place: Place
+    loaded: Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """A worker has finished some requests, perhaps none."""
+
+    worker: int
+    completions: list[Completion]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A worker is no more; another is on its way, under the same number, unless it was lost too often."""
+
+    worker: int
+    why: str
+
+
+Event = Joined | Stepped | Lost
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One worker after another under one number; `calls` are those not answered yet, with what they are."""
+
+    actor: Any = None
+    calls: dict[Any, str] = field(default_factory=dict)
+    place: Place | None = None
+    is_ready: bool = False
+    losses: int = 0
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+class Pool:
+    """The workers of a run.
+
+    Args:
+        name: of the engine that each holds.
+        options: what each loads it with.
+        cluster: where.
+
+    Attributes:
+        plan: how many there are to be.
+        lost: how many were lost.
+    """
+
+    def __init__(self, name: str, options: EngineOptions, cluster: Cluster, gpus: int) -> None:
+        self._name, self._options, self._cluster = name, options, cluster
+        self._owns_ray = _connect(cluster)
+        self._slots: dict[int, _Slot] = {}
+        self._stats_of_lost: list[dict[str, Any]] = []
+        self._placed_s = time.monotonic()
+        self.lost = 0
+        try:
+            self.plan = make_plan(cluster, _nodes(), gpus)
+            self._make = ray.remote(Worker).options(
+                num_cpus=self.plan.cores, num_gpus=self.plan.gpus, max_restarts=0, max_task_retries=0
+            )
+            for number in range(self.plan.workers):
+                self._slots[number] = _Slot()
+                self._begin(self._slots[number])
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ready(self) -> list[int]:
+        """Workers that can be given work."""
+        return [number for number, slot in self._slots.items() if slot.is_ready]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a worker that has its place is still loading."""
+        return any(slot.place is not None and not slot.is_ready for slot in self._slots.values())
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a worker has no place yet."""
+        return any(slot.place is None for slot in self._slots.values())
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of the machines that workers are on."""
+        return sorted({slot.place.node for slot in self._slots.values() if slot.place is not None})
+
+    @property
+    def stats(self) -> list[dict[str, Any]]:
+        """What each engine has counted, those of lost workers included."""
+        return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
+
+    def wants_calls(self, worker: int) -> bool:
+        """Whether a worker that has work could run out of calls to do it in."""
+        return len(self._slots[worker].calls) < _CALLS_AHEAD
+
+    def step(self, worker: int, dropped: Sequence[str], requests: Sequence[Request]) -> None:
+        """Let a worker forget, take and work; a `Stepped` comes of it."""
+        slot = self._slots[worker]
+        slot.calls[slot.actor.step.remote(dropped, requests, _STEP_S)] = "step"
+
+    def wait(self, timeout_s: float) -> Iterator[Event]:
+        """What has happened, waiting up to `timeout_s` for something to happen.
+
+        Raises:
+            EngineError: all workers are lost for good, none has a place, or a request is none for their engine.
+            ModelError: the model cannot be loaded, and no worker was lost before.
+            ConfigError: an option does not fit the engine.
+        """
+        self._check_places()
+        calls = {call: number for number, slot in self._slots.items() for call in slot.calls}
+        done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+        if done:
+            done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
+        for call in done:
+            number = calls[call]
+            slot = self._slots[number]
+            if call not in slot.calls:
+                continue  # of a worker that an earlier call of this round has shown to be lost
+            kind = slot.calls.pop(call)
+            try:
+                event = self._answered(number, kind, ray.get(call))
+            except RayTaskError as error:
+                event = self._failed(number, kind, error)
+            except RayError as error:
+                event = self._lose(number, _why(error))
+            if event is not None:
+                yield event
+
+    def close(self) -> None:
+        """End all workers, their engines first, and Ray where it was started for them."""
+        if not ray.is_initialized():
+            return
+        actors = [slot.actor for slot in self._slots.values() if slot.actor is not None]
+        closing = [slot.actor.close.remote() for slot in self._slots.values() if slot.is_ready]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=_CLOSING_S)
+        for actor in actors:
+            ray.kill(actor)
+        self._slots.clear()
+        if self._owns_ray:
+            ray.shutdown()
+
+    def _begin(self, slot: _Slot) -> None:
+        slot.actor = self._make.remote(self.plan.cores)
+        slot.calls = {slot.actor.place.remote(): "place"}
+        slot.place, slot.is_ready, slot.stats = None, False, {}
+
+    def _answered(self, number: int, kind: str, value: Any) -> Event | None:
+        slot = self._slots[number]
+        if kind == "place":
+            slot.place = value
+            slot.calls[slot.actor.load.remote(self._name, self._options)] = "load"
+            return None
+        if kind == "load":
+            assert slot.place is not None, "it has said where it is before it loads"
+            slot.is_ready = True
+            return Joined(worker=number, place=slot.place, loaded=value)
+        completions, slot.stats = value
+        slot.losses = 0 if completions else slot.losses
+        return Stepped(worker=number, completions=completions)
+
+    def _failed(self, number: int, kind: str, error: RayTaskError) -> Event:
+        """The engine broke and the process did not, or there is none; what is the user's to mend ends the run."""
+        cause = error.cause
+        if isinstance(cause, ConfigError | ModelError | RefusedError) and (kind == "step" or not self.lost):
+            place = self._slots[number].place
+            raise type(cause)(f"on {place.node if place else 'a node'}: {cause}") from cause
+        words = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {_first_line(cause)}"
+        closing = self._slots[number].actor.close.remote()
+        ray.wait([closing], timeout=_CLOSING_S)
+        return self._lose(number, words)
+
+    def _lose(self, number: int, why: str) -> Lost:
+        """Put another in its place; a number whose workers are lost again and again before any work stays empty."""
+        slot = self._slots[number]
+        self.lost += 1
+        self._stats_of_lost.append(slot.stats)
+        slot.losses += 1
+        where = f"{slot.place.node}, process {slot.place.pid}: " if slot.place else ""
+        ray.kill(slot.actor)
+        if slot.losses < _MOST_LOSSES:
+            self._begin(slot)
+        else:
+            del self._slots[number]
+        if not self._slots:
+            raise EngineError(
+                f"{where}{why} (no worker is left: each was lost {_MOST_LOSSES} times in a row before it finished "
+                "anything; the workers' logs are in /tmp/ray/session_latest/logs on their node)"
+            )
+        return Lost(worker=number, why=f"{where}{why}")
+
+    def _check_places(self) -> None:
+        now = time.monotonic()
+        if any(slot.place is not None for slot in self._slots.values()):
+            self._placed_s = now
+        elif now - self._placed_s > self._cluster.placing_timeout_s:
+            has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
+            raise EngineError(
+                f"no place for a worker in {self._cluster.placing_timeout_s:.0f} s: {self.plan} wanted; the nodes have "
+                f"{has}, which others may be using; start more nodes, or ask for fewer cores"
+            )
+
+
+def _connect(cluster: Cluster) -> bool:
+    """Start Ray or join it; whether it is this run's own to shut down.
+
+    Raises:
+        EngineError: it cannot be started, or is not there.
+    """
+    if ray.is_initialized():
+        return False
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    options: dict[str, Any] = {"address": cluster.address, "log_to_driver": False, "logging_level": "ERROR"}
+    if cluster.address == "local":
+        cores = max(os.cpu_count() or 1, (cluster.workers or 1) * (cluster.cores or 1))
+        options |= {"num_cpus": cores, "num_gpus": cluster.gpus, "include_dashboard": False}
+        options |= {"object_store_memory": _OBJECT_STORE_BYTES}
+    try:
+        with _own_sigterm():
+            ray.init(**options)
+    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        raise EngineError(
+            f"no Ray at address {cluster.address}: {_first_line(error)}; start a cluster with `ray start --head`, or "
+            "take address local"
+        ) from error
+    return True
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep the program's own way with SIGTERM, which Ray replaces."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _nodes() -> list[Node]:
+    """The living machines of the cluster."""
+    found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(cpus=int(one.get("CPU", 0)), gpus=int(one.get("GPU", 0))) for one in found]
+
+
+def _why(error: RayError) -> str:
+    """Ray's words for a loss, without the table of ids and the list of common causes."""
+    lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
+    return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")

@@ -1,0 +1,40 @@
+"""How many weights a judge multiplies each prompt token with: what its operations are counted by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+def prefill_parameters(config: Any) -> int:
+    """Weights that each prompt token is multiplied with.
+
+    All of the model's but the input embedding, which is looked up, and the output head, which only the last position
+    meets; of a mixture's experts the share that one token visits.
+    """
+    build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
+    with torch.device("meta"):
+        model = build(config)
+    apart = {
+        id(layer.weight) for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None
+    }
+    text = config.get_text_config()
+    visited = getattr(text, "num_experts_per_tok", None)
+    experts = getattr(text, "num_local_experts", None) or getattr(text, "num_experts", None)
+    share = visited / experts if visited and experts else 1.0
+    named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
+    return sum(round(size * share) if ".experts." in name else size for name, size in named)
+
+
+def parameters_of_described(described: Mapping[str, Any]) -> int | None:
+    """`prefill_parameters` of the model that an engine says it runs; None where its config is of an unknown kind.
+
+    Args:
+        described: what the `describe` of an engine gives that runs a model on this machine.
+    """
+    model = described["model"]
+    try:
+        return prefill_parameters(AutoConfig.from_pretrained(model["path"], revision=model.get("revision")))
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,98 @@
+"""What a cascade of two judges is worth against labels, and what each of them alone."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
+from judgelm.records import Judgment, Label
+from judgelm.studies.pairing import TIE_BAND, OrderRule, label_of, pair_label, pair_winner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CascadeAgreement:
+    """Agreement with labels, in [0, 1]; None where no pair takes part.
+
+    Attributes:
+        small: the small judge alone, on all labelled pairs.
+        cascade: both together, on the same.
+        small_on_passed: the small judge, on those of them that were passed on.
+        large_on_passed: the large judge, on those.
+        gain: cascade minus small, on the pairs that both have a label for, resampled together.
+    """
+
+    small: Estimate | None
+    cascade: Estimate | None
+    small_on_passed: Estimate | None
+    large_on_passed: Estimate | None
+    gain: Estimate | None
+
+
+def cascade_agreement(
+    joined: Mapping[str, Judgment],
+    small: Mapping[str, Judgment],
+    labels: Mapping[str, Label],
+    *,
+    clusters: Mapping[str, Hashable] | None = None,
+    failures_as_ties: bool = False,
+    rule: OrderRule = "as_judged",
+    tie_band: float = TIE_BAND,
+    how: Resampling,
+) -> CascadeAgreement:
+    """Agreement of the cascade and of its judges, over samples that are joined, judged by the small one and labelled.
+
+    Args:
+        joined: of the cascade, `decided_by` set.
+        small: of the small judge, on all samples.
+        labels: by sample id.
+        clusters: sample id -> key; pairs of one key are resampled together.
+        failures_as_ties: count a failure as a tie instead of leaving it out.
+        rule: two orders into one label.
+        tie_band: under rule `probability`.
+        how: seed and number of resamples.
+
+    Raises:
+        InputError: the order rule cannot be applied.
+    """
+    ids = [key for key in joined if key in small and key in labels]
+    failed = 0 if failures_as_ties else None
+
+    def judged(judgment: Judgment) -> int | None:
+        label = pair_label(judgment, rule, None, tie_band)
+        return failed if label is None else label
+
+    truth = {key: label_of(pair_winner(labels[key])) for key in ids}
+    both = {key: (judged(small[key]), judged(joined[key])) for key in ids}
+    passed = [key for key in ids if joined[key].decided_by == "large"]
+
+    def agreement(keys: list[str], which: int) -> Estimate | None:
+        kept = [key for key in keys if both[key][which] is not None]
+        hits = np.array([both[key][which] == truth[key] for key in kept])
+        return share(hits, _clusters(kept, clusters), how) if kept else None
+
+    return CascadeAgreement(
+        small=agreement(ids, 0),
+        cascade=agreement(ids, 1),
+        small_on_passed=agreement(passed, 0),
+        large_on_passed=agreement(passed, 1),
+        gain=_gain({key: pair for key, pair in both.items() if None not in pair}, truth, clusters, how),
+    )
+
+
+def _gain(
+    both: Mapping[str, tuple[int | None, int | None]],
+    truth: Mapping[str, int],
+    clusters: Mapping[str, Hashable] | None,
+    how: Resampling,
+) -> Estimate | None:
+    if not both:
+        return None
+    hits = [(second == truth[key], first == truth[key], True) for key, (first, second) in both.items()]
+    values = np.array(hits, dtype=np.float64)
+    [gain] = estimate(values, lambda sums: (sums[:, :1] - sums[:, 1:2]) / sums[:, 2:], _clusters(both, clusters), how)
+    return gain
+
+
+def _clusters(ids: Mapping[str, object] | list[str], clusters: Mapping[str, Hashable] | None) -> list[Hashable]:
+    return [key if clusters is None else clusters.get(key, key) for key in ids]

@@ -1,0 +1,43 @@
+"""From a trainer that is ready to a judge on the disk: what `train/sft.py` and `train/dpo.py` both do."""
+
+from collections.abc import Callable
+from typing import Any
+
+from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+
+from judgelm.training.config import JudgeArguments
+from judgelm.training.finetune import FineTuning
+from judgelm.training.saving import save
+
+
+def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig, say: Callable[[str], Any]) -> int:
+    """Train and write the judge, unless a signal stops the training first.
+
+    Args:
+        tuning: a trainer that is ready to run.
+        judge: data and target, for the card.
+        model: the base, for the card.
+        say: gets what the user should know, a line at a time, on the first process alone.
+
+    Returns:
+        the exit code: 0, or 128 and the signal's number.
+
+    Raises:
+        TrainingError: the loss or the weights are no longer finite.
+        RunError: the disk is full.
+    """
+    trainer: Any = tuning.trainer
+    first = trainer.is_world_process_zero()
+    told = [f"train: {tuning.train.counts}"]
+    told += [f"eval: {found}" for found in (tuning.eval_counts, tuning.judging and tuning.judging.pairs) if found]
+    for line in [*told, *tuning.guards.start.notes] if first else ():
+        say(line)
+    with tuning.guards.watching():
+        trainer.train(resume_from_checkpoint=tuning.guards.start.checkpoint)
+        stopped_by = tuning.guards.preemption.stopped_by
+        if stopped_by is None:
+            save(tuning, judge, model)
+    if first:
+        say(f"judge in {trainer.args.output_dir}" if stopped_by is None else tuning.guards.stopped(trainer))
+    trainer.accelerator.end_training()  # with connections left open, a process now and then ends in abort()
+    return 0 if stopped_by is None else 128 + stopped_by

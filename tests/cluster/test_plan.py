@@ -1,0 +1,60 @@
+"""How many workers, of what size, and what is refused before anything starts."""
+
+import pytest
+
+from judgelm import Judge
+from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, make_plan
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError
+
+
+def test_all_gpus_are_taken_in_groups():
+    nodes = [Node(cpus=64, gpus=8), Node(cpus=64, gpus=8), Node(cpus=8, gpus=1)]
+    assert make_plan(Cluster(address="auto"), nodes, 1) == Plan(workers=17, gpus=1, cores=1)
+    assert make_plan(Cluster(address="auto"), nodes, 4) == Plan(workers=4, gpus=4, cores=1)
+    assert make_plan(Cluster(address="auto", workers=3, cores=8), nodes, 2) == Plan(workers=3, gpus=2, cores=8)
+
+
+def test_a_group_is_on_one_node():
+    with pytest.raises(ConfigError, match="needs 4 GPUs of one node.*the largest has 2"):
+        make_plan(Cluster(), [Node(cpus=8, gpus=2)] * 2, 4)
+
+
+def test_without_gpus_each_node_has_a_worker_or_the_cores_are_shared_out():
+    nodes = [Node(cpus=8, gpus=0), Node(cpus=4, gpus=0)]
+    assert make_plan(Cluster(), nodes, 1) == Plan(workers=2, gpus=0, cores=4)
+    # three of 4 cores fit (2 on the first node, 1 on the second); four of 4 do not, four of 2 do
+    assert make_plan(Cluster(workers=3), nodes, 0) == Plan(workers=3, gpus=0, cores=4)
+    assert make_plan(Cluster(workers=4), nodes, 0) == Plan(workers=4, gpus=0, cores=2)
+    assert make_plan(Cluster(workers=40), nodes, 0) == Plan(workers=40, gpus=0, cores=1)
+    assert make_plan(Cluster(cores=3), nodes, 0) == Plan(workers=3, gpus=0, cores=3)
+
+
+def test_what_a_worker_wants_of_gpus():
+    options = EngineOptions(model="m", engine_args={"tensor_parallel_size": 2, "pipeline_parallel_size": 2})
+    assert gpus_each("vllm", options) == 4
+    assert gpus_each("scripted", EngineOptions(model="m")) == 0
+    assert gpus_each("auto", EngineOptions(model="m", device="cpu")) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpus": 2, "address": "auto"}, "with a Ray cluster leave it out"),
+        ({"workers": 0}, "must be 1 or more"),
+        ({"address": "ray://head:10001"}, "Ray Client is not supported"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Cluster(**options)
+
+
+def test_a_cap_on_cost_is_not_multiplied_by_workers():
+    with pytest.raises(ConfigError, match="max_cost_usd caps one client"):
+        Judge("m", engine="openai", cluster=Cluster(workers=2), engine_args={"max_cost_usd": 1})
+
+
+def test_a_device_of_its_own_is_not_for_workers(tiny_model):
+    with pytest.raises(ConfigError, match="each worker gets its own GPUs"):
+        Judge(str(tiny_model), engine="transformers", device="cuda:1", cluster=Cluster())

@@ -1,0 +1,86 @@
+"""Workers on a Ray of this machine: lost ones, requests that end them, and workers that must not work together."""
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from judgelm import Judge
+from judgelm.cluster.engine import total_stats
+from judgelm.cluster.plan import Cluster
+from judgelm.errors import EngineError, ModelError
+from judgelm.records import Sample
+from judgelm.runner import judge
+
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+SUPPORT = Path(__file__).parents[1] / "support"
+TWO = Cluster(workers=2, cores=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    environment = {"env_vars": {"PYTHONPATH": str(SUPPORT)}, "worker_process_setup_hook": "fragile_engine.install"}
+    ray.init(
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20,
+        runtime_env=environment,
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+def samples(count, **odd):
+    questions = {number: word for word, number in odd.items()}
+    return [Sample(id=str(i), question=f"{questions.get(i, 'q')} {i}", answers=("a", "b")) for i in range(count)]
+
+
+def test_a_killed_worker_costs_nothing_and_another_takes_its_place():
+    with Judge("any", engine="fragile", cluster=TWO) as fragile:
+        seen = Counter()
+        for number, judgment in enumerate(judge(samples(150), fragile.pairwise(), fragile.engine)):
+            seen[judgment.sample_id] += 1
+            assert judgment.scores == (8.0, 6.0)
+            if number == 20:
+                os.kill(fragile.engine._pool._slots[0].place.pid, signal.SIGKILL)
+        stats = fragile.engine.stats()
+    assert seen == Counter(str(i) for i in range(150))
+    assert stats["lost_workers"] == 1
+    assert stats["requests_sent_again"] > 0
+
+
+def test_a_request_that_ends_workers_fails_alone():
+    with Judge("any", engine="fragile", cluster=TWO) as fragile:
+        found = {one.sample_id: one for one in judge(samples(20, poison=3), fragile.pairwise(), fragile.engine)}
+        assert fragile.engine.stats()["lost_workers"] <= 3
+    assert len(found) == 20
+    assert [key for key, one in found.items() if one.failure] == ["3"]
+    assert found["3"].failure.code == "engine"
+    assert "workers were lost with this request in hand" in found["3"].failure.text
+
+
+def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
+    with Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=1)) as fragile:
+        [judgment] = judge(samples(1, breaks=0), fragile.pairwise(), fragile.engine)
+    assert "a kernel failed" in judgment.failure.text
+
+
+def test_workers_that_do_not_agree_are_refused():
+    with pytest.raises(EngineError, match=r"the workers do not agree: versions is .* give all nodes the same"):
+        Judge("differs", engine="fragile", cluster=TWO)
+
+
+def test_a_model_that_is_not_on_a_node_is_said_with_its_name():
+    with pytest.raises(ModelError, match=f"on {os.uname().nodename}: absent: no such folder"):
+        Judge("absent", engine="fragile", cluster=TWO)
+
+
+def test_workers_without_a_place_are_not_waited_for_for_ever():
+    with pytest.raises(EngineError, match=r"no place for a worker in 1 s: 1 worker of 64 cores wanted"):
+        Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=64, placing_timeout_s=1))
+
+
+def test_counts_are_those_of_all_workers_together():
+    one, other = {"retries": {"timeout": 1}, "cost_usd": 0.5, "names": ["b"]}, {"retries": {"timeout": 2, "cut": 1}}
+    both = {"retries": {"timeout": 3, "cut": 1}, "cost_usd": 0.75, "names": ["a", "b"]}
+    assert total_stats([one, other, {"cost_usd": 0.25, "names": ["a", "b"]}]) == both

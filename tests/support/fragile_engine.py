@@ -1,0 +1,47 @@
+"""An engine that ends its process, or does not agree with the next one, when it is told to: for workers."""
+
+import os
+import time
+
+from judgelm.engines.catalog import ENGINES
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import EngineError, ModelError
+
+
+class FragileEngine(ScriptedEngine):
+    """Scripted, one request at a time. The model says how it is: `differs`, `absent`, or anything.
+
+    A request with the word `poison` ends the process, one with `breaks` the engine.
+    """
+
+    def __init__(self, model):
+        super().__init__({"*": "8 6\n"})
+        if model == "absent":
+            raise ModelError("absent: no such folder")
+        self._version = os.getpid() if model == "differs" else 1
+
+    def submit(self, requests):
+        self._waiting.extend(requests)
+
+    def collect(self, timeout_s):
+        time.sleep(0.01)
+        if not self._waiting:
+            return []
+        request = self._waiting.popleft()
+        text = "".join(span.text for span in request.prompt.spans)
+        if "poison" in text:
+            os._exit(1)
+        if "breaks" in text:
+            raise EngineError("a kernel failed")
+        return [self._answer(request)]
+
+    def describe(self):
+        return super().describe() | {"versions": {"fragile": self._version}}
+
+    def stats(self):
+        return {"retries": {"timeout": 1}}
+
+
+def install():
+    """Give it a name among the engines; Ray calls this in each worker."""
+    ENGINES["fragile"] = lambda options: FragileEngine(options.model)
