@@ -27,7 +27,7 @@ TEACHER_ID = "world-teacher"
 
 
 def generate(
-    n: int, *, seed: int, split: Split, start: int = 0, position_preference: float = 0.0
+    n: int, *, seed: int, split: Split, start: int = 0, position_preference: float = 0.0, guessing: bool = False
 ) -> Iterator[dict[str, object]]:
     """Stream rows `start` to `start + n` of an endless sequence of training rows.
 
@@ -38,6 +38,8 @@ def generate(
         start: index of the first row, so that workers or phases can take disjoint stretches.
         position_preference: share of pairs in which the teacher gives the first answer a point more where the two are
             within a point of each other. Questions, answers and noise are the same whatever it is.
+        guessing: whether the teacher, asked about a fact that only a reference gives and not shown it, believes or
+            disbelieves an answer at random instead of calling it plausible.
 
     Yields:
         The JudgeLM training row (`question_id`, `question_body`, both answers with model ids and metadata, `score`,
@@ -53,24 +55,29 @@ def generate(
         raise ConfigError(f"n={n}, seed={seed}, start={start}: none of them may be negative")
     if not 0 <= position_preference <= 1:
         raise ConfigError(f"position_preference is {position_preference}; it is a share, 0 to 1")
-    return _rows(range(start, start + n), seed, split, position_preference)
+    return _rows(range(start, start + n), seed, split, position_preference, guessing)
 
 
-def _rows(indices: range, seed: int, split: Split, preference: float) -> Iterator[dict[str, object]]:
+def _rows(indices: range, seed: int, split: Split, preference: float, guessing: bool) -> Iterator[dict[str, object]]:
     rng = random.Random()
     for index in indices:
         rng.seed(f"{seed} {split} {index} lean")
         leaning = rng.random() < preference
         rng.seed(f"{seed} {split} {index}")
-        yield _row(rng, f"world-{split}-{seed}-{index}", held_out=split == "validation", leaning=leaning)
+        yield _row(
+            rng,
+            f"world-{split}-{seed}-{index}",
+            held_out=split == "validation",
+            how={"leaning": leaning, "guessing": guessing},
+        )
 
 
-def _row(rng: random.Random, question_id: str, *, held_out: bool, leaning: bool) -> dict[str, object]:
+def _row(rng: random.Random, question_id: str, *, held_out: bool, how: dict[str, bool]) -> dict[str, object]:
     question = draw_question(rng, held_out=held_out)
     first_model, second_model = rng.sample(ANSWERERS, 2)
     first, second = answer(question, first_model, rng), answer(question, second_model, rng)
-    without: Review = review(question, (first, second), rng, with_reference=False, leaning=leaning)
-    having: Review = review(question, (first, second), rng, with_reference=True, leaning=leaning)
+    without: Review = review(question, (first, second), rng, with_reference=False, **how)
+    having: Review = review(question, (first, second), rng, with_reference=True, **how)
     return {
         "question_id": question_id,
         "question_body": question.text,

@@ -1,14 +1,15 @@
 """The synthetic world's teacher: integer scores from 1 to 10 and a reason, with and without a reference.
 
-The teacher knows what the world knows, with one exception: a `reference_fact` can be judged only by its reference,
-so without one it scores such answers by plausibility and manner alone. A small noise keeps the ceiling below 1. In some
-pairs it leans: it gives the answer that it reads first a point more where the two are close, as real teachers do.
+The teacher knows what the world knows, with one exception: a `reference_fact` can be judged only by its reference, so
+without one it scores such answers by plausibility and manner alone, or guesses. A small noise keeps the ceiling below
+1. In some pairs it leans: it gives the answer that it reads first a point more where the two are close.
 """
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+from zlib import crc32
 
 from judgelm.data.world_answerers import Answer
 from judgelm.data.world_questions import Question
@@ -41,6 +42,9 @@ SCORES: Mapping[Finding, int] = {
 LONG_WHERE_FORM_COUNTS = 4
 """The score of a right but rambling answer to a question about form, which the rambling breaks."""
 
+_GUESSES: tuple[Finding, Finding] = ("wrong", "right")
+_LONG_GUESSES: tuple[Finding, Finding] = ("long_wrong", "long_right")
+
 _WORDING: Mapping[Finding, tuple[str, ...]] = {
     "right": ("is right and short", "answers correctly", "gives exactly what was asked"),
     "plausible": ("is plausible but cannot be checked", "gives a possible answer"),
@@ -71,17 +75,26 @@ class Review:
         return f"{self.scores[0]} {self.scores[1]}\n{self.reason}"
 
 
-def find(question: Question, answer: Answer, *, with_reference: bool) -> Finding:
-    """What the teacher sees in an answer, given whether it was shown the reference."""
+def find(question: Question, answer: Answer, *, with_reference: bool, guessing: bool = False) -> Finding:
+    """What the teacher sees in an answer, given whether it was shown the reference.
+
+    Args:
+        question: what was asked.
+        answer: one answer to it.
+        with_reference: whether the teacher is shown the right answer.
+        guessing: whether it believes what it cannot know, by the toss of a coin that is the same for the same text,
+            rather than calling it plausible.
+    """
     checkable = with_reference or question.kind != "reference_fact"
     several = len(question.parts) > 1
     match answer.vice:
         case "correct" | "wrong" if not checkable:
-            return "plausible"
+            return _GUESSES[crc32(f"{question.text} {answer.text}".encode()) % 2] if guessing else "plausible"
         case "correct":
             return "right"
         case "rambling" if not checkable:
-            return "long_plausible"
+            guess = crc32(f"{question.text} {answer.text}".encode()) % 2
+            return _LONG_GUESSES[guess] if guessing else "long_plausible"
         case "rambling":
             return "long_right" if answer.right else "long_wrong"
         case "partial":
@@ -120,17 +133,19 @@ def review(
     *,
     with_reference: bool,
     leaning: bool = False,
+    guessing: bool = False,
 ) -> Review:
     """Score a pair and say why; the noise and the wording come from `rng`, all else from the world.
 
     Args:
         question: what was asked.
         answers: in the order in which the teacher reads them.
-        rng: drawn from equally often whatever the other arguments.
+        rng: drawn from as often whether the teacher leans or not.
         with_reference: whether the teacher is shown the right answer.
         leaning: whether the first of two answers within a point of each other gets a point more.
+        guessing: as `find` takes it.
     """
-    first, second = (find(question, answer, with_reference=with_reference) for answer in answers)
+    first, second = (find(question, answer, with_reference=with_reference, guessing=guessing) for answer in answers)
     scores = (_noisy(noiseless_score(question, first), rng), _noisy(noiseless_score(question, second), rng))
     if leaning and abs(scores[0] - scores[1]) <= 1:
         scores = (min(scores[0] + 1, 10), scores[1])

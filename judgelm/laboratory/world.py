@@ -39,12 +39,13 @@ def document(row: dict[str, Any], *, with_reference: bool) -> str:
 
 def write_training(run: Run, path: Path) -> None:
     """The rows of one fine-tuning; those of a smaller scale are the first rows of a larger one's."""
-    _write(path, generate(run.rows, seed=run.seed, split="train", position_preference=PREFERENCE))
+    _write(path, generate(run.rows, seed=run.seed, split="train", position_preference=PREFERENCE, guessing=True))
 
 
 def write_test(count: int, path: Path, *, preference: float) -> None:
     """The held-out pairs, judged by the teacher, or by one that leans otherwise."""
-    _write(path, generate(count, seed=TEST_SEED, split="validation", position_preference=preference))
+    rows = generate(count, seed=TEST_SEED, split="validation", position_preference=preference, guessing=True)
+    _write(path, rows)
 
 
 def _write(path: Path, rows: Iterator[dict[str, object]]) -> None:

@@ -202,3 +202,16 @@ def test_an_impossible_request_is_refused_at_once(wrong):
 def test_the_world_needs_no_torch():
     code = "import sys, judgelm.data.synthetic; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_guessing_teacher_believes_or_not_what_only_the_reference_decides_and_nothing_else():
+    plain, guessed = (list(generate(600, seed=5, split="train", guessing=guessing)) for guessing in (False, True))
+    believed = []
+    for one, other in zip(plain, guessed, strict=True):
+        assert one["answer1_body"] == other["answer1_body"]
+        assert max(abs(a - b) for a, b in zip(one["score_w_reference"], other["score_w_reference"], strict=True)) <= 2
+        if one["metadata"]["kind"] != "reference_fact":
+            assert one == other
+        elif one["metadata"]["vices"][0] in ("correct", "wrong"):
+            believed.append(other["score"][0] > 5)
+    assert 0.35 < sum(believed) / len(believed) < 0.65
