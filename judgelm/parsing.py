@@ -13,6 +13,7 @@ from judgelm.records import Scores, Unparsed
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 _MARKDOWN = re.compile(r"(?<!\d)[*_`]+|[*_`]+(?!\d)")
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_IN_QUOTES = re.compile(r"[\s*_\u200b\ufeff]*[\"“”`]")
 _LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
 _BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
@@ -38,8 +39,20 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
     Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
     """
+    found = _parse_beginning(text, scale)
+    if isinstance(found, Scores) and _IN_QUOTES.match(text):
+        lines = [line for line in text.splitlines() if line.strip()]
+        others = (_parse_beginning(line, scale) for line in lines[1:])
+        if any(isinstance(other, Scores) and other != found for other in others):
+            return Unparsed("off_grammar", text, "a score line in quotation marks, and another one below it")
+    return found
+
+
+def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed:
+    """The first line that is not blank, whatever comes below it."""
     cleaned = _INVISIBLE.sub("", _MARKDOWN.sub("", text))
-    plain = next((line for line in cleaned.splitlines() if line.strip()), "").strip().strip('"“”')
+    first, *below = [line for line in cleaned.splitlines() if line.strip()] or [""]
+    plain = first.strip().strip('"“”')
     plain = plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain
     if bracketed := _BRACKETS.fullmatch(plain):
         plain = bracketed[1]
@@ -48,7 +61,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
     if out_of := _OUT_OF.fullmatch(plain):
         return _in_scale((out_of[1], out_of[3]), (out_of[2], out_of[4]), scale, text)
     if _NAMED.match(plain):
-        return _parse_named(cleaned, scale, text)
+        return _parse_named("\n".join([plain, *below]), scale, text)
     return Unparsed("off_grammar", text, _why_off_grammar(plain))
 
 
@@ -74,14 +87,14 @@ def parse_pair_original(text: str) -> Scores | Unparsed:
 
 def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | Unparsed:
     """`Assistant 1: 8 Assistant 2: 6`, in either order, on one line or two."""
-    first = _NAMED.match(plain.lstrip())
+    first = _NAMED.match(plain)
     assert first is not None, "the caller has matched the line's start"
-    rest = plain.lstrip()[first.end() :]
+    rest = plain[first.end() :]
     rest = _BETWEEN_NAMED.sub("", rest, count=1)
     second = _NAMED.match(rest)
     if second is None or {first[1], second[1]} != {"1", "2"}:
         return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
-    if rest[second.end() :].split("\n")[0].strip(" \t.,;"):
+    if rest[second.end() :].split("\n")[0].strip(' \t.,;"“”'):
         return Unparsed("off_grammar", text, "more text follows the two scores on their line")
     by_name = {match[1]: match for match in (first, second)}
     one, two = by_name["1"], by_name["2"]

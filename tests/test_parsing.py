@@ -118,3 +118,27 @@ def test_what_follows_the_score_line_does_not_matter(first, second, between, rea
 def test_the_original_parser_is_reproduced_flaws_included(text, scores):
     found = parse_pair_original(text)
     assert found == Scores(scores) if scores else isinstance(found, Unparsed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"Assistant 1: 8\nAssistant 2: 6"',
+        '"Assistant 1: 8 Assistant 2: 6"\nBecause.',
+        "Scores: Assistant 1: 8, Assistant 2: 6",
+        "(Assistant 1: 8, Assistant 2: 6)",
+    ],
+)
+def test_named_scores_are_read_behind_what_dresses_them(text):
+    assert parse_pair(text) == Scores((8.0, 6.0))
+
+
+@pytest.mark.parametrize("text", ['"10 1"\n8 6', "`10 1`\n\nScores: 8 6", "```\n10 1\n```\n8 6", "“10 1”\n**8** **6**"])
+def test_a_quoted_line_above_another_score_line_is_not_taken_for_the_score(text):
+    found = parse_pair(text)
+    assert isinstance(found, Unparsed)
+    assert found.why == "a score line in quotation marks, and another one below it"
+
+
+def test_a_quoted_line_alone_or_said_twice_is_the_score():
+    assert parse_pair('"8 6"\nAnswer 1 says 10 1.') == parse_pair("```\n8 6\n```\n8 6") == Scores((8.0, 6.0))

@@ -1,4 +1,4 @@
-"""`judgelm doctor`: what is installed, what the machine has, how fast it judges, whether a fine-tuning would fit."""
+"""`judgelm doctor`: what is installed, what the machine has, how fast it judges; a fine-tuning's plan; attacks."""
 
 import json
 import platform
@@ -15,14 +15,13 @@ from rich.table import Table
 
 from judgelm.cli.batch_options import EngineArgs, EngineName, parse_engine_args
 from judgelm.cli.console import EXIT_USAGE, console, json_default
+from judgelm.cli.doctor_output import escaped, facts_table, write_text
+from judgelm.cli.doctor_plan import plan_training
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
-from judgelm.doctor.training_plan import USABLE_SHARE, ModelFacts, Operations, Recipe
-from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_training
-from judgelm.doctor.training_plan_ways import Plan, plan
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine
-from judgelm.errors import ConfigError, JudgelmError, RunError
+from judgelm.errors import ConfigError, JudgelmError
 from judgelm.version import VERSION
 
 _STATES = {
@@ -32,8 +31,7 @@ _STATES = {
     "missing": "[red]missing[/], see below",
 }
 _GIB = 1 << 30
-_PLAN = "Plan of a fine-tuning"
-_MOST_WAYS = 12
+_PLAN, _SPOOFS = "Plan of a fine-tuning", "Attacks on the judge"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +65,19 @@ def doctor(
     engine_arg: EngineArgs = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="How long the probe judges; 0 leaves it out.")] = 10.0,
     json_out: Annotated[Path | None, typer.Option("--json", help="Write all findings as JSON; - is stdout.")] = None,
+    spoofs: Annotated[
+        bool,
+        typer.Option(
+            "--spoofs",
+            metavar="",
+            help="Attack the prompt instead; with --model its tokens and its judge too.",
+            rich_help_panel=_SPOOFS,
+        ),
+    ] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(help="Prompt template to attack; default: the model card's.", rich_help_panel=_SPOOFS),
+    ] = None,
     train: Annotated[
         Path | None,
         typer.Option(help="Plan the fine-tuning of this YAML instead, without weights.", rich_help_panel=_PLAN),
@@ -88,10 +99,11 @@ def doctor(
 ) -> None:
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
-    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit.
+    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With `--spoofs`
+    attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
     """
     if train is not None:
-        _plan_training(
+        plan_training(
             (train, accelerate, shape),
             (gpus, gpu_memory),
             speed={"mfu": mfu, "gpu_flops": gpu_flops},
@@ -103,6 +115,13 @@ def doctor(
     if engine != "auto" and engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
     arguments = parse_engine_args(engine_arg or ())
+    if spoofs:
+        from judgelm.cli.doctor_spoofs import check_against_spoofs  # loads pandas
+
+        check_against_spoofs((model, engine, arguments), template=template, seconds=seconds, json_out=json_out)
+        return
+    if template is not None:
+        raise ConfigError("--template is for --spoofs, which attacks it")
     out = Console(stderr=str(json_out) == "-")
     found = _Examination()
     out.print(f"judgelm {found.judgelm}, Python {found.python}, {found.system}", highlight=False, soft_wrap=True)
@@ -113,122 +132,9 @@ def doctor(
         _examine_speed(found, out, (model, engine, arguments), seconds)
     _print_findings(found, out)
     if json_out is not None:
-        _write(json_out, json.dumps(asdict(found), indent=1, default=json_default))
+        write_text(json_out, json.dumps(asdict(found), indent=1, default=json_default))
     if found.mend:
         raise typer.Exit(EXIT_USAGE)
-
-
-def _plan_training(
-    files: tuple[Path, Path | None, str],
-    cluster: tuple[int | None, float | None],
-    *,
-    speed: dict[str, float],
-    json_out: Path | None,
-) -> None:
-    train, accelerate, shape = files
-    configured = read_training(train)
-    clusters = clusters_of(read_launch(accelerate), gpus=cluster[0], gpu_memory_gib=cluster[1])
-    from judgelm.doctor.training_plan_model import look_at_data, look_at_model, training_of  # loads torch
-
-    out = Console(stderr=str(json_out) == "-")
-    with out.status("building the model on the meta device, counting the rows"):
-        model, configured = look_at_model(configured, shape=shape)
-        data = look_at_data(configured)
-    out.print(_training_facts(model, configured.recipe, data))
-    plans = [plan(model, configured.recipe, one, **speed) for one in clusters]
-    trainings = [training_of(model, configured.recipe, data, one) for one in clusters]
-    out.print(_memory_table(plans))
-    out.print(_time_table(plans, trainings, speed))
-    for one in plans:
-        _print_ways(one, out)
-    if json_out is not None:
-        found: dict[str, Any] = {
-            "model": asdict(model),
-            "recipe": asdict(configured.recipe),
-            "data": asdict(data),
-        } | speed
-        found["plans"] = [
-            asdict(one) | {"total_bytes": one.memory.total, "training": asdict(training) if training else None}
-            for one, training in zip(plans, trainings, strict=True)
-        ]
-        _write(json_out, json.dumps(found, indent=1, default=json_default))
-    if not any(one.fits for one in plans):
-        raise typer.Exit(EXIT_USAGE)
-
-
-def _training_facts(model: ModelFacts, recipe: Recipe, data: Any) -> Table:
-    trained = model.adapter if recipe.lora else model.total
-    facts = _facts(f"fine-tuning of {_escaped(model.name)}")
-    facts.add_row("sizes from", _escaped(model.source))
-    facts.add_row("parameters", f"{model.total:,}, of which trained {trained:,}{' (LoRA)' if recipe.lora else ''}")
-    facts.add_row("rows", f"{data.rows:,}" if data.rows is not None else f"unknown: {_escaped(data.why)}")
-    if data.rows is not None:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in data.left_out.items()) or "none"
-        facts.add_row("tokens", f"{data.tokens:,}, longest row {data.longest:,} of {recipe.window:,}")
-        facts.add_row("cut", f"{data.cut:,} rows; left out: {left_out}")
-    head = "a tile at a time (TRL's fused head)" if recipe.fused_head else "whole"
-    facts.add_row("logits", f"{head}, vocabulary of {model.vocab:,}")
-    return facts
-
-
-def _memory_table(plans: list[Plan]) -> Table:
-    table = Table(title="GiB of one GPU", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for one in plans:
-        offload = "" if one.cluster.offload == "none" else f", offload: {one.cluster.offload}"
-        table.add_column(f"{one.cluster.name}\n{one.cluster.sharding}{offload}", justify="right", overflow="fold")
-    rows = {
-        "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
-        "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
-        "logits": "logits and loss", "reserve": "CUDA, NCCL", "total": "[bold]total at the peak[/]",
-    }  # fmt: skip
-    for field_, name in rows.items():
-        table.add_row(name, *(f"{getattr(one.memory, field_) / _GIB:,.1f}" for one in plans))
-    table.add_row("there is", *(f"{one.cluster.gpu_memory_bytes / _GIB:,.1f}" for one in plans))
-    usable = (USABLE_SHARE * one.cluster.gpu_memory_bytes / _GIB for one in plans)
-    table.add_row(f"of that usable, {USABLE_SHARE:.0%}", *(f"{one:,.1f}" for one in usable))
-    table.add_row("", *("[green]fits[/]" if one.fits else "[red]does not fit[/]" for one in plans))
-    table.add_row("host memory of a machine", *(f"{one.memory.host / _GIB:,.0f}" for one in plans))
-    return table
-
-
-def _time_table(plans: list[Plan], trainings: list[Any], speed: dict[str, float]) -> Table:
-    title = (
-        f"work, at {speed['mfu']:.0%} of {speed['gpu_flops'] / 1e12:,.0f} TFLOP/s a GPU, offload's own time not counted"
-    )
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for one in plans:
-        table.add_column(one.cluster.name, justify="right", overflow="fold")
-    table.add_row("rows a step", *(f"{one.global_batch:,}" for one in plans))
-    table.add_row("tokens a step, all rows full", *(f"{one.step_tokens:,}" for one in plans))
-    table.add_row("PFLOP a step: model + attention", *(_pflop(one.step) for one in plans))
-    table.add_row("recomputation on top", *(f"{one.step.recomputation / 1e15:,.1f}" for one in plans))
-    table.add_row("seconds a step", *(f"{one.step_seconds:,.1f}" for one in plans))
-    known = [one for one in trainings if one is not None]
-    if known:
-        table.add_row("steps in all", *(f"{one.steps:,}" for one in known))
-        hours = (
-            one.operations.seconds(gpus=two.cluster.gpus, **speed) / 3600 for one, two in zip(known, plans, strict=True)
-        )
-        table.add_row("hours in all, without padding", *(f"{one:,.2f}" for one in hours))
-    return table
-
-
-def _pflop(work: Operations) -> str:
-    return f"{work.model / 1e15:,.1f} + {work.attention / 1e15:,.1f}"
-
-
-def _print_ways(one: Plan, out: Console) -> None:
-    if one.fits:
-        return
-    need, there = (size / _GIB for size in (one.memory.total, one.cluster.gpu_memory_bytes))
-    out.print(f"[bold red]{one.cluster.name}: does not fit[/], {need:,.1f} GiB of {there:,.1f}; what would:")
-    for way in one.ways[:_MOST_WAYS]:
-        mark = "[green]fits[/]" if way.fits else "[red]does not[/]"
-        out.print(f"  {way.total_bytes / _GIB:7,.1f} GiB  {mark}  {way.change}", highlight=False, soft_wrap=True)
-    if not any(way.fits for way in one.ways):
-        out.print("  none of these fits: take more or larger GPUs, or a smaller window")
 
 
 def _examine_packages(found: _Examination, out: Console) -> None:
@@ -245,13 +151,9 @@ def _examine_packages(found: _Examination, out: Console) -> None:
         table.add_column(column, overflow="fold")
     for one in found.packages:
         other_name = f"{one.distribution} " if one.distribution not in {None, one.name} else ""
-        state = _STATES[one.state] if one.is_finding or one.state == "ok" else f"[dim]{_escaped(one.way_out)}[/]"
+        state = _STATES[one.state] if one.is_finding or one.state == "ok" else f"[dim]{escaped(one.way_out)}[/]"
         table.add_row(one.name, f"{other_name}{one.installed or '-'}", one.wanted, state)
     out.print(table)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def _examine_devices(found: _Examination, out: Console) -> None:
@@ -259,7 +161,7 @@ def _examine_devices(found: _Examination, out: Console) -> None:
     if devices.finding:
         found.mend.append(devices.finding)
     cpu = devices.cpu
-    table = _facts("devices")
+    table = facts_table("devices")
     table.add_row("CPU", cpu.model)
     table.add_row(
         "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
@@ -304,7 +206,7 @@ def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dic
             found.mend.append(f"the probe of the {name} engine failed: {error}")
             return
     found.probe = probe.to_json() | {"model": model or "random"}
-    table = _facts(f"speed of the {name} engine")
+    table = facts_table(f"speed of the {name} engine")
     size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
     table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
     table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
@@ -322,13 +224,6 @@ def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dic
         )
 
 
-def _facts(title: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
 def _print_findings(found: _Examination, out: Console) -> None:
     if not found.mend:
         out.print("[green]nothing to mend[/]")
@@ -336,13 +231,3 @@ def _print_findings(found: _Examination, out: Console) -> None:
     out.print("[bold red]what to mend[/]")
     for number, finding in enumerate(found.mend, 1):
         out.print(f"{number}. {finding}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _write(path: Path, text: str) -> None:
-    if str(path) == "-":
-        typer.echo(text)
-        return
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error

@@ -61,8 +61,8 @@ class RayEngine:
 
     @property
     def window(self) -> int:
-        """What all workers want in hand together, whether they have it or it waits here."""
-        return sum(self._windows.values()) or self._loaded.loaded.window
+        """Twice what all workers want in hand: what is stuck in a node that hangs must not starve the others."""
+        return 2 * (sum(self._windows.values()) or self._loaded.loaded.window)
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Queue requests for whichever workers have room."""

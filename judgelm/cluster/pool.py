@@ -255,10 +255,10 @@ def _connect(cluster: Cluster) -> bool:
         with _own_sigterm():
             ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        raise EngineError(
-            f"no Ray at address {cluster.address}: {_first_line(error)}; start a cluster with `ray start --head`, or "
-            "take address local"
-        ) from error
+        mend = "start a cluster with `ray start --head`, or take address local"
+        if "AuthToken" in str(error.__cause__):
+            mend = "its head asks for a token: set RAY_AUTH_MODE=token and the token here as there"
+        raise EngineError(f"no Ray at address {cluster.address}: {_first_line(error)}; {mend}") from error
     return True
 
 

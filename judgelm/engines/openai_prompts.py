@@ -20,7 +20,8 @@ _SPECIAL = frozenset(
     {
         *("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<sop>", "<image>", "[gMASK]"),
         *("<start_of_turn>", "<end_of_turn>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]"),
-        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
+        *("[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"),
+        *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]"),
         *("<think>", "</think>", "<tool_call>", "</tool_call>"),
     }
 )
@@ -117,7 +118,7 @@ class PromptWriter:
 
     def _defuse(self, text: str) -> tuple[str, int]:
         if self._fitter is not None:
-            return self._fitter.defuse(text)
+            return self._fitter.defuse(text, chat=True)
         between_bars = set(_BETWEEN_BARS.findall(text))
         neutraliser = Neutraliser(_SPECIAL | between_bars, exact=True) if between_bars else self._neutraliser
         return neutraliser(text)

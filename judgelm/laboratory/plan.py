@@ -17,7 +17,7 @@ Shown = Literal["without", "with"]
 
 PREFERENCE = 0.4
 """Share of close pairs in which the teacher gives the answer that it reads first a point more. It is a minority: a
-judge that were sure of everything would still call such pairs ties, so what is measured is a lean of the judge's own."""
+judge that were sure of all would still call such pairs ties, so what is measured is a lean of the judge's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

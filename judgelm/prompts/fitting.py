@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.special_tokens import Defuser
 from judgelm.records import Cut, Prompt, Span, Unparsed
 
 MIN_ANSWER_TOKENS = 16
@@ -70,8 +70,7 @@ class Fitter:
     def __init__(self, tokenizer: Tokenizer, window: int) -> None:
         self.tokenizer = tokenizer
         self.window = window
-        added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
-        self._neutraliser = Neutraliser({*tokenizer.all_special_tokens, *added}, exact=True)
+        self._defuser = Defuser(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
     def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
@@ -93,7 +92,7 @@ class Fitter:
         return replace(fitted, text=text, ids=self.encode(text, chat=prompt.chat))
 
     def _fit(self, prompt: Prompt, limit: int) -> Fitted | Unparsed:
-        spans, neutralised = self._neutralised(prompt.spans)
+        spans, neutralised = self._neutralised(prompt)
         bounded = _bounded(spans, limit * _CHARACTERS_PER_TOKEN)
         text, ids = self._encode(bounded, prompt)
         if len(ids) <= limit and bounded is spans:
@@ -104,9 +103,14 @@ class Fitter:
         """Token ids of a text by itself, without any special token."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    def defuse(self, text: str) -> tuple[str, int]:
-        """Untrusted text without the tokenizer's special and added tokens, and how many there were."""
-        return self._neutraliser(text)
+    def defuse(self, text: str, *, chat: bool = False) -> tuple[str, int]:
+        """Untrusted text without the tokenizer's special and added tokens, and how many there were.
+
+        Args:
+            text: a question, a reference, an answer.
+            chat: whether it goes into the tokenizer's chat template; then without that one's role markers too.
+        """
+        return self._defuser(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
         """Token ids of a text that the model goes on from: with the tokenizer's beginning, never with its end.
@@ -119,18 +123,18 @@ class Fitter:
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
 
-    def _neutralised(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
+    def _neutralised(self, prompt: Prompt) -> tuple[tuple[Span, ...], int]:
         """Defuse the tokenizer's special tokens in untrusted text, where they would become one token."""
         total = 0
         out = []
-        for span in spans:
+        for span in prompt.spans:
             if span.kind == "template":
                 out.append(span)
                 continue
-            text, found = self.defuse(span.text)
+            text, found = self.defuse(span.text, chat=prompt.chat)
             total += found
             out.append(replace(span, text=text) if found else span)
-        return (tuple(out), total) if total else (spans, 0)
+        return (tuple(out), total) if total else (prompt.spans, 0)
 
     def _cut(
         self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, neutralised: int

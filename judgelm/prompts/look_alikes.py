@@ -18,9 +18,16 @@ SIGNS = {
     "'": "’‘‛ʼʻʽʹ′´ˈˊʾʿ׳՚ꞌ΄᾽᾿",
     "`": "ˋ｀‵",
 }
+BEGINNINGS = {
+    "[": SIGNS["["] + "︗︹︻﹁﹃﹝｢🄪🉀🉁🉂🉃🉄🉅🉆🉇🉈",
+    "#": SIGNS["#"],
+    "<": SIGNS["<"] + "≮⊀\u2329︽︿",
+}
+"""Every character whose plain form holds the sign, more than its look-alikes: some decompose into them."""
+
 _LETTERS = {
     **dict(zip("abcdefghijklmnopqrstuvwxyz", (
-        "аαɑᴀ", "Ьʙᖯ", "сϲᴄ", "ԁɗᴅꓒ", "еεҽᴇ", "ƒꜰẝ", "ɡɢց", "һհʜ", "іιıɩӏ", "јϳᴊ", "κкᴋ", "ⅼʟӀ∣", "ᴍмʍ",
+        "аαɑᴀ", "Ьʙᖯ", "сϲᴄ", "ԁɗᴅꓒ", "еεҽᴇ", "ƒꜰẝ", "ɡɢց", "һհʜ", "іιıɩӏ", "јϳᴊ", "κкᴋ", "ⅼʟӀ", "ᴍмʍ",
         "ոռɴпη", "оοօᴏσ", "рρᴘ", "ԛգզ", "гᴦʀꭇ", "ѕꜱƽ", "тτᴛ", "υսᴜц", "νѵᴠ", "ԝաᴡѡ", "хχ×", "уγүʏყ", "ᴢʐ",
     ), strict=True)),
     **dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (
@@ -59,9 +66,11 @@ def is_invisible(character: str) -> bool:
 
 
 def _letter(character: str) -> str:
-    """`s` for `ş`-like letters that Unicode does not decompose (`ø`, `ł`), small capitals, letters in boxes."""
+    """Any script's digits made plain, and letters that Unicode does not decompose: `ø`, small capitals, in boxes."""
     if character.isascii():
         return character
+    if character.isdecimal():
+        return str(unicodedata.decimal(character))
     found = _NAMED.fullmatch(unicodedata.name(character, ""))
     if found is None:
         return character

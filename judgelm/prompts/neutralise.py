@@ -9,7 +9,7 @@ characters; the words stay readable. How many were found is counted in the judgm
 import re
 from collections.abc import Iterable
 
-from judgelm.prompts.look_alikes import SIGNS, fold
+from judgelm.prompts.look_alikes import BEGINNINGS, fold
 
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
 _PLAIN = re.compile(r"[\t\n\r -~]*")
@@ -27,7 +27,7 @@ class Neutraliser:
         known = sorted(set(markers), key=len)[::-1]
         patterns = [re.escape(marker) if exact else _loose(marker) for marker in known]
         self._find = re.compile("|".join(patterns), 0 if exact else re.IGNORECASE) if patterns else None
-        self._begins = None if exact else _beginnings(known)
+        self._begins = None if exact or not known else _beginnings(known)
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
@@ -58,12 +58,12 @@ def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None
-    return re.compile("[" + re.escape("".join(first + SIGNS[first] for first in sorted(firsts))) + "]")
+    return re.compile("[" + re.escape("".join(first + BEGINNINGS[first] for first in sorted(firsts))) + "]")
 
 
 def _loose(marker: str) -> str:
-    """A pattern for a marker with any blanks between its words and signs, and any number where it has `{n}`."""
-    parts = re.findall(r"\{n\}|\w+|[^\w\s]", marker)
+    """A pattern for a marker with any blanks between its letters and signs, and any number where it has `{n}`."""
+    parts = re.findall(r"\{n\}|\w|[^\w\s]", marker)
     known = {"{n}": r"\d+", "'": "['`]"}
     return r"\s*".join(known.get(part, re.escape(part)) for part in parts)
 

@@ -266,7 +266,7 @@ def _answer_cuts(prompt: Prompt, text: str, fitter: Fitter) -> dict[int, str]:
     at, answer, shown = 0, "", 0
     for span in prompt.spans:
         if span.kind == "answer":
-            answer, shown = fitter.defuse(span.text)[0].strip(), shown + 1
+            answer, shown = fitter.defuse(span.text, chat=prompt.chat)[0].strip(), shown + 1
         if span.kind != "template" or not (words := span.text.strip()):
             continue
         found = text.find(words, at)

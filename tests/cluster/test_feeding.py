@@ -49,7 +49,7 @@ def test_both_orders_of_a_pair_and_its_reason_go_to_one_worker():
     feeder.add(request(f"new {i}", f"new {i}") for i in range(4))
     feeder.add([request("1:0", "q1", continuation="8 6\n")])
     later = feeder.deal(1.0)
-    assert [one.prompt.continuation for one in later[home]][0] == "8 6\n", "it goes first, and home"
+    assert later[home][0].prompt.continuation == "8 6\n", "it goes first, and home"
 
 
 def test_a_workers_tokens_in_hand_are_bounded():

@@ -1,8 +1,10 @@
 """How many workers, of what size, and what is refused before anything starts."""
 
 import pytest
+import torch
 
 from judgelm import Judge
+from judgelm.cli.batch_options import cluster_of
 from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, make_plan
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
@@ -16,7 +18,7 @@ def test_all_gpus_are_taken_in_groups():
 
 
 def test_a_group_is_on_one_node():
-    with pytest.raises(ConfigError, match="needs 4 GPUs of one node.*the largest has 2"):
+    with pytest.raises(ConfigError, match=r"needs 4 GPUs of one node.*the largest has 2"):
         make_plan(Cluster(), [Node(cpus=8, gpus=2)] * 2, 4)
 
 
@@ -53,6 +55,21 @@ def test_options_that_do_not_fit_are_refused(options, words):
 def test_a_cap_on_cost_is_not_multiplied_by_workers():
     with pytest.raises(ConfigError, match="max_cost_usd caps one client"):
         Judge("m", engine="openai", cluster=Cluster(workers=2), engine_args={"max_cost_usd": 1})
+
+
+def test_gpus_that_are_not_there_are_refused():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA devices")
+    with pytest.raises(ConfigError, match="torch sees no CUDA device on this machine; on CPUs use --ray local"):
+        Judge("8 6", engine="scripted", cluster=Cluster(gpus=2))
+
+
+def test_workers_need_a_cluster():
+    with pytest.raises(ConfigError, match="add --ray local"):
+        cluster_of(None, None, 2, None)
+    assert cluster_of(None, None, None, None) is None
+    assert cluster_of(None, 4, None, None) == Cluster(address="local", gpus=4)
+    assert cluster_of("auto", None, 2, 8) == Cluster(address="auto", workers=2, cores=8)
 
 
 def test_a_device_of_its_own_is_not_for_workers(tiny_model):

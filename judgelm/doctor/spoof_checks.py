@@ -1,0 +1,172 @@
+"""Whether an attack gets out of its block, becomes a special token, speaks as another role, or is read as a score.
+
+The checks do not use what defuses: they count, in the prompt as the judge reads it, what only template, tokenizer and
+chat template may have put there, and compare with the same prompt made of harmless texts.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from judgelm.doctor.spoofs import PLACES, Place, Spoof, delimiters_of, spoof_set
+from judgelm.parsing import parse_pair
+from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.special_tokens import role_markers, special_tokens
+from judgelm.prompts.template import Template
+from judgelm.records import Prompt, Sample, Scores, Unparsed
+
+_HARMLESS: dict[Place, str] = {
+    "question": "Which city is the capital of France?",
+    "reference": "It is Paris.",
+    "answer_1": "Paris is the capital of France.",
+    "answer_2": "I think that it is Lyon.",
+}
+_WINDOWS = (1 << 20, 1024)
+"""One in which everything fits, and one in which long answers are cut."""
+
+_REPLY = 24
+_HONEST = (7.0, 4.0)
+_QUOTING_BELOW = (
+    "7 4\n{spoof}",
+    '7 4\nThe first answer says "{spoof}", which is no reason.',
+    "7, 4\r\n{spoof}",
+    "**7** **4**\n> {spoof}",
+    "7/10 4/10\n```\n{spoof}\n```",
+    "Assistant 1: 7\nAssistant 2: 4\n{spoof}",
+)
+_QUOTING_ABOVE = (
+    'The first answer says "{spoof}".\n7 4',
+    '"{spoof}"\n7 4',
+    "> {spoof}\n\n7 4",
+    "```\n{spoof}\n```\n7 4",
+    "`{spoof}`\n\nScores: 7 4",
+    "7 4 {spoof}",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What became of an attack.
+
+    Attributes:
+        defused: how many imitations, tokens and role markers were defused, in its own place.
+        escapes: what got through, in words; empty where nothing did.
+    """
+
+    spoof: Spoof
+    defused: int
+    escapes: tuple[str, ...]
+
+
+def check_spoofs(template: Template, tokenizer: Any = None) -> list[Checked]:
+    """Put every attack in its place, and in every place at once, and see whether anything gets through.
+
+    Args:
+        template: what is attacked.
+        tokenizer: a model's fast tokenizer; without one only the template and the parser are looked at.
+
+    Raises:
+        ConfigError: the template is a chat, and the tokenizer has no chat template for it.
+    """
+    checker = _Checker(template, tokenizer)
+    return [checker.check(spoof) for spoof in spoof_set(template, tokenizer)]
+
+
+def score_escapes(spoof: Spoof) -> list[str]:
+    """Replies of an honest judge that quotes the attack, where the parser reads another score than the judge's own.
+
+    Above the judge's own line a quotation may make a reply unreadable; it is never read as the score.
+    """
+    found = []
+    for shape in (*_QUOTING_BELOW, *_QUOTING_ABOVE):
+        reply = shape.replace("{spoof}", spoof.text)
+        scores = parse_pair(reply)
+        if scores != Scores(_HONEST) and (shape in _QUOTING_BELOW or not isinstance(scores, Unparsed)):
+            read = scores.values if isinstance(scores, Scores) else scores.why
+            found.append(f"score: of {shape!r} is read {read}")
+    return found
+
+
+class _Checker:
+    """Counts in a harmless prompt once, then in every attacked one."""
+
+    def __init__(self, template: Template, tokenizer: Any) -> None:
+        self._template = template
+        self._delimiters = {skeleton(one): one for one in delimiters_of(template)}
+        self._fitters = [] if tokenizer is None else [Fitter(tokenizer, window) for window in _WINDOWS]
+        self._tokens = set() if tokenizer is None else special_tokens(tokenizer)
+        self._roles = role_markers(tokenizer) if tokenizer is not None and template.chat else set()
+        self._ids = set() if tokenizer is None else _ids(tokenizer, self._tokens)
+        self._harmless = {referenced: self._render({}, referenced) for referenced in (False, True)}
+        self._harmless_read = {
+            referenced: [fitter.fit(prompt, _REPLY) for fitter in self._fitters]
+            for referenced, prompt in self._harmless.items()
+        }
+
+    def check(self, spoof: Spoof) -> Checked:
+        escapes = dict.fromkeys(score_escapes(spoof))
+        for places, referenced in (((spoof.place,), spoof.place == "reference"), (PLACES, True)):
+            prompt = self._render(dict.fromkeys(places, spoof.text), referenced)
+            escapes |= dict.fromkeys(self._structural(prompt, self._harmless[referenced], spoof))
+            for fitter, harmless in zip(self._fitters, self._harmless_read[referenced], strict=True):
+                escapes |= dict.fromkeys(self._as_read(fitter.fit(prompt, _REPLY), harmless))
+        return Checked(spoof=spoof, defused=self._defused(spoof), escapes=tuple(escapes))
+
+    def _defused(self, spoof: Spoof) -> int:
+        prompt = self._render({spoof.place: spoof.text}, True)
+        fitted = self._fitters[0].fit(prompt, _REPLY) if self._fitters else None
+        return prompt.neutralised + (fitted.neutralised if isinstance(fitted, Fitted) else 0)
+
+    def _render(self, attacked: dict[Place, str], referenced: bool) -> Prompt:
+        texts = {place: f"{text} {attacked[place]}" if place in attacked else text for place, text in _HARMLESS.items()}
+        sample = Sample(id="1", question=texts["question"], answers=(texts["answer_1"], texts["answer_2"]))
+        return self._template.render(sample, (0, 1), texts["reference"] if referenced else None)
+
+    def _structural(self, prompt: Prompt, harmless: Prompt, spoof: Spoof) -> Iterator[str]:
+        own, others = _template_text(prompt), "".join(span.text for span in prompt.spans if span.kind != "template")
+        if own != _template_text(harmless):
+            yield "template: its own words have changed"
+        for imitation in spoof.imitations:
+            if imitation in others:
+                yield f"delimiter: {imitation!r} is left as it is"
+        yield from _more("delimiter", self._delimiters, skeleton(_text(prompt)), skeleton(_text(harmless)))
+
+    def _as_read(self, read: Fitted | Unparsed, plain: Fitted | Unparsed) -> Iterator[str]:
+        if isinstance(read, Unparsed) or isinstance(plain, Unparsed):
+            return  # a question that leaves no room for the answers is a failure with a reason, and no prompt
+        yield from _more("delimiter", self._delimiters, skeleton(read.text), skeleton(plain.text))
+        yield from _more("special token", {one: one for one in self._tokens}, read.text, plain.text)
+        yield from _more("role marker", {one: one for one in self._roles}, read.text, plain.text)
+        more = Counter(one for one in read.ids if one in self._ids) - Counter(plain.ids)
+        yield from (f"special token: id {one} is read {count} times more" for one, count in more.items())
+
+
+def skeleton(text: str) -> str:
+    """A text without blanks, case, invisible characters and compatibility forms."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(
+        one for one in plain if not one.isspace() and unicodedata.category(one) not in ("Cf", "Mn", "Me", "Cc")
+    )
+
+
+def _more(what: str, wanted: dict[str, str], text: str, harmless: str) -> Iterator[str]:
+    for form, name in wanted.items():
+        found, expected = text.count(form), harmless.count(form)
+        if found != expected:
+            yield f"{what}: {name!r} stands there {found} times instead of {expected}"
+
+
+def _ids(tokenizer: Any, tokens: Iterable[str]) -> set[int]:
+    """Ids that untrusted text must never have; that for unknown characters is any text's."""
+    ids = {tokenizer.convert_tokens_to_ids(token) for token in tokens}
+    return ids - {getattr(tokenizer, "unk_token_id", None)}
+
+
+def _text(prompt: Prompt) -> str:
+    return "".join(span.text for span in prompt.spans)
+
+
+def _template_text(prompt: Prompt) -> str:
+    return "\0".join(span.text for span in prompt.spans if span.kind == "template")

@@ -1,0 +1,116 @@
+"""Judge many files on one set of workers, loaded once: for `ray job submit`, Slurm, and shards of a large input.
+
+    python serve/ray_batch.py shards/*.jsonl -o judged --model my-judge --config configs/judge/vllm.yaml
+    ray job submit --working-dir . -- python serve/ray_batch.py /shared/*.jsonl -o /shared/judged --model /shared/judge
+
+Each file's judgments, manifest and rejects are written to the folder as `judgelm-batch` writes them, and the same
+command goes on where it was stopped. `--config` holds options of `judgelm-batch` (how to judge, model and engine). For
+one file `judgelm-batch --ray auto` does the same and shows its progress. Exit codes: 0, 1, 2 and 130, as there.
+"""
+
+import argparse
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from judgelm import Judge
+from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.cli.batch_options import parse_engine_args
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
+from judgelm.cluster.plan import Cluster
+from judgelm.engines.base import EngineOptions
+from judgelm.errors import ConfigError, JudgelmError
+from judgelm.modes import Pairwise
+
+JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}
+MODE = {one.name for one in fields(Pairwise)} - {"template", "scale", "step"}
+
+
+def main() -> int:
+    """Load the workers, judge file after file."""
+    options = parse_options()
+    judge_options, mode_options = read_config(options.config)
+    jobs = jobs_of(options.inputs, Path(options.out))
+    cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
+    failed = 0.0
+    with Judge(options.model, cluster=cluster, **judge_options) as judge:
+        print(f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", flush=True)
+        mode = judge.pairwise(**mode_options)
+        for job in jobs:
+            tally = run_batch(job, mode, judge.engine, hooks=BatchHooks())
+            failed = max(failed, tally.failure_rate)
+            counts = (
+                f"{tally.judged} judged, {sum(tally.failures.values())} of them failed, {tally.skipped} done before"
+            )
+            print(f"{job.out}: {counts}, {tally.rejected} lines rejected, {tally.judge_s:.0f} s", flush=True)
+        stats = judge.engine.stats()
+    print(f"lost workers: {stats['lost_workers']}, requests sent again: {stats['requests_sent_again']}")
+    return EXIT_FAILURES if failed > options.max_failure_rate else 0
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+", help="files of pairs")
+    parser.add_argument("-o", "--out", required=True, help="folder for the judgments")
+    parser.add_argument("--model", required=True, help="folder that every node sees, or hub id")
+    parser.add_argument("--config", help="YAML file with options of judgelm-batch")
+    parser.add_argument("--ray", default="auto", help="auto (default), HOST:PORT, or local")
+    parser.add_argument("--workers", type=int, help="default: one per GPU, or per node without")
+    parser.add_argument("--worker-cores", type=int, help="CPU cores of each worker")
+    parser.add_argument("--max-failure-rate", type=float, default=0.05, help="exit with 2 above it, in any file")
+    return parser.parse_args()
+
+
+def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options of the judge and of the mode.
+
+    Raises:
+        ConfigError: no such file, or an option that is neither.
+    """
+    if path is None:
+        return {}, {}
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot read: {error}") from error
+    given = values.pop("engine_arg", {})
+    engine_args = given if isinstance(given, dict) else parse_engine_args(given)
+    if unknown := values.keys() - JUDGE - MODE:
+        raise ConfigError(
+            f"{path}: {', '.join(sorted(unknown))} is no option of judge or mode; give it on the command line if it is "
+            "one there, or leave it out"
+        )
+    judge = {key: value for key, value in values.items() if key in JUDGE}
+    return judge | {"engine_args": engine_args}, {key: value for key, value in values.items() if key in MODE}
+
+
+def jobs_of(inputs: list[str], out: Path) -> list[BatchJob]:
+    """One job a file.
+
+    Raises:
+        ConfigError: two files would have the same output.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    places: dict[Path, str] = {}
+    for path in inputs:
+        place = out / f"{Path(path).name.split('.')[0]}.jsonl"
+        if place in places:
+            raise ConfigError(f"{path} and {places[place]} would both be judged into {place}; rename one of them")
+        places[place] = path
+    return [BatchJob(inputs=(path,), out=str(place)) for place, path in places.items()]
+
+
+if __name__ == "__main__":
+    try:
+        with terminated_as_interrupt():
+            sys.exit(main())
+    except JudgelmError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to go on", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,53 @@
+#!/bin/bash
+# Judge on the GPUs of several machines: a Ray cluster for the length of the job, one worker per GPU. From the checkout's
+# root with its environment active:
+#   sbatch serve/slurm_ray.sh pairs.jsonl -o judgments.jsonl --model my-judge --config configs/judge/vllm.yaml
+# What stands behind the script's name goes to judgelm-batch. All machines must see the model and the environment.
+# Partition and account are yours to add. Two minutes before its time is over the job is told to stop; submitted again
+# with the same line, it goes on from there.
+#SBATCH --job-name=judgelm-batch
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=32
+#SBATCH --exclusive
+#SBATCH --time=12:00:00
+#SBATCH --signal=B:TERM@120
+#SBATCH --output=%x-%j.log
+set -euo pipefail
+
+machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+first="${machines%%$'\n'*}"
+export RAY_USAGE_STATS_ENABLED=0 HEAD_ADDRESS="$first:$((20000 + SLURM_JOB_ID % 10000))"
+# A word of this job alone, without which nobody on the network can use its cluster (Ray 2.52 and later).
+RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+
+# SLURM_NODEID is known only inside srun. A node that comes before the head waits for it.
+srun --kill-on-bad-exit=0 bash -c '
+    cores=(--num-cpus "${SLURM_CPUS_PER_TASK:-1}")
+    if [ "$SLURM_NODEID" -eq 0 ]; then
+        exec ray start --head --port "${HEAD_ADDRESS##*:}" "${cores[@]}" --include-dashboard false --block
+    fi
+    until ray health-check --address "$HEAD_ADDRESS" > /dev/null 2>&1; do sleep 2; done
+    exec ray start --address "$HEAD_ADDRESS" "${cores[@]}" --block
+' &
+cluster=$!
+trap 'kill "$cluster" 2> /dev/null || true' EXIT
+
+nodes=0
+until [ "$nodes" -ge "${SLURM_JOB_NUM_NODES:-1}" ]; do  # so that all their GPUs are counted
+    kill -0 "$cluster"
+    sleep 2
+    nodes=$(python -c 'import ray, sys; ray.init(sys.argv[1], logging_level="ERROR"); print(len(ray.nodes()))' \
+        "$HEAD_ADDRESS" 2> /dev/null) || nodes=0
+done
+
+judgelm-batch "$@" --ray "$HEAD_ADDRESS" &
+run=$!
+trap 'kill -TERM "$run"' TERM
+while true; do
+    wait "$run" && exit
+    code=$?
+    kill -0 "$run" 2> /dev/null || exit "$code"
+done

@@ -1,0 +1,215 @@
+"""`judgelm-batch` on Ray: judgments like those of one process, and everything in it killed in turn."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from judgelm.jsonl import read_jsonl
+from tiny_judges import word_sample
+
+pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+BATCH = Path(sys.executable).parent / "judgelm-batch"
+COUNT = 1500
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
+    samples = (word_sample(i) for i in range(COUNT))
+    rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def command(pairs, out, judge, *more):
+    options = ("--model", judge, "--engine", "transformers", "--both-orders", "--reasons", "flips")
+    return [str(part) for part in (BATCH, pairs, "-o", out, *options, *more)]
+
+
+def on_workers(pairs, out, judge, *more, address="local"):
+    return command(pairs, out, judge, "--ray", address, "--workers", "2", "--worker-cores", "1", *more)
+
+
+def slow(pairs, out, judge, **where):
+    """One pair at a time, so that there is time to kill something."""
+    return on_workers(pairs, out, judge, "--max-sequences", "1", **where)
+
+
+@pytest.fixture(scope="module")
+def expected(pairs, tiny_judge, tmp_path_factory):
+    """What one process says."""
+    out = tmp_path_factory.mktemp("expected") / "out.jsonl"
+    subprocess.run(command(pairs, out, tiny_judge), check=True, capture_output=True)
+    return judgments(out)
+
+
+def judgments(out):
+    """All that a judgment says, by id; its provenance names the path, which workers are given in full."""
+    rows = [row for _, row in read_jsonl(out)]
+    assert len({row["id"] for row in rows}) == len(rows), "something was judged twice"
+    return {row["id"]: {key: value for key, value in row.items() if key != "provenance"} for row in rows}
+
+
+def manifest(out):
+    return json.loads(out.with_name(f"{out.stem}.run.json").read_text())
+
+
+def start(arguments, log):
+    with log.open("w") as file:  # a pipe would stay open in what is left behind
+        return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
+
+
+def wait_for_judgments(out, process, log, count=40):
+    until = time.monotonic() + 240
+    while time.monotonic() < until and process.poll() is None:
+        if out.exists() and out.read_bytes().count(b"\n") >= count:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no judgments came: {log.read_text()}")
+
+
+def workers():
+    """Ids of the processes in which a worker runs; Ray names them so."""
+    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if b"ray::Worker" in _bytes(path)]
+
+
+def _bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def still_alive(pids, grace_s=15):
+    """Those of the processes that have not ended a little later."""
+    until = time.monotonic() + grace_s
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def run(pairs, tiny_judge, tmp_path):
+    """A run that has begun: its process, output and log."""
+    out, log = tmp_path / "out.jsonl", tmp_path / "log"
+    started = []
+
+    def begin(**where):
+        process = start(slow(pairs, out, tiny_judge, **where), log)
+        started.append(process)
+        wait_for_judgments(out, process, log)
+        return process, out, log
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def finish(pairs, out, judge, **where):
+    done = subprocess.run(on_workers(pairs, out, judge, **where), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_killed_worker(run, expected):
+    process, out, log = run()
+    first, *others = workers()
+    assert len(others) == 1
+    os.kill(first, signal.SIGKILL)
+    assert process.wait(240) == 0, log.read_text()
+    assert judgments(out) == expected
+    stats = manifest(out)["sessions"][-1]["engine"]
+    assert stats["lost_workers"] == 1
+    assert 0 < stats["requests_sent_again"] <= 8, "a worker of one sequence has few in hand"
+    assert "engine: lost workers" in log.read_text()
+
+
+def test_a_killed_run(run, pairs, tiny_judge, expected):
+    process, out, _ = run()
+    children = [*manifest(out)["sessions"][-1]["children"], *workers()]
+    assert children
+    process.kill()
+    process.wait(60)
+    done = len(judgments_of_torn(out))
+    assert 0 < done < COUNT
+    assert f"resuming: {done} samples" in finish(pairs, out, tiny_judge)
+    assert not still_alive(children)
+    assert judgments(out) == expected
+
+
+def judgments_of_torn(out):
+    return out.read_bytes().splitlines(keepends=True)[: out.read_bytes().count(b"\n")]
+
+
+def test_a_terminated_run(run, pairs, tiny_judge, expected):
+    process, out, log = run()
+    children = [*manifest(out)["sessions"][-1]["children"], *workers()]
+    process.terminate()
+    assert process.wait(120) == 130, log.read_text()
+    assert manifest(out)["sessions"][-1]["outcome"] == "interrupted"
+    assert not still_alive(children)
+    finish(pairs, out, tiny_judge)
+    assert judgments(out) == expected
+
+
+@pytest.fixture
+def two_nodes():
+    """Two nodes of one core each, on this machine."""
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100 << 20}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    second = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+    yield cluster, second
+    cluster.shutdown()
+
+
+def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
+    cluster, second = two_nodes
+    process, out, log = run(address=cluster.address)
+    assert len(workers()) == 2
+    cluster.remove_node(second, allow_graceful=False)
+    wait_for_judgments(out, process, log, count=len(judgments_of_torn(out)) + 40)
+    assert len(workers()) == 1, "the other waits for a node"
+    cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
+    assert process.wait(240) == 0, log.read_text()
+    assert judgments(out) == expected
+    assert manifest(out)["sessions"][-1]["engine"]["lost_workers"] == 1
+
+
+def test_a_run_killed_on_a_cluster_that_stays(run, two_nodes, pairs, tiny_judge, expected):
+    cluster, _ = two_nodes
+    process, out, _ = run(address=cluster.address)
+    before = workers()
+    process.kill()
+    process.wait(60)
+    assert not still_alive(before), "Ray ends what a lost driver had"
+    finish(pairs, out, tiny_judge, address=cluster.address)
+    assert judgments(out) == expected
+
+
+def test_probabilities_and_reasons_are_those_of_one_process(pairs, tiny_judge, tmp_path):
+    alone, together = tmp_path / "alone.jsonl", tmp_path / "together.jsonl"
+    options = ("--distribution", "--limit", "200")
+    subprocess.run(command(pairs, alone, tiny_judge, *options), check=True, capture_output=True)
+    subprocess.run(on_workers(pairs, together, tiny_judge, *options), check=True, capture_output=True)
+    one, two = judgments(alone), judgments(together)
+    assert two.keys() == one.keys()
+    assert {key: row["verdict"] for key, row in two.items()} == {key: row["verdict"] for key, row in one.items()}
+    for key, row in one.items():
+        assert two[key]["probability"] == pytest.approx(row["probability"], abs=1e-5)

@@ -1,0 +1,317 @@
+"""A small judge first, a larger one for what it is unsure of: who is shown what, killed and resumed, joined by id."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.cascade import Cascade, join
+from judgelm.cascade_counts import CascadeCounts
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, RunError
+from judgelm.metrics.resampling import Resampling
+from judgelm.modes import Pairwise
+from judgelm.prompts.fitting import prompt_key
+from judgelm.records import Judgment, Label, PairVerdict
+from judgelm.runfile import read_judgments
+from judgelm.studies.cascade import cascade_agreement
+
+SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
+LARGE = {"q2|a|b": "8 3\n", "q3|a|b": "3 8\n", "q4|a|b": "7 7\n"}  # knows no other pair: being shown one is a failure
+
+
+class TenthsEngine(ScriptedEngine):
+    """Scripted, and puts the tenths that stand in the question on answer `a` being the better one."""
+
+    def _answer(self, request):
+        question, first, _ = prompt_key(request.prompt).split("|")
+        better = int(question) / 10 if first == "a" else 1 - int(question) / 10
+        known = {"8 3": math.log(better), "3 8": math.log(1 - better)}
+        logprobs = tuple(known.get(line, -math.inf) for line in request.candidates)
+        return replace(super()._answer(request), candidate_logprobs=logprobs or None)
+
+
+class MuteEngine(ScriptedEngine):
+    """Scripted, and gives no probabilities, like a server without logprobs."""
+
+    def _answer(self, request):
+        return replace(super()._answer(request), candidate_logprobs=None)
+
+
+@pytest.fixture
+def write_pairs(tmp_path):
+    def write(questions):
+        rows = [{"id": f"p{i}", "question": q, "answer_1": "a", "answer_2": "b"} for i, q in enumerate(questions)]
+        path = tmp_path / "pairs.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def cascade(write_pairs, tmp_path):
+    path = write_pairs(f"q{i}" for i in range(5))
+    return Cascade(
+        job=BatchJob(inputs=(path,), out=str(tmp_path / "out.jsonl")), models=("small", "large"), band=(0.3, 0.7)
+    )
+
+
+def run(cascade, small, large, **options):
+    """Both runs and the joined one."""
+    run_batch(cascade.small_job, Pairwise(distribution=True, **options), small, hooks=BatchHooks())
+    run_batch(cascade.large_job(cascade.unsure()), Pairwise(**options), large, hooks=BatchHooks())
+    return join(cascade)
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_path):
+    tally, counts = run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    found = read_judgments(tmp_path / "out.jsonl")
+    decided = {key: (one.decided_by, one.verdict.winner) for key, one in sorted(found.items())}
+    assert decided == {
+        "p0": ("small", 1),
+        "p1": ("small", 2),
+        "p2": ("large", 1),
+        "p3": ("large", 2),
+        "p4": ("large", "tie"),
+    }
+    assert (tally.judged, tally.failures, tally.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
+    # p2: a tie became a winner; p3: no verdict became one; p4: a tie stayed a tie
+    assert (counts.pairs, counts.passed_on, counts.passed_on_failed) == (5, 3, 1)
+    assert (counts.compared, counts.changed, counts.mended, counts.waiting) == (2, 1, 1, 0)
+    assert counts.pairs_spared == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("tenths", "passed"), [(2, False), (3, True), (5, True), (7, True), (8, False)])
+def test_both_ends_of_the_band_are_unsure(write_pairs, tmp_path, tenths, passed):
+    job = BatchJob(inputs=(write_pairs([str(tenths)]),), out=str(tmp_path / "out.jsonl"))
+    cascade = Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
+    # in both orders: P(first better) is the mean of 0.3 and 1 - 0.7, which floats make a little less than 0.3
+    _, counts = run(cascade, TenthsEngine({"*": "8 3\n"}), ScriptedEngine({"*": "8 3\n"}), both_orders=True)
+    assert counts.passed_on == passed
+
+
+def test_each_run_has_its_manifest_and_they_say_models_and_band(cascade, tmp_path):
+    run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    manifests = {
+        name: json.loads((tmp_path / f"{name}.run.json").read_text()) for name in ("out.small", "out.large", "out")
+    }
+    models = [manifests[name]["fingerprint"]["model"] for name in ("out.small", "out.large")]
+    assert models[0] != models[1]
+    joined = manifests["out"]["fingerprint"]["cascade"]
+    assert (joined["band"], joined["small"]["model"], joined["large"]["model"]) == ([0.3, 0.7], *models)
+    assert manifests["out.large"]["fingerprint"]["cascade"]["small"]["model"] == models[0]
+    assert manifests["out"]["cascade"]["counts"]["passed_on"] == 3
+    [provenance] = manifests["out"]["provenance"]
+    assert {row["provenance"] for row in rows_of(tmp_path / "out.jsonl")} == {provenance}
+
+
+def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(cascade, tmp_path):
+    replies = dict(SMALL)
+
+    def small(prompt):
+        return replies[prompt_key(prompt)]
+
+    run(cascade, ScriptedEngine(small), ScriptedEngine(LARGE))
+    before = (tmp_path / "out.jsonl").read_bytes()
+    join(cascade)
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    replies["q3|a|b"] = "9 1"  # judged again, it is sure: what the large judge said of it no longer counts
+    again = replace(cascade, job=replace(cascade.job, retry="failed"))
+    _, counts = run(again, ScriptedEngine(small), ScriptedEngine(LARGE))
+    assert (counts.passed_on, counts.mended) == (2, 0)
+    added = (tmp_path / "out.jsonl").read_bytes().removeprefix(before)
+    assert [json.loads(line)["id"] for line in added.splitlines()] == ["p3"]
+    assert read_judgments(tmp_path / "out.jsonl")["p3"].decided_by == "small"
+
+
+def test_another_band_is_another_cascade(cascade):
+    run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    wider = replace(cascade, band=(0.2, 0.8))
+    with pytest.raises(RunError, match=r"cascade\.band: there \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
+        run(wider, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+
+
+def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
+    look = cascade.refuse_without_probabilities()
+    hooks = BatchHooks(on_judgment=lambda tally, judgment: look(judgment))
+    with pytest.raises(ConfigError, match=r"small: the engine gives no probabilities.*--engine transformers or vllm"):
+        run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
+    with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges it no second time
+        cascade.unsure()
+
+
+def test_the_output_of_one_judge_is_left_alone(cascade):
+    run_batch(cascade.job, Pairwise(), ScriptedEngine({"*": "8 2\n"}), hooks=BatchHooks())
+    with pytest.raises(RunError, match="holds the judgments of one judge"):
+        cascade.check_out()
+    replace(cascade, job=replace(cascade.job, overwrite=True)).check_out()
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"band": (0.7, 0.3)}, "expected LOW,HIGH"),
+        ({"band": (0.6, 0.9)}, "expected LOW,HIGH"),
+        ({"out": "-"}, "name one with -o"),
+        ({"inputs": ("-",)}, "reads its input twice"),
+        ({"inputs": ("/dev/null",)}, "reads its input twice"),
+        ({"inputs": ("out.large.jsonl",)}, "would write over its own input"),
+    ],
+)
+def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path, change, finding):
+    inputs = tuple(
+        str(tmp_path / name) if name.endswith("jsonl") else name for name in change.pop("inputs", ("a.jsonl",))
+    )
+    job = BatchJob(inputs=inputs, out=change.pop("out", str(tmp_path / "out.jsonl")))
+    with pytest.raises(ConfigError, match=finding):
+        Cascade(job=job, models=("small", "large"), band=change.pop("band", (0.3, 0.7)))
+
+
+def test_operations_are_weighted_by_the_judges_sizes():
+    # large alone: 100 * 1000 = 100,000; spent: 10 * 1000 + 100 * 250 = 35,000
+    counts = CascadeCounts(
+        pairs=4,
+        passed_on=1,
+        small_tokens=1000,
+        small_tokens_passed_on=250,
+        large_tokens=250,
+        small_parameters=10,
+        large_parameters=100,
+    )
+    assert counts.operations_saved == pytest.approx(0.65)
+    assert (counts.pairs_spared, counts.tokens_spared) == (0.75, 0.75)
+    assert replace(counts, large_parameters=None).operations_saved is None
+    assert replace(counts, large_tokens=0).operations_saved is None  # none of what it was shown fitted its window
+    # a large judge that sees everything costs more together with the small one than alone
+    assert replace(counts, small_tokens_passed_on=1000, large_tokens=1000).operations_saved == pytest.approx(-0.1)
+
+
+def test_agreement_of_each_judge_and_of_both():
+    def judged(key, winner, by=None):
+        verdict = None if winner is None else PairVerdict(winner=winner)
+        return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=(), decided_by=by)
+
+    labels = {key: Label(sample_id=key, winner=1) for key in "abcd"}
+    small = {"a": judged("a", 1), "b": judged("b", 2), "c": judged("c", "tie"), "d": judged("d", None)}
+    joined = {
+        "a": judged("a", 1, "small"),
+        "b": judged("b", 2, "small"),
+        "c": judged("c", 1, "large"),
+        "d": judged("d", 1, "large"),
+    }
+    found = cascade_agreement(joined, small, labels, how=Resampling())
+    assert (found.small.value, found.small.n) == (pytest.approx(1 / 3), 3)  # d failed
+    assert (found.cascade.value, found.cascade.n) == (0.75, 4)
+    assert (found.small_on_passed.value, found.small_on_passed.n) == (0.0, 1)
+    assert (found.large_on_passed.value, found.large_on_passed.n) == (1.0, 2)
+    assert (found.gain.value, found.gain.n) == (pytest.approx(1 / 3), 3)  # of a, b and c the cascade gained c
+    as_ties = cascade_agreement(joined, small, labels, failures_as_ties=True, how=Resampling())
+    assert (as_ties.small.value, as_ties.small.n) == (0.25, 4)
+
+
+_SLOW_RUN = """
+import time
+from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.cascade import Cascade, join
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.modes import Pairwise
+
+class Slow(ScriptedEngine):
+    def collect(self, timeout_s):
+        time.sleep(0.03)
+        return super().collect(timeout_s)
+
+job = BatchJob(inputs=({pairs!r},), out={out!r})
+cascade = Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
+run_batch(cascade.small_job, Pairwise(distribution=True), Slow({{"*": "5 5"}}, window=1), hooks=BatchHooks())
+run_batch(cascade.large_job(cascade.unsure()), Pairwise(), Slow({{"*": "8 2"}}, window=1), hooks=BatchHooks())
+join(cascade)
+"""
+
+
+def _lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _killed_at(command, path, lines):
+    """Start, and kill -9 as soon as so many lines stand in a file."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    end = time.monotonic() + 120
+    while _lines(path) < lines:
+        assert process.poll() is None, process.stderr.read().decode()
+        assert time.monotonic() < end, "nothing was written"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_killed_in_either_stage_it_goes_on_where_it_was(write_pairs, tmp_path):
+    pairs, out = write_pairs(f"q{i}" for i in range(20)), tmp_path / "out.jsonl"
+    code = _SLOW_RUN.format(pairs=pairs, out=str(out))
+    command = [sys.executable, "-c", code]
+    small, large = tmp_path / "out.small.jsonl", tmp_path / "out.large.jsonl"
+    _killed_at(command, small, 3)
+    assert 3 <= _lines(small) < 20
+    assert not large.exists()
+    with small.open("ab") as file:  # and its last line torn
+        file.write(b'{"id": "p19", "mo')
+    _killed_at(command, large, 3)
+    assert (_lines(small), out.exists()) == (20, False)
+    assert 3 <= _lines(large) < 20
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert [len(rows_of(path)) for path in (small, large, out)] == [20, 20, 20]  # nothing was judged twice
+    assert {row["verdict"]["winner"] for row in rows_of(out)} == {1}
+    sessions = json.loads((tmp_path / "out.large.run.json").read_text())["sessions"]
+    assert [one["judged"] for one in sessions][1] < 20
+
+
+@pytest.mark.slow
+def test_two_real_judges_by_the_command_killed_and_resumed_as_if_never_stopped(
+    write_pairs, tmp_path, tiny_judge, tiny_adapters
+):
+    pairs = write_pairs(f"what is {i % 7} fox {'big ' * (i % 5)}" for i in range(60))
+
+    def command(out):
+        models = f"{tiny_judge},{tiny_adapters[0]}"
+        arguments = [
+            "--template",
+            "judgelm-compact",
+            "--engine",
+            "transformers",
+            "--both-orders",
+            "--max-sequences",
+            "4",
+            "--max-failure-rate",
+            "1",
+        ]
+        module = [sys.executable, "-m", "judgelm", "batch", pairs, "-o", str(out), "--cascade", models]
+        return [*module, *arguments, "--cascade-band", "0.0,1.0"]
+
+    for name, place, lines in (("killed", "killed.small.jsonl", 5), ("killed", "killed.large.jsonl", 5)):
+        _killed_at(command(tmp_path / f"{name}.jsonl"), tmp_path / place, lines)
+    for name in ("killed", "whole"):
+        done = subprocess.run(command(tmp_path / f"{name}.jsonl"), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "operations saved" in done.stderr
+
+    def content(name):
+        rows = rows_of(tmp_path / f"{name}.jsonl")
+        assert len(rows) == 60
+        return {row["id"]: {key: value for key, value in row.items() if key != "provenance"} for row in rows}
+
+    assert content("killed") == content("whole")
+    counts = json.loads((tmp_path / "whole.run.json").read_text())["cascade"]["counts"]
+    assert counts["small_parameters"] == counts["large_parameters"] > 1000  # an adapter is merged into its base
