@@ -1,6 +1,6 @@
 # make demo             generate data, train a small judge, judge, evaluate, report: runs/demo/report.html
 # make demo DATA=FILE   judge your own pairs with it
-# make test             the default tests;  test-slow, test-browser, test-gpu: the other tiers
+# make test             the default tests;  test-distributed, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make bench            the benchmarks of this machine
 # make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
@@ -14,7 +14,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-slow test-browser test-gpu check bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-slow test-browser test-gpu check bench lab lab-quick clean
 
 setup: $(VENV)/.installed
 
@@ -64,6 +64,9 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 
 test: setup $(VENV)/.vllm
 	$(BIN)/pytest
+
+test-distributed: setup $(VENV)/.vllm
+	$(BIN)/pytest -m "distributed and not slow"
 
 test-slow: setup $(VENV)/.vllm
 	$(BIN)/pytest -m slow

@@ -39,5 +39,6 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
             save(tuning, judge, model)
     if first:
         say(f"judge in {trainer.args.output_dir}" if stopped_by is None else tuning.guards.stopped(trainer))
-    trainer.accelerator.end_training()  # with connections left open, a process now and then ends in abort()
+    if trainer.accelerator.num_processes > 1:
+        trainer.accelerator.end_training()  # with connections left open, a process now and then ends in abort()
     return 0 if stopped_by is None else 128 + stopped_by

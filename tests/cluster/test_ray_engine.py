@@ -18,6 +18,8 @@ ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judg
 SUPPORT = Path(__file__).parents[1] / "support"
 TWO = Cluster(workers=2, cores=1)
 
+pytestmark = pytest.mark.distributed
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():

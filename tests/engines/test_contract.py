@@ -15,7 +15,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
 from tiny_judges import TEMPLATE, word_sample
 
-ENGINES = ["scripted", "transformers", "vllm", "openai", "ray"]
+ENGINES = ["scripted", "transformers", "vllm", "openai", pytest.param("ray", marks=pytest.mark.distributed)]
 
 
 @pytest.fixture(scope="session")

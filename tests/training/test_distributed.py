@@ -88,6 +88,7 @@ def assert_same_training(folder, alone, *, processes=2):
     assert max(furthest.values()) < 1e-3, furthest
 
 
+@pytest.mark.distributed
 @pytest.mark.parametrize("name", SHAPES)
 def test_two_processes_train_the_judge_of_one(started, alone, name):
     folder, process = started[name]

@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 
+@pytest.mark.distributed  # there, no other test's vLLM runs in this process, which can hold only one
 @pytest.mark.parametrize("kind", ["whole", "merged"])
 def test_a_trained_judge_gives_the_same_scores_in_both_engines(request, judged, kind):
     if importlib.util.find_spec("vllm") is None:
