@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from judgelm.laboratory.measures import Cell, Truth, cell_of, truth_of
-from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, table_lines
+from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, standing_alone, table_lines
 from judgelm.laboratory.plan import PLANS, PREFERENCE, Plan, Reference, Run, Shown
 from judgelm.laboratory.runs import Outcome, fine_tune, pretrain, read_pairs, test
 from judgelm.laboratory.tables import signs_of, tables_of
@@ -143,8 +143,8 @@ def write_page(plan: Plan, folder: Path, out: Path) -> None:
     ]  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     (out / "tables.md").write_text("\n".join(lines), encoding="utf-8")
-    (out / "scaling.svg").write_text(scaling_figure(tables[0]), encoding="utf-8")
-    (out / "signs.svg").write_text(sign_figure(signs), encoding="utf-8")
+    (out / "scaling.svg").write_text(standing_alone(scaling_figure(tables[0])), encoding="utf-8")
+    (out / "signs.svg").write_text(standing_alone(sign_figure(signs)), encoding="utf-8")
     (out / "outcomes.json").write_text(json.dumps(outcomes, indent=0), encoding="utf-8")
     print(f"tables in {out / 'tables.md'}")
     print("\n".join(sign_lines(signs)))

@@ -48,10 +48,13 @@ def scaling_figure(table: Table) -> str:
                 rows = [row for row in table.rows if row.names[0] == size]
                 found = [row.measures[name] for row in rows]
                 axes.errorbar(
-                    [int(row.names[1].replace(",", "")) for row in rows], [100 * one.value for one in found],
+                    [_count(row.names[1]) for row in rows], [100 * one.value for one in found],
                     yerr=_bars(found), color=colour, marker=mark, capsize=3, label=f"base {size}",
                 )  # fmt: skip
             axes.set(xscale="log", xlabel="Rows to fine-tune on (log scale)", ylabel=f"{name.capitalize()} (%)")
+            scales = list(dict.fromkeys(row.names[1] for row in table.rows))
+            axes.set_xticks([_count(scale) for scale in scales], scales)
+            axes.minorticks_off()
             axes.grid(color=GRID)
         axes.legend(frameon=False)
         return svg(figure, "Agreement and consistency over the rows to fine-tune on, with 95 % intervals")
@@ -74,10 +77,19 @@ def sign_figure(signs: Sequence[Sign]) -> str:
         return svg(figure, "Differences with intervals; blue circles agree with the paper, orange squares do not")
 
 
+def standing_alone(figure: str) -> str:
+    """An inline figure as a file of its own."""
+    return figure.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
+
+
 def _bars(found: Sequence[Estimate]) -> list[list[float]]:
     """Lengths below and above, in percent; a percentile interval need not hold its estimate."""
     low = [100 * max(one.value - one.low, 0) for one in found]
     return [low, [100 * max(one.high - one.value, 0) for one in found]]
+
+
+def _count(words: str) -> int:
+    return int(words.replace(",", ""))
 
 
 def _percent(one: Estimate) -> str:
