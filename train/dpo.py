@@ -21,7 +21,10 @@ from judgelm.training.running import train_and_save
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    judge, dpo, model = TrlParser((DpoArguments, DPOConfig, ModelConfig)).parse_args_and_config()
+    try:
+        judge, dpo, model = TrlParser((DpoArguments, DPOConfig, ModelConfig)).parse_args_and_config()
+    except (OSError, ValueError) as error:  # no such file or field, or one that this machine cannot serve (bf16, tf32)
+        sys.exit(f"error: {error}")
     join_processes(dpo)
     if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
         sys.exit(code)

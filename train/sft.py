@@ -23,7 +23,10 @@ from judgelm.training.running import train_and_save
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    judge, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config()
+    try:
+        judge, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config()
+    except (OSError, ValueError) as error:  # no such file or field, or one that this machine cannot serve (bf16, tf32)
+        sys.exit(f"error: {error}")
     join_processes(sft)
     if code := train_and_save(prepare(judge, sft, model), judge, model, say=print):
         sys.exit(code)

@@ -195,6 +195,7 @@ def _row_options(configured: Configured) -> RowOptions:
         template=str(values.get("template", "judgelm-v1")),
         window=configured.recipe.window,
         scale=(low, high),
+        swap_prob=float(values.get("swap_prob", 0.5)),
         reference_drop_prob=float(values.get("reference_drop_prob", 0.5)),
         reason_prob=float(values.get("reason_prob", 1.0)),
         loss_on_prompt=values.get("loss_on") == "all",

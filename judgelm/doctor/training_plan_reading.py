@@ -22,6 +22,7 @@ _STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optim
     ("8bit", 2, 1),
     ("adam", 2, None),
 )
+_DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _SETUPS = (
     ("8 x A100-40G", 1, 39.5),  # GiB as torch reports them
@@ -71,6 +72,12 @@ def read_training(path: Path) -> Configured:
         ConfigError: a field that no plan can be made with.
     """
     values = _read(path)
+    if only := next((name for name in _DPO_ONLY if name in values), None):
+        raise ConfigError(
+            f"{path}: {only} belongs to train/dpo.py, which has no plan yet, as its rows are two sequences each and, "
+            "without use_peft or precompute_ref_log_probs, the judge's weights lie in memory twice; plan the "
+            "fine-tuning of train/sft.py alone"
+        )
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
         raise ConfigError(f"{path}: model_name_or_path is missing; give the base model's folder or hub id")

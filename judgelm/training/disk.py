@@ -170,7 +170,7 @@ def _at_once(args: Any, limit: int | None, steps: int) -> int:
     saves: int = math.ceil(steps / (interval if interval >= 1 else max(1, math.ceil(steps * interval))))
     if not limit or limit < 0:
         return saves
-    return min(saves, max(int(limit), 2 if args.load_best_model_at_end else 1) + 1)
+    return min(saves, max(int(limit), 2 if args.metric_for_best_model else 1) + 1)
 
 
 def _existing(folder: Path) -> Path:

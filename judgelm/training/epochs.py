@@ -203,8 +203,10 @@ def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
 def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], passage: Passage) -> str:
     """A name for the rows: who makes them, how, how many epochs, and the files' bytes."""
     epochs = [passage.epochs] if passage.steps is None else [passage.steps, passage.batch]
-    made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs, tokenizer.chat_template]
-    digest = hashlib.sha256(json.dumps(made_by).encode())
+    made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs]
+    made_by += [tokenizer.chat_template, tokenizer.eos_token_id]
+    plain = json.loads(json.dumps(made_by), parse_int=float)  # a file's 3 is a flag's 3.0
+    digest = hashlib.sha256(json.dumps(plain).encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode())
     for path in paths:
         digest.update(file_sha(path).encode())

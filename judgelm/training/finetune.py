@@ -28,6 +28,17 @@ from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padd
 
 ROWS = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until training is done."""
+_OWN_TOKENIZER = "rows are made with the base's own tokenizer, in whose files it can be set"
+_UNFIT = {
+    "eos_token": _OWN_TOKENIZER,
+    "chat_template_path": _OWN_TOKENIZER,
+    "shuffle_dataset": "rows are shuffled anew in every epoch already, by the seed",
+    "assistant_only_loss": "loss_on says what the loss counts",
+    "eval_packing": "rows of the evaluation are never packed",
+    "ignore_data_skip": "a run that goes on from a checkpoint would train its first rows again",
+    "auto_find_batch_size": "the rows of a step would change while training",
+}
+"""Of TRL's and the trainer's arguments, those that would undo how rows are made and ordered, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +184,9 @@ def checked_window(judge: JudgeArguments, args: Any) -> int:
     """
     if judge.loss_on not in ("completion", "all"):
         raise ConfigError(f"loss_on {judge.loss_on!r} does not exist; there are: completion, all")
+    for name, why in _UNFIT.items():
+        if getattr(args, name, None):
+            raise ConfigError(f"{name} is {getattr(args, name)!r}, but {why}; leave {name} out")
     if args.max_length is None:
         raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
     check_global_batch(
@@ -243,6 +257,7 @@ def pass_once(args: transformers.TrainingArguments, rows: EpochRows, passage: Pa
         args.save_strategy, args.save_steps = SaveStrategy.STEPS, steps
     if args.eval_strategy == IntervalStrategy.EPOCH:
         args.eval_strategy, args.eval_steps = IntervalStrategy.STEPS, steps
+        args.eval_delay *= steps
     if args.logging_strategy == IntervalStrategy.EPOCH:
         args.logging_strategy, args.logging_steps = IntervalStrategy.STEPS, steps
     return passage.epochs if passage.steps is None else passage.steps * passage.batch / rows.per_epoch

@@ -84,10 +84,8 @@ class ValidationJudging:
 
         To be called on every process.
         """
-        state, chosen_by = trainer.state, None
-        step = state.global_step
-        if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
-            step, chosen_by = state.best_global_step, trainer.args.metric_for_best_model
+        state, step = trainer.state, step_of_weights(trainer)
+        chosen_by = trainer.args.metric_for_best_model if _holds_the_best(trainer) else None
         if self._last is None or self._last.step != step or step != state.global_step:
             self._try(trainer)
         assert self._last is not None
@@ -146,13 +144,22 @@ class JudgesWhenEvaluating(Trainer):
     """
 
     judging: ValidationJudging | None = None
+    _patience: int | None = None
 
     def judge_when_evaluating(self, judging: ValidationJudging | None, *, patience: int | None) -> None:
         """Add a judging to the evaluations, and end training after so many that bring nothing better."""
         self.judging = judging
+        self._patience = patience
         if patience is not None:
             self.add_callback(EarlyStoppingCallback(patience))
             self.args.restore_callback_states_from_checkpoint = True  # a resumed run goes on counting
+
+    def _load_callback_state(self) -> None:
+        """What a checkpoint counted so far, under the patience that this run was told, not the checkpoint's."""
+        super()._load_callback_state()
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, EarlyStoppingCallback) and self._patience is not None:
+                callback.early_stopping_patience = self._patience
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
         """The eval loss and the figures of the judging, which callbacks and the choice of checkpoints see alike."""
@@ -162,6 +169,15 @@ class JudgesWhenEvaluating(Trainer):
                 return output
             judged = self.judging.metrics(self, options.get("metric_key_prefix", "eval"))
         return output._replace(metrics=(output.metrics or {}) | judged)
+
+
+def step_of_weights(trainer: Any) -> int:
+    """Optimiser steps behind the weights that a trainer holds at its end: all, or those up to the best checkpoint."""
+    return int(trainer.state.best_global_step if _holds_the_best(trainer) else trainer.state.global_step)
+
+
+def _holds_the_best(trainer: Any) -> bool:
+    return trainer.args.load_best_model_at_end and trainer.state.best_model_checkpoint is not None
 
 
 def validation_judging(

@@ -42,19 +42,23 @@ class NanGuard(transformers.Trainer):
 
     model: Any
     train_dataset: Any
+    current_gradient_accumulation_steps: int
     _loss_so_far: torch.Tensor | float = 0.0
     _last_step: Step | None = None
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         """The loss of a micro-batch.
 
         Raises:
             TrainingError: the loss of the step that it ends is no finite number; `nan_step_N.json` has its rows.
         """
-        loss: Any = super().compute_loss(model, inputs, *args, **options)
+        loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
             return loss
-        self._loss_so_far = self._loss_so_far + loss.detach()
+        passes = self.current_gradient_accumulation_steps if num_items_in_batch is None else 1
+        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # a sum over the step's items is divided already
         if self.accelerator.sync_gradients:
             mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
             self._loss_so_far = 0.0

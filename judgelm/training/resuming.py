@@ -29,9 +29,23 @@ _DECISIVE = (
     "adam_epsilon",
     "weight_decay",
     "max_grad_norm",
+    "optim_target_modules",
+    "model_init_kwargs",
     "loss_type",
+    "loss_weights",
     "beta",
+    "label_smoothing",
     "label_smoothing_factor",
+    "ld_alpha",
+    "f_divergence_type",
+    "f_alpha_divergence_coef",
+    "use_weighting",
+    "discopop_tau",
+    "disable_dropout",
+    "sync_ref_model",
+    "ref_model_mixup_alpha",
+    "ref_model_sync_steps",
+    "router_aux_loss_coef",
     "neftune_noise_alpha",
     "bf16",
     "fp16",
@@ -47,6 +61,9 @@ _WITHOUT_EFFECT = (
     "trust_remote_code",
 )
 """Of a judge's and a model's arguments, beside all that begin with `eval`; data and batch stand beside them."""
+
+_WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
+"""Files of a judge, by pattern: whole or an adapter."""
 
 _ANEW = "overwrite_output_dir: true trains anew over it"
 
@@ -223,9 +240,16 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove what would make the folder look finished or half done; weights in it are overwritten at the end."""
+    """Remove what would make the folder look finished or half done, and the judge that is trained over.
+
+    Of an adapter and a whole model in one folder, transformers loads the adapter, and vLLM the whole model.
+    """
     if any(one.resolve() in (Path(base).resolve(), *Path(base).resolve().parents) for one in checkpoints_in(folder)):
         raise ConfigError(f"overwrite_output_dir would remove the base model {base}; choose another output_dir")
-    (folder / CARD_NAME).unlink(missing_ok=True)
+    if (folder / CARD_NAME).exists():
+        (folder / CARD_NAME).unlink()
+        old = [path for pattern in _WEIGHTS for path in folder.glob(pattern)]
+        for path in old if folder.resolve() != Path(base).resolve() else ():
+            path.unlink()
     for checkpoint in checkpoints_in(folder):
         shutil.rmtree(checkpoint)

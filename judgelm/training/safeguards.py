@@ -12,7 +12,7 @@ from judgelm.training.disk import check_disk, disk_need, full_disk_in_words
 from judgelm.training.epochs import Passage
 from judgelm.training.preemption import Preemption
 from judgelm.training.resuming import StartingPoint, find_start, last_step, leave_nothing_to_train, run_settings
-from judgelm.training.together import decided_by_first
+from judgelm.training.together import decided_by_first, refuse_unshared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,13 @@ def safeguards(judge: Any, args: Any, model: Any, *, rows: str, passage: Passage
 
     Raises:
         ConfigError: `resume_from_checkpoint` is no checkpoint.
-        RunError: the output folder holds another run's checkpoints.
+        RunError: the output folder holds another run's checkpoints, or is not on a disk of all machines.
     """
     settings = decided_by_first(lambda: run_settings(judge, args, model, rows=rows, passage=passage))
     folder, given = Path(str(args.output_dir)), args.resume_from_checkpoint
     start = decided_by_first(lambda: find_start(folder, settings, given=given, overwrite=judge.overwrite_output_dir))
+    if start.checkpoint is not None:
+        refuse_unshared(Path(start.checkpoint))
     limit, args.save_total_limit = args.save_total_limit, None
     return Safeguards(
         start=start,

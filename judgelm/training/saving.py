@@ -14,6 +14,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.training.config import JudgeArguments, processes
 from judgelm.training.epochs import file_sha
 from judgelm.training.finetune import ROWS, FineTuning
+from judgelm.training.judging import step_of_weights
 from judgelm.training.model_card import write_model_card
 from judgelm.version import VERSION
 
@@ -56,7 +57,8 @@ def _reference(done: FineTuning) -> str:
 def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[str, Any]:
     """How the judge was trained, for its card."""
     args, state, counts = done.trainer.args, done.trainer.state, done.train.counts
-    losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
+    steps = step_of_weights(done.trainer)
+    losses = [entry["loss"] for entry in state.log_history if "loss" in entry and entry["step"] <= steps]
     return {
         "base_model": model.model_name_or_path,
         "data": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.train_data],
@@ -71,8 +73,8 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "reason_prob": judge.reason_prob,
         "loss_on": judge.loss_on,
         "score_weight": judge.score_weight,
-        "steps": state.global_step,
-        "epochs": done.epochs,
+        "steps": steps,
+        "epochs": done.epochs * steps / state.max_steps,  # fewer than configured where it ended early
         "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * processes(args),
         "learning_rate": args.learning_rate,
         "optimisation": _optimisation(args),

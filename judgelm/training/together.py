@@ -1,12 +1,13 @@
 """What one process finds on the disk, told to all: they go on alike, or end alike."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list
+from accelerate.utils import broadcast_object_list, gather_object
 
-from judgelm.errors import JudgelmError
+from judgelm.errors import JudgelmError, RunError
 
 T = TypeVar("T")
 
@@ -30,3 +31,18 @@ def decided_by_first(decide: Callable[[], T]) -> T:
         raise outcome[1]
     found: T = outcome[0]
     return found
+
+
+def refuse_unshared(checkpoint: Path) -> None:
+    """Refuse to go on from a checkpoint that lies on the first machine alone; to be called on every process.
+
+    The others would begin at the first row, and train other rows than the step is to have, without an error.
+
+    Raises:
+        RunError: on every process, if one of them does not find it.
+    """
+    if not all(gather_object([checkpoint.is_dir()])):
+        raise RunError(
+            f"{checkpoint}: is not there on every machine, so they cannot go on from it together; put output_dir on a "
+            "disk that all of them share"
+        )

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_
 from judgelm.doctor.training_plan_ways import plan, ways_out
 from judgelm.errors import ConfigError, InputError, ModelError
 
+ROOT = Path(__file__).parents[2]
 MODEL = ModelFacts(
     name="m", source="hand", total=1000, adapter=10, adapter_inputs=8, linear=600, largest_module=100, block=300,
     layers=2, hidden=4, query=4, key_value=2, intermediate=8, vocab=50,
@@ -309,6 +311,9 @@ def test_a_configuration_no_plan_can_be_made_with_is_refused(written):
         read_training(written(model_name_or_path="m"))
     with pytest.raises(InputError, match="cannot read"):
         read_training(written().parent / "nowhere.yaml")
+    for config in (ROOT / "configs/train").glob("*dpo*.yaml"):  # two sequences a row, and a reference model
+        with pytest.raises(ConfigError, match=r"judgments belongs to train/dpo\.py, which has no plan yet"):
+            read_training(config)
 
 
 def test_an_accelerate_file_says_how_states_are_split(written):

@@ -83,6 +83,9 @@ def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(
 ):
     tuning, *_ = prepared(tiny_model, train_file, tmp_path, **options)
     assert disk_need(tuning.trainer, limit=limit, steps=18).checkpoints == at_once
+    tuning.trainer.args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
+    best = at_once + (limit == 1)
+    assert disk_need(tuning.trainer, limit=limit, steps=18).checkpoints == best
 
 
 def test_a_disk_too_small_is_refused_with_what_would_do(tmp_path, monkeypatch):

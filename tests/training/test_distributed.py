@@ -5,7 +5,10 @@ that were averaged over processes or passes, instead of over tokens, would show.
 """
 
 import json
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 from safetensors.torch import load_file
@@ -145,3 +148,33 @@ def test_weights_and_optimizer_in_main_memory_train_the_same(settings, alone, tm
     config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
     finish(launch(config, "zero3_offload"))
     assert_same_training(tmp_path / "out", alone)
+
+
+ELSEWHERE = """
+import os
+from pathlib import Path
+from accelerate import PartialState
+from judgelm.errors import RunError
+from judgelm.training.together import refuse_unshared
+state = PartialState(cpu=True)
+refuse_unshared(Path())  # each has its own
+try:
+    refuse_unshared(Path("first") if state.is_main_process else Path("second"))
+except RunError as error:
+    print(f"{state.process_index}: {error}", flush=True)
+state.wait_for_everyone()
+state.destroy_process_group()
+"""
+
+
+def test_machines_that_share_no_disk_do_not_go_on_each_from_another_row(tmp_path):
+    (tmp_path / "first").mkdir()
+    script = tmp_path / "elsewhere.py"
+    script.write_text(ELSEWHERE)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)],
+        capture_output=True, text=True, check=True, timeout=280, cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert "0: first: is not there on every machine" in done.stdout
+    assert "1: second: is not there on every machine" in done.stdout

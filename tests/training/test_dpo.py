@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import runpy
 import sys
@@ -10,21 +11,23 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.commands.config.config_args import load_config_from_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import DPOConfig, ModelConfig, TrlParser
 
 from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.errors import CardError, ConfigError, InputError
+from judgelm.errors import CardError, ConfigError, InputError, TrainingError
 from judgelm.jsonl import read_jsonl
 from judgelm.judge import Judge
 from judgelm.judgment_rows import judgment_from_row
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.training.config import check_global_batch
+from judgelm.training.epochs import Passage
 from judgelm.training.preference_tuning import DpoArguments, prepare_preference
+from judgelm.training.resuming import run_settings
 from judgelm.training.saving import save
 from tiny_judges import TEMPLATE, make_adapter, word_sample
 
@@ -210,6 +213,35 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
 def test_what_cannot_be_is_refused_with_the_way_out(tiny_judge, files, tmp_path, options, error, sentence):
     with pytest.raises(error, match=sentence):
         prepare_preference(*arguments(files, tiny_judge, tmp_path / "out", **options))
+
+
+def test_a_setting_of_dpo_alone_makes_another_run(tiny_judge, files, tmp_path):
+    passage = Passage(epochs=1.0, steps=None, batch=8, group_by_length=False, seed=0)
+    found = []
+    for options in ({}, {"label_smoothing": 0.1}, {"f_divergence_type": "js_divergence"}, {"ld_alpha": 0.5}):
+        told = arguments(files, tiny_judge, tmp_path, **options)
+        found.append(json.dumps(run_settings(*told, rows="", passage=passage)))
+    assert len(set(found)) == 4
+
+
+def test_the_loss_of_a_broken_step_is_the_mean_over_its_passes(tiny_judge, files, tmp_path):
+    judge, dpo, model = arguments(
+        files, tiny_judge, tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4,
+        save_strategy="steps", save_steps=1,
+    )  # fmt: skip
+    tuning = prepare_preference(judge, dpo, model)
+    tuning.trainer.add_callback(BreakWeight())
+    with pytest.raises(TrainingError, match="weights are not finite"):
+        tuning.trainer.train()
+    found = json.loads((tmp_path / "nan_step_0.json").read_text())
+    assert found["loss"] == pytest.approx(math.log(2), abs=1e-4)  # the judge and its reference are still one
+
+
+class BreakWeight(TrainerCallback):
+    """One weight becomes infinite at the end of a step."""
+
+    def on_step_end(self, args, state, control, model=None, **others):
+        next(model.parameters()).data[0, 0] = float("inf")
 
 
 def test_an_adapter_is_no_judge_to_begin_from(tiny_judge, files, tmp_path):

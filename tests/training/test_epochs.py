@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
+from trl import SFTConfig
 
 from judgelm.data.synthetic import generate
 from judgelm.errors import InputError
 from judgelm.training.epochs import Passage, lay_out, training_order
+from judgelm.training.finetune import pass_once
 from judgelm.training.rows import RowOptions
 
 ROWS = 40
@@ -118,3 +120,26 @@ def test_a_broken_file_leaves_nothing_that_a_later_run_would_take_for_whole(toke
         laid_out(tokenizer, str(empty), tmp_path)
     assert not list(tmp_path.glob("*.arrow"))
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_rows_that_would_be_others_are_not_taken_for_those_of_an_earlier_run(tokenizer, tiny_model, file, tmp_path):
+    first = laid_out(tokenizer, file, tmp_path, epochs=3, swap_prob=1)
+    # a YAML file gives 3, a flag 3.0: the same rows, by the same name
+    assert laid_out(tokenizer, file, tmp_path, epochs=3.0, swap_prob=1.0).name == first.name
+    other = AutoTokenizer.from_pretrained(tiny_model)
+    other.eos_token = other.convert_ids_to_tokens(300)  # as a chat model's ends where its base's does not
+    made = laid_out(other, file, tmp_path, epochs=3, swap_prob=1)
+    assert made.name != first.name
+    ends = [{row["input_ids"][-1] for row in rows.dataset} for rows in (first, made)]
+    assert tokenizer.eos_token_id in ends[0]
+    assert 300 in ends[1]
+    assert tokenizer.eos_token_id not in ends[1]
+
+
+def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tokenizer, file, tmp_path):
+    options = {"eval_strategy": "epoch", "eval_delay": 2, "save_strategy": "epoch", "bf16": False, "use_cpu": True}
+    args = SFTConfig(output_dir=str(tmp_path), **options)
+    passage = Passage(epochs=3.0, steps=None, batch=16, group_by_length=False, seed=0)
+    pass_once(args, laid_out(tokenizer, file, tmp_path), passage)
+    # 40 rows, 16 a step: an epoch ends within the third
+    assert (args.eval_steps, args.save_steps, args.eval_delay) == (3, 3, 6)

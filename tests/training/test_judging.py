@@ -175,6 +175,14 @@ def test_a_resumed_run_goes_on_counting_evaluations_without_anything_better(tiny
     resumed, _, _ = tune(tiny_judge, tmp_path / "resumed", *world, **options)
     resumed.trainer.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
     assert (whole.trainer.state.global_step, resumed.trainer.state.global_step) == (4, 4)
+    options["judge_options"] |= {"early_stopping_patience": 5}  # thought better of: two more
+    patient, arguments, model = tune(tiny_judge, tmp_path / "patient", *world, **options)
+    patient.trainer.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
+    assert patient.trainer.state.global_step == 6
+    save(patient, arguments, model)
+    facts = json.loads((tmp_path / "patient/judge.json").read_text())["training"]
+    assert facts["steps"] == 6
+    assert facts["epochs"] == pytest.approx(patient.epochs * 6 / 9)  # of the nine steps that were configured
 
 
 def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_judge, world, tmp_path):
@@ -188,8 +196,13 @@ def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_j
     save(tuning, arguments, model)
     found = {entry["step"]: entry["eval_agreement"] for entry in evaluations(tuning)}
     best = min(step for step, value in found.items() if value == max(found.values()))
-    metrics = json.loads((tmp_path / "judge/judge.json").read_text())["training"]["metrics"]
+    facts = json.loads((tmp_path / "judge/judge.json").read_text())["training"]
+    metrics = facts["metrics"]
     assert best < 9
+    assert facts["steps"] == best
+    assert facts["epochs"] == pytest.approx(tuning.epochs * best / 9)
+    logged = {entry["step"]: entry["loss"] for entry in tuning.trainer.state.log_history if "loss" in entry}
+    assert facts["last_loss"] == logged[best]
     assert max(found.values()) > found[9]
     assert metrics["checkpoint"] == {"step": best, "steps": 9, "chosen_by": "eval_agreement"}
     assert metrics["agreement"]["value"] == found[best]

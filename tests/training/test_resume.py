@@ -8,9 +8,12 @@ import signal
 import time
 
 import pytest
+import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from judgelm.data.synthetic import generate
+from judgelm.judge import Judge
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
 
@@ -149,3 +152,30 @@ def test_a_whole_checkpoint_is_there_at_every_moment_after_the_first(settings, t
     killed.wait()
     flaws = {checkpoint.name: flaw_of(checkpoint) for checkpoint in checkpoints_in(tmp_path / "out")}
     assert "" in flaws.values(), flaws
+
+
+def test_of_a_judge_that_was_trained_over_nothing_is_loaded(settings, tmp_path):
+    config = configure(tmp_path, **settings, save_strategy="no", max_steps=1)
+    assert run_here(config, "--use_peft", "true", "--lora_r", "2") is None
+    assert (tmp_path / "out/adapter_config.json").exists()
+    assert run_here(config, "--overwrite_output_dir", "true") is None
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="float32").state_dict()
+    saved = load_file(tmp_path / "out/model.safetensors")
+    assert all(torch.equal(loaded[name], weight) for name, weight in saved.items())
+    assert run_here(config, "--overwrite_output_dir", "true", "--use_peft", "true", "--lora_r", "2") is None
+    with Judge(str(tmp_path / "out")) as judge:
+        assert judge.engine.describe()["model"]["adapter"] == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--learning_rote", "1"), "learning_rote"),
+        (("--tf32", "true"), "--tf32 requires"),
+        (("--config", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_settings_that_cannot_be_read_or_served_here_end_with_a_sentence(settings, tmp_path, flags, sentence):
+    end = run_here(configure(tmp_path, **settings), *flags)
+    assert end.startswith("error: ")
+    assert sentence in end

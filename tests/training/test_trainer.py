@@ -214,3 +214,22 @@ def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train
     assert done.returncode == 0, done.stderr[-3000:]
     losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in done.stdout.splitlines() if "'loss'" in line]
     assert losses == pytest.approx(expected, rel=1e-3)  # printed with four digits
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"eos_token": "<pad>"},
+        {"chat_template_path": "elsewhere"},
+        {"shuffle_dataset": True},
+        {"assistant_only_loss": True},
+        {"eval_packing": True},
+        {"ignore_data_skip": True},
+        {"auto_find_batch_size": True},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_options_that_would_undo_the_rows_are_refused(tune, option):
+    [name] = option
+    with pytest.raises(ConfigError, match=rf"^{name} is .*; leave {name} out$"):
+        tune(**option)
