@@ -85,8 +85,11 @@ check: setup $(VENV)/.vllm
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
-bench: setup
+# PAIRS=FILE: judge those instead of made-up ones;  PRICE=1.5: what the machine costs an hour
+bench: setup $(VENV)/.vllm
+	$(BIN)/python benchmarks/throughput.py $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(PRICE),--price $(PRICE))
 	$(BIN)/python benchmarks/batch_memory.py
+	$(BIN)/python benchmarks/linear_cost.py
 
 lab: setup
 	$(BIN)/python benchmarks/lab.py --plan full

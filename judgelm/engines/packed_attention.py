@@ -17,6 +17,7 @@ from transformers import AttentionInterface
 from judgelm.errors import EngineError
 
 ATTENTION_NAME = "judgelm_packed"
+_CAUSAL_BLOCK = 128
 
 
 class KeyValues:
@@ -129,15 +130,12 @@ def packed_attention(
         keys, values = extend(layer, key[:, :, span], value[:, :, span])
         mask = _mask(segment, keys.shape[2], sliding_window, query.device)
         one = query[:, :, span]
-        if softcap is None:
-            causal = mask is None and segment.tokens > 1
-            gqa = one.shape[1] != keys.shape[1]
-            attended = F.scaled_dot_product_attention(
-                one, keys, values, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=gqa
-            )
+        if softcap is not None:
+            out[:, span] = _softcapped(one, keys, values, mask, scaling, softcap).transpose(1, 2)
+        elif mask is None and query.device.type == "cpu":
+            _causal(one, keys, values, scaling, out[:, span])
         else:
-            attended = _softcapped(one, keys, values, mask, scaling, softcap)
-        out[:, span] = attended.transpose(1, 2)
+            out[:, span] = _attended(one, keys, values, mask, scaling).transpose(1, 2)
         start += segment.tokens
     return out, None
 
@@ -157,6 +155,35 @@ def _mask(segment: Segment, length: int, window: int | None, device: torch.devic
     other = torch.arange(length, device=device)[None, :]
     mask = other <= place
     return mask & (other > place - window) if slides and window is not None else mask
+
+
+def _attended(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float | None) -> Tensor:
+    """Attention through the mask, or causal without one."""
+    return F.scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=mask,
+        is_causal=mask is None and query.shape[2] > 1,
+        scale=scaling,
+        enable_gqa=query.shape[1] != keys.shape[1],
+    )
+
+
+def _causal(query: Tensor, keys: Tensor, values: Tensor, scaling: float | None, out: Tensor) -> None:
+    """Causal attention of a new prompt, or of one token, into `out`, shape (1, tokens, heads, head size).
+
+    By blocks of queries, each with the keys up to its end: torch's kernel for the CPU goes through the keys 512 at a
+    time and computes all of them, those too that no query of the block may see.
+    """
+    tokens = query.shape[2]
+    first = slice(0, _CAUSAL_BLOCK) if tokens > 1 else slice(None)
+    out[:, first] = _attended(query[:, :, first], keys[:, :, first], values[:, :, first], None, scaling).transpose(1, 2)
+    for start in range(_CAUSAL_BLOCK, tokens, _CAUSAL_BLOCK):
+        end = min(start + _CAUSAL_BLOCK, tokens)
+        mask = torch.ones((end - start, end), dtype=torch.bool).tril(start)
+        block = _attended(query[:, :, start:end], keys[:, :, :end], values[:, :, :end], mask, scaling)
+        out[:, start:end] = block.transpose(1, 2)
 
 
 def _softcapped(

@@ -1,0 +1,86 @@
+"""Does a pair cost the same among many as among few? `judgelm-batch` with a tiny model, in one process for each size.
+
+    python benchmarks/linear_cost.py
+    python benchmarks/linear_cost.py --few 50 --many 200 --rounds 1
+
+Both sizes take turns, several rounds; a ratio of times per pair is one round's. Memory is the process's peak, and the
+index of ids grows with the input. `batch_memory.py` does the same without a model, up to a million pairs.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed, which else warns of a missing GPU
+
+import torch
+
+from judgelm.doctor.yardstick import SHAPES, TEMPLATE, made_up_pairs, make_yardstick
+
+TARGET_DRIFT = 0.10
+
+
+def main() -> None:
+    """Judge both sizes in turn and compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--few", type=int, default=1000)
+    parser.add_argument("--many", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_yardstick(list(made_up_pairs(50)), folder / "judge", SHAPES["tiny"], torch.float32, "cpu")
+        sizes = (options.few, options.many)
+        for count in sizes:
+            write_pairs(folder / f"{count}.jsonl", count)
+        rounds = [[run(folder, count) for count in sizes] for _ in range(options.rounds)]
+    ratios = sorted(many["ms_per_pair"] / few["ms_per_pair"] for few, many in rounds)
+    found = {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "rounds": rounds,
+        "time_per_pair_many_over_few_median": round(statistics.median(ratios), 3),
+        "range": [round(ratios[0], 3), round(ratios[-1], 3)],
+        "peak_grows_mb": round(max(many["peak_mb"] - few["peak_mb"] for few, many in rounds), 1),
+    }
+    print(json.dumps(found, indent=1))
+    if abs(statistics.median(ratios) - 1) > TARGET_DRIFT:
+        sys.exit("the time per pair changes with their number; rerun on an idle machine before you believe it")
+
+
+def run(folder: Path, count: int) -> dict[str, float]:
+    """Judge `count` pairs in a process of its own."""
+    out = folder / f"{count}.out.jsonl"
+    code = "import resource, sys\nfrom judgelm.cli.batch import app\ntry:\n    app()\nexcept SystemExit as end:\n"
+    code += "    print(end.code or 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    command = [
+        sys.executable, "-c", code, str(folder / f"{count}.jsonl"), "-o", str(out), "--engine", "transformers",
+        "--model", str(folder / "judge"), "--template", TEMPLATE, "--overwrite", "-q",
+    ]  # fmt: skip
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert printed[0] == "0", printed
+    session = json.loads((folder / f"{count}.out.run.json").read_text())["sessions"][-1]
+    assert session["judged"] == count
+    return {
+        "pairs": count,
+        "ms_per_pair": round(1000 * session["judge_s"] / count, 3),
+        "peak_mb": round(int(printed[1]) / 1e3, 1),
+    }
+
+
+def write_pairs(path: Path, count: int) -> None:
+    """Pairs of made-up words, no two alike."""
+    with path.open("w", encoding="utf-8") as file:
+        for one in made_up_pairs(count):
+            first, second = one.answers
+            file.write(json.dumps({"id": one.id, "question": one.question, "answer_1": first, "answer_2": second}))
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A judge of any size that writes score lines and reasons without having learnt anything, to measure speed with.
+
+Its weights are random, its matrix products full-sized; but what the layers add is small, so that the next token hangs
+on the last one alone, and the output head is made to say which: behind a prompt a score, then another, the end of the
+line, and after it words without end. Scores are as spread as in the table below, so the judge is not sure of any.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Sample
+from judgelm.training.base import make_tokenizer
+
+TEMPLATE = "judgelm-v1"
+_TOKENIZER_TOKENS, _POSITIONS = 4096, 4096
+_SPREAD = {"1": 0.01, "2": 0.02, "3": 0.04, "4": 0.05, "5": 0.10, "6": 0.12, "7": 0.20, "8": 0.30, "9": 0.16}
+_SURE = 20.0  # logit of a certain next token, against about 0 for the others
+_LAYERS_SAY = 0.02  # the layers' outputs against a usual initialisation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A Llama's sizes; every head has keys and values of its own."""
+
+    hidden: int
+    inner: int
+    layers: int
+    heads: int
+    vocabulary: int
+
+
+SHAPES = {
+    "tiny": Shape(hidden=128, inner=352, layers=2, heads=4, vocabulary=4096),
+    "214M": Shape(hidden=1024, inner=2816, layers=16, heads=16, vocabulary=4096),
+    "7B": Shape(hidden=4096, inner=11008, layers=32, heads=32, vocabulary=32000),
+}
+
+
+def make_yardstick(samples: Sequence[Sample], folder: Path, shape: Shape, dtype: torch.dtype, device: str) -> None:
+    """Write the judge and a tokenizer made from the prompts of the samples.
+
+    Args:
+        samples: what it will judge; their texts train the tokenizer.
+        folder: made if missing.
+        shape: its sizes; `vocabulary` must have room for the tokenizer's at most 4,096 tokens.
+        dtype: of the weights.
+        device: where the weights are drawn.
+    """
+    lines = [f"{digit} {digit}\n" * 2 for digit in _SPREAD]
+    texts = [*map(prompt_of, samples), *lines]
+    tokenizer = make_tokenizer(texts, vocab_size=_TOKENIZER_TOKENS, max_positions=_POSITIONS)
+    config = LlamaConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=_POSITIONS,
+        initializer_range=shape.hidden**-0.5,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        dtype=dtype,
+    )
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(0)
+        build: Any = LlamaForCausalLM  # untyped in transformers
+        model = build(config).to(dtype)
+        followers = _followers(tokenizer, prompt_of(samples[0]))
+        with torch.no_grad():
+            _speak(model, followers)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def prompt_of(sample: Sample) -> str:
+    """What the judge reads."""
+    return "".join(span.text for span in get_template(TEMPLATE).render(sample, (0, 1), None).spans)
+
+
+def made_up_pairs(count: int, seed: int = 0) -> Iterable[Sample]:
+    """Pairs of made-up words, no two alike; answers of 20 to 200 words, so that lengths differ as real ones do."""
+    draw = random.Random(seed)
+    words = ["".join(draw.choices(_SYLLABLES, k=draw.randint(1, 3))) for _ in range(3000)]
+    for number in range(count):
+        lengths = (draw.randint(10, 60), draw.randint(20, 200), draw.randint(20, 200))
+        question, *answers = (" ".join(draw.choices(words, k=length)) for length in lengths)
+        yield Sample(id=str(number), question=question, answers=tuple(answers))
+
+
+def _followers(tokenizer: Any, prompt: str) -> dict[int, dict[int, float]]:
+    """For each token the tokens that follow it, with their probabilities."""
+
+    def only(text: str) -> int:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(ids) == 1, f"the tokenizer splits {text!r}"
+        return int(ids[0])
+
+    first = {only(digit): share for digit, share in _SPREAD.items()}
+    second = {only(f" {digit}"): share for digit, share in _SPREAD.items()}
+    line_end, prompt_end = only("\n"), int(tokenizer(prompt)["input_ids"][-1])
+    special = {line_end, prompt_end, *first, *second, *tokenizer.all_special_ids}
+    words = [token for token in range(len(tokenizer)) if token not in special]
+    random.Random(0).shuffle(words)
+    chain = {word: {following: 1.0} for word, following in zip(words, words[1:] + words[:1], strict=True)}
+    scores = {prompt_end: first} | dict.fromkeys(first, second) | {token: {line_end: 1.0} for token in second}
+    return chain | scores | {line_end: {words[0]: 1.0}}
+
+
+def _speak(model: Any, followers: dict[int, dict[int, float]]) -> None:
+    """Make the output head name the followers of the last token, and the layers nearly silent."""
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.weight.mul_(_LAYERS_SAY)
+        layer.mlp.down_proj.weight.mul_(_LAYERS_SAY)
+    embedding: Tensor = model.model.embed_tokens.weight
+    embedding.normal_()
+    width = embedding.shape[1]
+    head = torch.zeros(embedding.shape, dtype=torch.float32)
+    for token, following in followers.items():
+        direction = embedding[token].float() / width
+        for follower, share in following.items():
+            head[follower] += (_SURE + torch.tensor(share).log()) * direction
+    model.lm_head.weight.copy_(head)
+
+
+_SYLLABLES = ("ba", "den", "fo", "gi", "ha", "ker", "lu", "ma", "no", "per", "ri", "so", "ta", "ven", "wi", "zu")
