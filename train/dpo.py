@@ -11,20 +11,17 @@ checkpoint, and the exit codes are those of `train/sft.py`.
 
 import sys
 
-from trl import DPOConfig, ModelConfig, TrlParser
+from trl import DPOConfig, ModelConfig
 
 from judgelm.errors import JudgelmError
 from judgelm.training.cpu_processes import join_processes
 from judgelm.training.preference_tuning import DpoArguments, prepare_preference
-from judgelm.training.running import train_and_save
+from judgelm.training.running import read_arguments, train_and_save
 
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    try:
-        judge, dpo, model = TrlParser((DpoArguments, DPOConfig, ModelConfig)).parse_args_and_config()
-    except (OSError, ValueError) as error:  # no such file or field, or one that this machine cannot serve (bf16, tf32)
-        sys.exit(f"error: {error}")
+    judge, dpo, model = read_arguments(DpoArguments, DPOConfig, ModelConfig)
     join_processes(dpo)
     if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
         sys.exit(code)

@@ -12,21 +12,18 @@ and SIGUSR1 save one at the next step's end and stop: exit code 143 and 138 (the
 
 import sys
 
-from trl import ModelConfig, SFTConfig, TrlParser
+from trl import ModelConfig, SFTConfig
 
 from judgelm.errors import JudgelmError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.cpu_processes import join_processes
 from judgelm.training.finetune import prepare
-from judgelm.training.running import train_and_save
+from judgelm.training.running import read_arguments, train_and_save
 
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    try:
-        judge, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config()
-    except (OSError, ValueError) as error:  # no such file or field, or one that this machine cannot serve (bf16, tf32)
-        sys.exit(f"error: {error}")
+    judge, sft, model = read_arguments(JudgeArguments, SFTConfig, ModelConfig)
     join_processes(sft)
     if code := train_and_save(prepare(judge, sft, model), judge, model, say=print):
         sys.exit(code)

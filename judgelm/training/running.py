@@ -3,11 +3,27 @@
 from collections.abc import Callable
 from typing import Any
 
-from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+    ModelConfig,
+    TrlParser,
+)
 
+from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import FineTuning
 from judgelm.training.saving import save
+
+
+def read_arguments(*kinds: Any) -> tuple[Any, ...]:
+    """The recipe's arguments, from `--config FILE` and flags; one object for each dataclass.
+
+    Raises:
+        ConfigError: no such file or field, or one that this machine cannot serve (bf16, tf32).
+    """
+    try:
+        return tuple(TrlParser(kinds).parse_args_and_config())
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(error)) from error
 
 
 def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig, say: Callable[[str], Any]) -> int:
