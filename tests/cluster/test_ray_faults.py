@@ -1,31 +1,22 @@
 """`judgelm-batch` on Ray: judgments like those of one process, and everything in it killed in turn."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from judgelm.jsonl import read_jsonl
-from tiny_judges import word_sample
+from batch_runs import BATCH, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-BATCH = Path(sys.executable).parent / "judgelm-batch"
 COUNT = 1500
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
-    samples = (word_sample(i) for i in range(COUNT))
-    rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", COUNT)
 
 
 def command(pairs, out, judge, *more):
@@ -52,27 +43,13 @@ def expected(pairs, tiny_judge, tmp_path_factory):
 
 def judgments(out):
     """All that a judgment says, by id; its provenance names the path, which workers are given in full."""
-    rows = [row for _, row in read_jsonl(out)]
-    assert len({row["id"] for row in rows}) == len(rows), "something was judged twice"
-    return {row["id"]: {key: value for key, value in row.items() if key != "provenance"} for row in rows}
-
-
-def manifest(out):
-    return json.loads(out.with_name(f"{out.stem}.run.json").read_text())
+    rows = judged_rows(out).items()
+    return {name: {key: value for key, value in row.items() if key != "provenance"} for name, row in rows}
 
 
 def start(arguments, log):
     with log.open("w") as file:  # a pipe would stay open in what is left behind
         return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
-
-
-def wait_for_judgments(out, process, log, count=40):
-    until = time.monotonic() + 240
-    while time.monotonic() < until and process.poll() is None:
-        if out.exists() and out.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no judgments came: {log.read_text()}")
 
 
 def workers():
@@ -87,21 +64,6 @@ def _bytes(path):
         return b""
 
 
-def still_alive(pids, grace_s=15):
-    """Those of the processes that have not ended a little later."""
-    until = time.monotonic() + grace_s
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
-        time.sleep(0.1)
-    return left
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def run(pairs, tiny_judge, tmp_path):
     """A run that has begun: its process, output and log."""
@@ -111,7 +73,7 @@ def run(pairs, tiny_judge, tmp_path):
     def begin(**where):
         process = start(slow(pairs, out, tiny_judge, **where), log)
         started.append(process)
-        wait_for_judgments(out, process, log)
+        wait_for_judgments(out, process, log.read_text, 40)
         return process, out, log
 
     yield begin
@@ -184,7 +146,7 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     process, out, log = run(address=cluster.address)
     assert len(workers()) == 2
     cluster.remove_node(second, allow_graceful=False)
-    wait_for_judgments(out, process, log, count=len(judgments_of_torn(out)) + 40)
+    wait_for_judgments(out, process, log.read_text, len(judgments_of_torn(out)) + 40)
     assert len(workers()) == 1, "the other waits for a node"
     cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     assert process.wait(240) == 0, log.read_text()

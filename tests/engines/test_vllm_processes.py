@@ -1,30 +1,22 @@
 """vLLM over two devices (here two processes of one CPU): equal scores, and every way in which it can be killed."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from judgelm.jsonl import read_jsonl
-from tiny_judges import quantise_to_int8, word_sample
+from batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
+from tiny_judges import quantise_to_int8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-BATCH = Path(sys.executable).parent / "judgelm-batch"
 COUNT = 400
 
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pairs") / "pairs.jsonl"
-    samples = (word_sample(i) for i in range(COUNT))
-    rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_pairs(tmp_path_factory.mktemp("pairs") / "pairs.jsonl", COUNT)
 
 
 def command(pairs, out, judge, *more):
@@ -50,37 +42,10 @@ def expected(pairs, tiny_judge, tmp_path_factory):
 
 
 def verdicts(out):
-    rows = [row for _, row in read_jsonl(out)]
-    assert len({row["id"] for row in rows}) == len(rows), "something was judged twice"
-    return {row["id"]: (row["verdict"], row["scores"], [shown["text"] for shown in row["shown"]]) for row in rows}
-
-
-def manifest(out):
-    return json.loads(out.with_name(f"{out.stem}.run.json").read_text())
-
-
-def wait_for_judgments(out, process, count=5):
-    until = time.monotonic() + 240
-    while time.monotonic() < until and process.poll() is None:
-        if out.exists() and out.read_bytes().count(b"\n") >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"no judgments came: {process.communicate()[1]}")
-
-
-def still_alive(pids, grace_s=10):
-    """Those of the processes that have not ended a little later."""
-    until = time.monotonic() + grace_s
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
-        time.sleep(0.1)
-    return left
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return {
+        name: (row["verdict"], row["scores"], [shown["text"] for shown in row["shown"]])
+        for name, row in judged_rows(out).items()
+    }
 
 
 def start(arguments, log=subprocess.PIPE):
@@ -90,7 +55,7 @@ def start(arguments, log=subprocess.PIPE):
 def test_a_killed_core_is_said_and_a_rerun_goes_on(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
     process = start(slow_client(pairs, out, tiny_judge))
-    wait_for_judgments(out, process)
+    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
     children = manifest(out)["sessions"][-1]["children"]
     assert len(children) >= 3, "an engine core and two workers"
     core = next(pid for pid in children if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text())
@@ -112,7 +77,7 @@ def test_the_processes_of_a_killed_parent_are_ended_by_the_rerun(pairs, tiny_jud
     out = tmp_path / "out.jsonl"
     with (tmp_path / "log").open("w") as log:  # a pipe would stay open in the orphans
         process = start(slow_client(pairs, out, tiny_judge), log)
-    wait_for_judgments(out, process)
+    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
     process.kill()
     process.wait(60)
     orphans = [pid for pid in manifest(out)["sessions"][-1]["children"] if alive(pid)]
@@ -127,7 +92,7 @@ def test_the_processes_of_a_killed_parent_are_ended_by_the_rerun(pairs, tiny_jud
 def test_sigterm_ends_every_process(pairs, tiny_judge, tmp_path):
     out = tmp_path / "out.jsonl"
     process = start(slow_client(pairs, out, tiny_judge))
-    wait_for_judgments(out, process)
+    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
     children = manifest(out)["sessions"][-1]["children"]
     process.terminate()
     process.communicate(timeout=120)
