@@ -19,12 +19,13 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with its interval at the 95 % level and the pairs it rests on."""
+    """A number with its interval, the interval's level, and the pairs it rests on."""
 
     value: float
     low: float
     high: float
     n: int
+    level: float = LEVEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

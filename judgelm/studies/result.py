@@ -1,0 +1,195 @@
+"""What a study gives: tables and the data of figures, which every report renders in the same way.
+
+A study computes; it knows no file, no colour and no page. `judgelm.reports.study` writes what stands here as JSON, CSV,
+SVG, PNG and HTML.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from judgelm.metrics.resampling import Estimate
+
+Cell = str | int | float | Estimate | None
+"""None is what is undefined or not there, which the table's note explains; it is never shown as 0."""
+
+Value = float | Estimate | None
+
+Kind = Literal["text", "count", "share", "number"]
+"""How a column's cells are written: `share` is in [0, 1] and written in percent, `number` with three decimals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table; `key` names it in JSON and CSV."""
+
+    key: str
+    heading: str
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; each row has one cell per column, in their order.
+
+    Attributes:
+        name: of its file, in lower case with hyphens.
+        source: the table of the paper that it is laid out like, if it is.
+        note: what a reader must know to read it: definitions, what is undefined and why.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    source: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        ragged = [number for number, row in enumerate(self.rows) if len(row) != len(self.columns)]
+        if ragged:
+            raise ValueError(f"table {self.name}: row {ragged[0]} has not one cell for each of its columns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points of one name; `labels` stand beside them where given."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[Value, ...]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Points over a numeric axis, joined or not.
+
+    Attributes:
+        x_label: name and unit of the axis, as is `y_label`.
+        diagonal: draw y = x, for calibration curves and the like.
+        joined: a line through each series' points, else points alone.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+    diagonal: bool = False
+    joined: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Bars of one colour, one value for each category."""
+
+    name: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Bars side by side for each category."""
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    categories: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForestRow:
+    """One estimate; rows of one group have one colour."""
+
+    label: str
+    estimate: Estimate
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """Estimates with their intervals, one under another, and a line at what would be no effect."""
+
+    name: str
+    title: str
+    x_label: str
+    rows: tuple[ForestRow, ...]
+    no_effect: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """A value for each row and column.
+
+    Attributes:
+        values: shape (rows, columns); None is drawn as empty.
+        marked: (row, column) of cells drawn with a frame, such as a diagonal.
+        centred: colours diverge from 0, else they run from the lowest value to the highest.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    value_label: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    marked: frozenset[tuple[int, int]] = frozenset()
+    centred: bool = False
+
+
+Figure = Lines | Bars | Forest | HeatMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyResult:
+    """All that a study found.
+
+    Attributes:
+        study: its name on the command line.
+        protocol: one sentence on how the numbers were made; it belongs beside every one of them.
+        findings: sentences, the most important first, each with its numbers.
+        counts: what was read, and what became of it; failures stand here.
+        warnings: what a reader must not overlook.
+    """
+
+    study: str
+    title: str
+    protocol: str
+    findings: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in (*self.tables, *self.figures)]
+        if doubled := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"study {self.study}: two tables or figures are named {', '.join(sorted(doubled))}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`; tables' rows by column key."""
+        found = asdict(self)
+        for table, plain in zip(self.tables, found["tables"], strict=True):
+            keys = [column.key for column in table.columns]
+            plain["rows"] = [dict(zip(keys, map(_plain, row), strict=True)) for row in plain["rows"]]
+        for one, plain in zip(self.figures, found["figures"], strict=True):
+            plain["kind"] = type(one).__name__.lower()
+            if isinstance(one, HeatMap):
+                plain["marked"] = sorted(one.marked)
+        found["figures"] = [_plain(one) for one in found["figures"]]
+        return found
+
+
+def _plain(value: Any) -> Any:
+    """A value with null for what is no number: JSON has no NaN."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
