@@ -201,7 +201,7 @@ def _joined(cascade: Cascade, counts: CascadeCounts) -> Iterator[Judgment]:
         if not cascade.is_unsure(judgment):
             yield replace(judgment, decided_by="small")
             continue
-        passed[hash(judgment.sample_id)] = None if judgment.verdict is None else judgment.verdict.winner
+        passed[hash(judgment.sample_id)] = judgment.winner
         counts.passed_on += 1
         counts.passed_on_failed += judgment.verdict is None
         counts.small_tokens_passed_on += judgment.prompt_tokens
@@ -215,7 +215,7 @@ def _joined(cascade: Cascade, counts: CascadeCounts) -> Iterator[Judgment]:
         if judgment.verdict is not None:
             counts.mended += before is None
             counts.compared += before is not None
-            counts.changed += before is not None and judgment.verdict.winner != before
+            counts.changed += before is not None and judgment.winner != before
         yield replace(judgment, decided_by="large")
 
 

@@ -5,16 +5,39 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from judgelm.records import Cut, Judgment, PairDistribution, PairVerdict, Shown, Unparsed
+from judgelm.records import (
+    Cut,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairDistribution,
+    PairVerdict,
+    RankingVerdict,
+    Shown,
+    Solve,
+    Unparsed,
+    Verdict,
+)
+
+_VERDICTS: Mapping[str, type[Verdict]] = {
+    "pair": PairVerdict,
+    "ranking": RankingVerdict,
+    "grade": GradeVerdict,
+    "label": LabelVerdict,
+}
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
     """A judgment as one line of a run file; what only some judgments have stands there only where they have it."""
-    verdict = judgment.verdict
+    extras = {
+        "decided_by": judgment.decided_by,
+        "solves": [asdict(solve) for solve in judgment.solves] or None,
+        "own_reference": judgment.own_reference,
+    }
     return {
         "id": judgment.sample_id,
         "mode": judgment.mode,
-        "verdict": None if verdict is None else {"kind": "pair", "winner": verdict.winner},
+        "verdict": _verdict_row(judgment.verdict),
         "scores": judgment.scores,
         "consistent": judgment.consistent,
         "probability": judgment.probability,
@@ -24,7 +47,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "prompt_tokens": judgment.prompt_tokens,
         "completion_tokens": judgment.completion_tokens,
         "provenance": judgment.provenance,
-    } | ({} if judgment.decided_by is None else {"decided_by": judgment.decided_by})
+    } | _given(extras)
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
@@ -33,11 +56,10 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
     Raises:
         KeyError, TypeError: the row is no judgment.
     """
-    verdict = row["verdict"]
     return Judgment(
         sample_id=row["id"],
         mode=row["mode"],
-        verdict=None if verdict is None else PairVerdict(winner=verdict["winner"]),
+        verdict=_verdict(row["verdict"]),
         shown=tuple(_all_shown(row)),
         scores=_scores(row["scores"]),
         consistent=row["consistent"],
@@ -48,6 +70,8 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
         completion_tokens=row["completion_tokens"],
         provenance=row["provenance"],
         decided_by=row.get("decided_by"),
+        solves=tuple(Solve(**solve) for solve in row.get("solves", ())),
+        own_reference=row.get("own_reference"),
     )
 
 
@@ -56,8 +80,32 @@ def is_judgment_row(row: Mapping[str, Any]) -> bool:
     return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
+def _verdict_row(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    [kind] = (kind for kind, made in _VERDICTS.items() if isinstance(verdict, made))
+    return {"kind": kind} | asdict(verdict)
+
+
+def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
+    if row is None:
+        return None
+    fields = {name: value for name, value in row.items() if name != "kind"}
+    if row["kind"] == "ranking":
+        fields["order"] = tuple(tuple(tied) for tied in fields["order"])
+    return _VERDICTS[row["kind"]](**fields)
+
+
+def _given(extras: dict[str, Any]) -> dict[str, Any]:
+    """What there is: a field that few judgments have stands only in theirs."""
+    return {key: value for key, value in extras.items() if value is not None}
+
+
 def _shown_row(shown: Shown) -> dict[str, Any]:
     extras = {
+        "part": shown.part or None,
+        "label": shown.label,
+        "referenced": shown.referenced,
         "repaired": _failure_row(shown.repaired),
         "reason": shown.reason,
         "reason_failure": _failure_row(shown.reason_failure),
@@ -69,7 +117,7 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
         "cut": [asdict(cut) for cut in shown.cut],
-    } | {key: value for key, value in extras.items() if value is not None}
+    } | _given(extras)
 
 
 def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
@@ -83,6 +131,9 @@ def _shown(row: Mapping[str, Any]) -> Shown:
     return Shown(
         order=tuple(row["order"]),
         text=row["text"],
+        part=row.get("part", ""),
+        label=row.get("label"),
+        referenced=row.get("referenced"),
         scores=_scores(row["scores"]),
         failure=_failure(row["failure"]),
         repaired=_failure(row.get("repaired")),

@@ -179,7 +179,41 @@ class PairVerdict:
     winner: Winner
 
 
-Verdict = PairVerdict
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingVerdict:
+    """Answers from best to worst, as indices into the sample's answers; those of one tuple are tied."""
+
+    order: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeVerdict:
+    """One number for the one answer, or for all of a dialogue, on the scale that the mode's manifest states."""
+
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelVerdict:
+    """One of a few words, in lower case: `correct` or `incorrect`, where a mode says nothing else."""
+
+    label: str
+
+
+Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solve:
+    """The judge's own answer to the question it is to judge.
+
+    Attributes:
+        text: all that it wrote, its thinking included.
+        answer: what the text ends in, made comparable; None where none can be extracted.
+    """
+
+    text: str
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +244,10 @@ class Shown:
 
     Attributes:
         order: `order[i]` is the index in the sample of the answer shown at place i.
+        part: what this prompt asked for, where a mode asks for several things: a dimension of a rubric, a turn.
         scores: in the order shown.
+        label: the word that the reply ends in, in the modes that conclude in one.
+        referenced: whether a reference stood in the prompt; None where the mode does not say.
         repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
         reason: what the judge wrote when it went on from its score line, where that was asked for.
         reason_failure: why there is no reason though it was asked for, or what it lacks: `truncated` where it has no
@@ -220,7 +257,10 @@ class Shown:
 
     order: tuple[int, ...]
     text: str
+    part: str = ""
     scores: tuple[float, ...] | None = None
+    label: str | None = None
+    referenced: bool | None = None
     failure: Unparsed | None = None
     repaired: Unparsed | None = None
     reason: str | None = None
@@ -241,7 +281,9 @@ class Judgment:
             asked for or can be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
-        decided_by: which judge of a cascade this is the judgment of; None outside of one.
+        decided_by: which step of a cascade decided: the `small` or `large` judge, `exact_match`; None outside of one.
+        solves: the judge's own answers to the question, in the modes that ask for them; kept for other runs to use.
+        own_reference: what of them was shown as the reference; None where none was.
     """
 
     sample_id: str
@@ -256,7 +298,14 @@ class Judgment:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     provenance: str = ""
-    decided_by: Literal["small", "large"] | None = None
+    decided_by: str | None = None
+    solves: tuple[Solve, ...] = ()
+    own_reference: str | None = None
+
+    @property
+    def winner(self) -> Winner | None:
+        """The better answer of a pair; None where the judgment failed, or is not of a pair."""
+        return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
 
     @property
     def repaired(self) -> bool:

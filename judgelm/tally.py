@@ -53,8 +53,8 @@ class Tally:
         self.judged += 1
         if judgment.failure is not None:
             self.failures[judgment.failure.code] += 1
-        if judgment.verdict is not None:
-            self.winners[str(judgment.verdict.winner)] += 1
+        if judgment.winner is not None:
+            self.winners[str(judgment.winner)] += 1
         if judgment.consistent is not None:
             self.both_orders += 1
             self.consistent += judgment.consistent

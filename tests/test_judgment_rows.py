@@ -7,7 +7,17 @@ import pytest
 
 from judgelm.distribution import pair_distribution, score_lines
 from judgelm.judgment_rows import judgment_from_row, judgment_row
-from judgelm.records import Cut, Judgment, PairVerdict, Shown, Unparsed
+from judgelm.records import (
+    Cut,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    RankingVerdict,
+    Shown,
+    Solve,
+    Unparsed,
+)
 
 PLAIN = Judgment(
     sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(Shown(order=(0, 1), text="8 6", scores=(8, 6)),),
@@ -58,3 +68,30 @@ def test_rows_from_before_there_were_reasons_are_read():
     old = judgment_row(PLAIN) | {"reason": None, "repaired": False}
     assert judgment_from_row(old) == PLAIN
     assert judgment_from_row(old | {"reason": "why"}).reason == "why"
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        RankingVerdict(order=((2,), (0, 1))),
+        GradeVerdict(score=7.5),
+        LabelVerdict(label="correct"),
+    ],
+)
+def test_every_kind_of_verdict_comes_back_from_its_row(verdict):
+    shown = Shown(order=(0,), text="[[Correct]]", part="clarity", label="correct", referenced=True)
+    judgment = Judgment(
+        sample_id="1",
+        mode="correctness",
+        verdict=verdict,
+        shown=(shown,),
+        solves=(Solve(text="2 + 2 is 4", answer="4"), Solve(text="who knows")),
+        own_reference="4",
+        decided_by="exact_match",
+    )
+    assert there_and_back(judgment) == judgment
+
+
+def test_a_plain_judgment_row_does_not_speak_of_what_it_has_not():
+    row = judgment_row(Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=()))
+    assert not {"solves", "own_reference", "decided_by"} & row.keys()

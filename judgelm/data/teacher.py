@@ -170,7 +170,7 @@ class RowWriter:
 
 
 def _winner(judgment: Judgment) -> Winner | None:
-    return None if judgment.verdict is None else judgment.verdict.winner
+    return judgment.winner
 
 
 def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict[str, Any]:

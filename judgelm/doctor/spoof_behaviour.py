@@ -110,9 +110,9 @@ def _sample(pair: int, spoof: Spoof | None) -> Sample:
 
 
 def _lead(judgment: Judgment) -> int | None:
-    if judgment.verdict is None:
+    if judgment.winner is None:
         return None
-    return {1: 1, "tie": 0, 2: -1}[judgment.verdict.winner]
+    return {1: 1, "tie": 0, 2: -1}[judgment.winner]
 
 
 def _share(cases: Sequence[_Case]) -> Estimate | None:

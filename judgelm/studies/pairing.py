@@ -100,7 +100,7 @@ def pair_label(
         InputError: the rule compares orders, and the judgment does not say what each of them was.
     """
     if rule == "as_judged":
-        return None if judgment.verdict is None else label_of(judgment.verdict.winner)
+        return None if judgment.winner is None else label_of(judgment.winner)
     orders = orders_of(judgment, reverse)
     if rule == "probability":
         return _by_probability(judgment, reverse, tie_band)
@@ -153,10 +153,10 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
 
 def _single(judgment: Judgment) -> OrderLabel:
     """A judgment of one order: its verdict decides, its scores say by how much."""
-    if judgment.verdict is None:
+    if judgment.winner is None:
         return OrderLabel(label=None)
     lead = None if judgment.scores is None else judgment.scores[0] - judgment.scores[1]
-    return OrderLabel(label=label_of(judgment.verdict.winner), lead=lead)
+    return OrderLabel(label=label_of(judgment.winner), lead=lead)
 
 
 def _of_shown(shown: Shown) -> OrderLabel | None:
