@@ -103,7 +103,7 @@ def annotate(
         overwrite=overwrite,
         parts=prompts,
     )
-    arguments = options.parse_engine_args(engine_arg or ())
+    arguments = options.parse_pairs(engine_arg or (), "--engine-arg")
     arguments |= {name: usd for name, usd in (("price_in", price_in), ("price_out", price_out)) if usd is not None}
     prices = prices_of(arguments)
     spent = spent_usd(run, prices) if prices and not overwrite else 0.0

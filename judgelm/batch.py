@@ -17,7 +17,6 @@ from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.judgment_rows import judgment_row
 from judgelm.modes import BatchMode
-from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
 from judgelm.runfile import Retry, RunFiles, input_identity, read_finished, run_paths, short_sha
 from judgelm.runner import judge
@@ -140,7 +139,7 @@ def left_to_judge(job: BatchJob, tally: Tally) -> Iterator[Sample]:
 def samples_of(job: BatchJob) -> SampleStream:
     """A job's pairs; input rows that cannot be used are passed over, since the run itself keeps them."""
     return SampleStream(
-        job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=2
+        job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
     )
 
 
@@ -173,7 +172,7 @@ def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> di
     return {
         "model": _content(described["model"]),
         "engine": {key: described[key] for key in ("engine", "dtype", "window", "quantization") if key in described},
-        "template": {"id": mode.template, "sha": get_template(mode.template).sha},
+        "template": {"id": mode.template, "sha": mode.template_sha},
         "mode": {"name": mode.name, **_jsonable(asdict(mode))},
         "input": input_identity(files_of(job)),
         **job.fingerprint,
@@ -191,7 +190,7 @@ def provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
     return {
         "judgelm": VERSION,
         **described,
-        "template": {"id": mode.template, "sha": get_template(mode.template).sha},
+        "template": {"id": mode.template, "sha": mode.template_sha},
         "mode": {"name": mode.name, **_jsonable(asdict(mode))},
         "machine": {"system": platform.platform(), "python": platform.python_version()},
     }
@@ -216,7 +215,7 @@ def _open_stream(
 
     use: ReferencePolicy = mode.reference
     stream = SampleStream(
-        job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references, answers=2
+        job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references, answers=mode.answers
     )
     hooks.on_input(stream)
     return stream

@@ -18,7 +18,8 @@ from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
-from judgelm.modes import Pairwise
+from judgelm.modes import BatchMode, Pairwise
+from judgelm.modes.making import make_mode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
 from judgelm.runner import judge
@@ -89,24 +90,26 @@ class Judge:
             self.engine = load_workers(engine, engine_options, cluster)  # `auto` is theirs to choose
         self.load_s = time.monotonic() - began
 
-    def pairwise(self, **options: Any) -> Pairwise:
-        """A pair mode with this judge's template, scale and step; `options` are its other fields.
+    def mode(self, name: str = "pair", **options: Any) -> BatchMode:
+        """A way of judging, with this judge's template, scale and step; `options` are its other fields.
 
         Raises:
-            ConfigError: a field that does not exist, or options that do not fit each other or the engine.
+            ConfigError: a mode or field that does not exist, or options that do not fit each other or the engine.
         """
-        fields = Pairwise.__dataclass_fields__.keys() - {"template", "scale", "step"}
-        if unknown := options.keys() - fields:
+        own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
+        mode = make_mode(name, options, own)
+        if getattr(mode, "repair", False) and not self.engine.takes_grammar:
+            engine = self.engine.describe()["engine"]
             raise ConfigError(
-                f"unknown option {', '.join(sorted(unknown))}; the pair mode knows: {', '.join(sorted(fields))}"
-            )
-        mode = Pairwise(template=self.format.template, scale=self.format.scale, step=self.format.step, **options)
-        if mode.repair and not self.engine.takes_grammar:
-            name = self.engine.describe()["engine"]
-            raise ConfigError(
-                f"the {name} engine cannot hold a reply to a grammar, which repair needs; "
+                f"the {engine} engine cannot hold a reply to a grammar, which repair needs; "
                 "use --engine vllm, or leave --repair out"
             )
+        return mode
+
+    def pairwise(self, **options: Any) -> Pairwise:
+        """The pair mode, as `mode` makes it."""
+        mode = self.mode("pair", **options)
+        assert isinstance(mode, Pairwise), "that is its name"
         return mode
 
     def compare(
@@ -128,10 +131,13 @@ class Judge:
         [judgment] = judge([sample], self.pairwise(both_orders=both_orders, **options), self.engine)
         return judgment
 
-    def judge_file(self, *inputs: str, out: str, hooks: BatchHooks | None = None, **options: Any) -> Tally:
-        """Judge the pairs of a file as `judgelm-batch` does; `options` are fields of the pair mode."""
+    def judge_file(
+        self, *inputs: str, out: str, mode: str = "pair", hooks: BatchHooks | None = None, **options: Any
+    ) -> Tally:
+        """Judge a file as `judgelm-batch` does; `options` are fields of the mode."""
         job = BatchJob(inputs=inputs, out=out)
-        return run_batch(job, self.pairwise(**options), self.engine, load_s=self.load_s, hooks=hooks or BatchHooks())
+        made = self.mode(mode, **options)
+        return run_batch(job, made, self.engine, load_s=self.load_s, hooks=hooks or BatchHooks())
 
     def close(self) -> None:
         """Free the engine."""

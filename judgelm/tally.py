@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judgelm.distribution import is_assigned
-from judgelm.records import Judgment, Shown
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 
 
 @dataclass(slots=True, kw_only=True)
@@ -13,6 +13,7 @@ class Tally:
     """What a session has done so far; it grows while the run goes on.
 
     Attributes:
+        winners: of pairs; `labels` of modes that end in a word; `grades` are verdicts of one number, and their sum.
         earlier_failures: stand from sessions before, by code.
         repaired: replies that only a retry held to the grammar made readable.
         reasons: written; `reasons_incomplete` of them have no end, or were written about answers cut further.
@@ -27,6 +28,10 @@ class Tally:
     skipped: int = 0
     rejected: int = 0
     winners: Counter[str] = field(default_factory=Counter)
+    labels: Counter[str] = field(default_factory=Counter)
+    rankings: int = 0
+    grades: int = 0
+    grade_sum: float = 0.0
     failures: Counter[str] = field(default_factory=Counter)
     earlier_failures: Counter[str] = field(default_factory=Counter)
     both_orders: int = 0
@@ -53,8 +58,7 @@ class Tally:
         self.judged += 1
         if judgment.failure is not None:
             self.failures[judgment.failure.code] += 1
-        if judgment.winner is not None:
-            self.winners[str(judgment.winner)] += 1
+        self._add_verdict(judgment.verdict)
         if judgment.consistent is not None:
             self.both_orders += 1
             self.consistent += judgment.consistent
@@ -67,6 +71,18 @@ class Tally:
             self._add_shown(one)
         found = [one.distribution for one in judgment.shown if one.distribution is not None]
         self.little_mass += judgment.probability is None and not all(is_assigned(one) for one in found)
+
+    def _add_verdict(self, verdict: Verdict | None) -> None:
+        match verdict:
+            case PairVerdict():
+                self.winners[str(verdict.winner)] += 1
+            case LabelVerdict():
+                self.labels[verdict.label] += 1
+            case GradeVerdict():
+                self.grades += 1
+                self.grade_sum += verdict.score
+            case RankingVerdict():
+                self.rankings += 1
 
     def _add_shown(self, shown: Shown) -> None:
         self.repaired += shown.repaired is not None

@@ -18,7 +18,7 @@ import yaml
 
 from judgelm import Judge
 from judgelm.batch import BatchHooks, BatchJob, run_batch
-from judgelm.cli.batch_options import parse_engine_args
+from judgelm.cli.batch_options import parse_pairs
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
@@ -78,7 +78,7 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot read: {error}") from error
     given = values.pop("engine_arg", {})
-    engine_args = given if isinstance(given, dict) else parse_engine_args(given)
+    engine_args = given if isinstance(given, dict) else parse_pairs(given, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:
         raise ConfigError(
             f"{path}: {', '.join(sorted(unknown))} is no option of judge or mode; give it on the command line if it is "

@@ -32,7 +32,7 @@ def test_compare_takes_the_pair_modes_options():
     with Judge("8 6\nsince it is", engine="scripted") as judge:
         judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
         with pytest.raises(
-            ConfigError, match="unknown option reason; the pair mode knows: accept_one_order, both_orders"
+            ConfigError, match="mode pair: unknown option reason; it has: accept_one_order, both_orders"
         ):
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):

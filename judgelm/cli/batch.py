@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.cli import batch_options as options
+from judgelm.cli.batch_showing import RejectPrinter, show_input, show_resume
 from judgelm.cli.batch_summary import summary_table
 from judgelm.cli.cascade import cascade_of, judge_in_cascade
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
 from judgelm.cluster.plan import Cluster
-from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
-from judgelm.modes import MODES, Pairwise
+from judgelm.modes import BatchMode
+from judgelm.modes.making import make_mode
 from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Judgment
 from judgelm.tally import Tally
@@ -47,6 +47,7 @@ def batch(
     out: options.Out = None,
     model: options.Model = "",
     mode: options.ModeName = "pair",
+    mode_arg: options.ModeArgs = None,
     engine: options.EngineName = "auto",
     both_orders: options.BothOrders = False,
     order_rule: options.Rule = "mean",
@@ -87,8 +88,8 @@ def batch(
     quiet: options.Quiet = False,
     config: options.Config = None,
 ) -> None:
-    """Judge pairs of answers with a local judge model."""
-    _check_names(mode, engine, model or cascade)
+    """Judge answers with a local judge model: pairs, or as --mode says."""
+    _check_names(engine, model or cascade)
     job = BatchJob(
         inputs=tuple(inputs),
         out=_out(inputs, out),
@@ -97,26 +98,12 @@ def batch(
         retry=retry,
         overwrite=overwrite,
     )
-    pair_options: dict[str, Any] = {
-        "both_orders": both_orders,
-        "order_rule": order_rule,
-        "tie_band": tie_band,
-        "accept_one_order": accept_one_order,
-        "reference": reference,
-        "temperature": temperature,
-        "seed": seed,
-        "max_tokens": max_tokens,
-        "distribution": distribution,
-        "reasons": reasons,
-        "close_band": close_band,
-        "reason_tokens": reason_tokens,
-        "repair": repair,
-    }
-    Pairwise(**pair_options)  # what does not fit together is said before the model is loaded
-    engine_args = options.parse_engine_args(engine_arg or ())
+    said = options.mode_options(context, mode_arg or ())
+    make_mode(mode, said)  # what does not fit together is said before the model is loaded
+    engine_args = options.parse_pairs(engine_arg or (), "--engine-arg")
     cluster = options.cluster_of(ray, gpus, workers, worker_cores)
     _check_places(job)
-    both = cascade_of(job, cascade, cascade_band, model=model, adapter=adapter)
+    both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=adapter)
 
     def load(name: str) -> Judge:
         return Judge(
@@ -139,11 +126,11 @@ def batch(
 
     begin, run = partial(_clear_and_mark, quiet=quiet), partial(_run, quiet=quiet)
     if both is not None:
-        tally = judge_in_cascade(both, load, pair_options, run, begin=begin, quiet=quiet)
+        tally = judge_in_cascade(both, load, said, run, begin=begin, quiet=quiet)
     else:
         begin(job)
         with load(model) as judge:
-            tally = run(job, judge, judge.pairwise(**pair_options))
+            tally = run(job, judge, judge.mode(mode, **said))
     if tally.failure_rate > max_failure_rate:
         console.print(
             f"[yellow]{tally.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
@@ -156,9 +143,7 @@ def main() -> None:
     run_app(app)
 
 
-def _check_names(mode: str, engine: str, model: str | None) -> None:
-    if mode not in MODES:
-        raise ConfigError(f"mode {mode!r} does not exist; there are: {', '.join(MODES)}")
+def _check_names(engine: str, model: str | None) -> None:
     if engine != "auto" and engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
     if not model:
@@ -209,7 +194,7 @@ def _announced(model: str, engine: str, cluster: Cluster | None, *, quiet: bool)
 def _run(
     job: BatchJob,
     judge: Judge,
-    mode: Pairwise,
+    mode: BatchMode,
     *,
     quiet: bool,
     total: int | None = None,
@@ -229,10 +214,10 @@ def _run(
 
     with watch(_total(job) if total is None else total, quiet=quiet) as update:
         hooks = BatchHooks(
-            on_input=lambda stream: None if quiet else _show_input(stream, judge, mode),
-            on_resume=(lambda finished, repaired: None) if quiet else _show_resume,
+            on_input=lambda stream: None if quiet else show_input(stream, judge, mode),
+            on_resume=(lambda finished, repaired: None) if quiet else show_resume,
             on_judgment=count,
-            on_reject=_RejectPrinter(_SHOWN_REJECTS if job.out != "-" else None),
+            on_reject=RejectPrinter(_SHOWN_REJECTS if job.out != "-" else None),
         )
         try:
             tally = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
@@ -250,45 +235,3 @@ def _run(
 def _total(job: BatchJob) -> int | None:
     rows = count_rows(job.inputs[0])
     return rows if job.limit is None or rows is None else min(rows, job.limit)
-
-
-def _show_input(stream: SampleStream, judge: Judge, mode: Pairwise) -> None:
-    mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
-    console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
-    orders = "both orders" if mode.both_orders else "one order"
-    if mode.both_orders or mode.order_rule == "probability":
-        orders += f", rule {mode.order_rule}"
-    low, high = mode.scale
-    source = f"from the {judge.format.source}"
-    if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
-        source += ", since a server's model has no card"
-    console.print(
-        f"judging: {orders}, template {mode.template} ({source}), scores {low:g} to {high:g}",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if mode.reasons != "none" and judge.format.never_explained:
-        console.print("[yellow]reasons:[/] this judge saw none in its training, says its card; do not trust them")
-
-
-def _show_resume(finished: int, repaired: int) -> None:
-    if repaired:
-        console.print(f"mended a torn last line ({repaired} bytes removed)", highlight=False)
-    if finished:
-        console.print(f"resuming: {finished} samples are already judged", highlight=False)
-
-
-class _RejectPrinter:
-    """Prints the first rejects, as all of them are in the rejects file; all of them where there is no such file."""
-
-    def __init__(self, most: int | None) -> None:
-        self._most = most
-        self._count = 0
-
-    def __call__(self, reject: Reject) -> None:
-        """Print one."""
-        self._count += 1
-        if self._most is None or self._count <= self._most:
-            console.print(f"rejected {reject.message}", markup=False, highlight=False, soft_wrap=True)
-        elif self._count == self._most + 1:
-            console.print("more rejects follow; all are in the rejects file", highlight=False)

@@ -15,6 +15,12 @@ from judgelm.modes import MODES
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
 _CLUSTER = "Several GPUs or machines"
+_PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5"}
+_MODE_FLAGS = (
+    *("both_orders", "order_rule", "tie_band", "accept_one_order", "reference", "temperature", "seed", "max_tokens"),
+    *("distribution", "reasons", "close_band", "reason_tokens", "repair"),
+)
+"""Flags that are fields of the pair mode, and of those others that have a field of that name."""
 
 Inputs = Annotated[
     list[str],
@@ -33,6 +39,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print er
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
 
 ModeName = Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.", rich_help_panel=_JUDGING)]
+ModeArgs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mode-arg",
+        metavar="KEY=VALUE",
+        help="An option that only this mode knows; the value is YAML. Repeatable.",
+        rich_help_panel=_JUDGING,
+    ),
+]
 BothOrders = Annotated[
     bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=_JUDGING)
 ]
@@ -197,8 +212,12 @@ def cluster_of(ray: str | None, gpus: int | None, workers: int | None, cores: in
     return Cluster(address=ray or "local", workers=workers, gpus=gpus, cores=cores)
 
 
-def parse_engine_args(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
     """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
+
+    Args:
+        pairs: what was given.
+        flag: by which option, for errors.
 
     Raises:
         ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
@@ -208,12 +227,30 @@ def parse_engine_args(pairs: Sequence[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         name = name.strip()
         if not equals or not name:
-            raise ConfigError(f"--engine-arg {pair}: expected KEY=VALUE, such as gpu_memory_utilization=0.9")
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
         if name in found:
-            raise ConfigError(f"--engine-arg {pair}: {name} is given twice; keep one of them")
+            raise ConfigError(f"{flag} {pair}: {name} is given twice; keep one of them")
         try:
             found[name] = yaml.safe_load(value)
         except yaml.YAMLError as error:
             finding = " ".join(str(error).split())
-            raise ConfigError(f"--engine-arg {pair}: the value is no YAML ({finding}); quote it") from error
+            raise ConfigError(f"{flag} {pair}: the value is no YAML ({finding}); quote it") from error
     return found
+
+
+def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
+    """What was said of the way of judging: flags and values of a config file, not what they are by default.
+
+    Raises:
+        ConfigError: an argument of the mode that is no KEY=VALUE, or that a flag gives as well.
+    """
+    said = {
+        name: context.params[name]
+        for name in _MODE_FLAGS
+        if (source := context.get_parameter_source(name)) is not None and source.name != "DEFAULT"
+    }
+    given = parse_pairs(mode_args, "--mode-arg")
+    if twice := said.keys() & given.keys():
+        name = sorted(twice)[0]
+        raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} say the same; keep one of them")
+    return said | given

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from judgelm.modes import Pairwise
+from judgelm.modes import BatchMode
 from judgelm.tally import Tally
 
 _SHOWN_STATS = (
@@ -13,13 +13,14 @@ _SHOWN_STATS = (
 )  # fmt: skip
 
 
-def summary_table(tally: Tally, mode: Pairwise, stats: Mapping[str, Any]) -> Table:
+def summary_table(tally: Tally, mode: BatchMode, stats: Mapping[str, Any]) -> Table:
     """What a session has done, for the end of the run; `stats` are the engine's own counts."""
     table = Table(title="judgments", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_row("judged", str(tally.judged))
-    table.add_row("  first / tie / second better", " / ".join(str(tally.winners[name]) for name in ("1", "tie", "2")))
+    for name, value in _verdicts(tally):
+        table.add_row(f"  {name}", value)
     table.add_row("  failed", _counts(tally.failures))
     if tally.both_orders:
         share = tally.consistent / tally.both_orders
@@ -41,14 +42,26 @@ def summary_table(tally: Tally, mode: Pairwise, stats: Mapping[str, Any]) -> Tab
     return table
 
 
-def _asked(tally: Tally, mode: Pairwise) -> Iterator[tuple[str, str]]:
+def _verdicts(tally: Tally) -> Iterator[tuple[str, str]]:
+    """What was concluded; of pairs where there is nothing else to say."""
+    for label, count in tally.labels.most_common():
+        yield label, str(count)
+    if tally.rankings:
+        yield "ranked", str(tally.rankings)
+    if tally.grades:
+        yield "graded, mean", f"{tally.grades}, {tally.grade_sum / tally.grades:.2f}"
+    if tally.winners or not (tally.labels or tally.rankings or tally.grades):
+        yield "first / tie / second better", " / ".join(str(tally.winners[name]) for name in ("1", "tie", "2"))
+
+
+def _asked(tally: Tally, mode: BatchMode) -> Iterator[tuple[str, str]]:
     """Repairs, reasons and probabilities where they were asked for, a count of 0 as well."""
-    if mode.repair:
+    if getattr(mode, "repair", False):
         yield "replies readable only after a retry held to the grammar", str(tally.repaired)
-    if mode.reasons != "none":
+    if getattr(mode, "reasons", "none") != "none":
         incomplete = f" ({tally.reasons_incomplete} incomplete)" if tally.reasons_incomplete else ""
         yield "reasons written / failed", f"{tally.reasons}{incomplete} / {tally.reasons_failed}"
-    if mode.distribution:
+    if getattr(mode, "distribution", False):
         yield "with P(first better)", f"{tally.probabilities} of {tally.judged}"
         if tally.mean_unassigned is not None:
             yield "mean probability on no score line", f"{tally.mean_unassigned:.3f} (n = {tally.distributions})"

@@ -10,7 +10,7 @@ from judgelm.cli.console import console
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
-from judgelm.modes import Pairwise
+from judgelm.modes import BatchMode
 from judgelm.records import Judgment
 from judgelm.tally import Tally
 
@@ -21,14 +21,14 @@ class Run(Protocol):
     """One run with progress and a table at its end; see `judgelm.cli.batch`."""
 
     def __call__(
-        self, job: BatchJob, judge: Judge, mode: Pairwise, *, total: int | None, look: Callable[[Judgment], None]
+        self, job: BatchJob, judge: Judge, mode: BatchMode, *, total: int | None, look: Callable[[Judgment], None]
     ) -> Tally:
         """Judge, and give the counts."""
         ...
 
 
 def cascade_of(
-    job: BatchJob, models: str | None, band: str | None, *, model: str, adapter: str | None
+    job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str, adapter: str | None
 ) -> Cascade | None:
     """What `--cascade` and `--cascade-band` ask for; None without the first.
 
@@ -39,6 +39,8 @@ def cascade_of(
         if band is not None:
             raise ConfigError("--cascade-band is a cascade's; give its two models as --cascade SMALL,LARGE")
         return None
+    if mode != "pair":
+        raise ConfigError(f"--cascade passes on pairs by P(first better), which mode {mode} has not; use --mode pair")
     names = tuple(name.strip() for name in models.split(","))
     if len(names) != 2 or not all(names):
         raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")

@@ -66,14 +66,15 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     if not isinstance(values, dict) or (unknown := {str(key) for key in values} - known):
         found = ", ".join(sorted(unknown)) if isinstance(values, dict) else "no mapping"
         raise typer.BadParameter(f"{path}: unknown option {found}; there are: {', '.join(sorted(map(str, known)))}")
-    if "engine_arg" in values:
-        values["engine_arg"] = _engine_args(path, values["engine_arg"])
+    for name in ("engine_arg", "mode_arg"):
+        if name in values:
+            values[name] = _pairs(path, name, values[name])
     context.default_map = {**(context.default_map or {}), **values}
     return path
 
 
-def _engine_args(path: Path, given: Any) -> list[str]:
-    """Engine arguments as the command line gives them: `name=value`, from a list of such texts or from a mapping.
+def _pairs(path: Path, option: str, given: Any) -> list[str]:
+    """Arguments as the command line gives them: `name=value`, from a list of such texts or from a mapping.
 
     Raises:
         typer.BadParameter: they are neither.
@@ -82,7 +83,7 @@ def _engine_args(path: Path, given: Any) -> list[str]:
         return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in given.items()]
     if isinstance(given, list) and all(isinstance(pair, str) for pair in given):
         return given
-    raise typer.BadParameter(f"{path}: engine_arg: expected a mapping, or a list of texts such as name=value")
+    raise typer.BadParameter(f"{path}: {option}: expected a mapping, or a list of texts such as name=value")
 
 
 @contextmanager

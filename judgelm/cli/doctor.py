@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.batch_options import EngineArgs, EngineName, parse_engine_args
+from judgelm.cli.batch_options import EngineArgs, EngineName, parse_pairs
 from judgelm.cli.console import EXIT_USAGE, console, json_default
 from judgelm.cli.doctor_output import escaped, facts_table, write_text
 from judgelm.cli.doctor_plan import plan_training
@@ -114,7 +114,7 @@ def doctor(
         raise ConfigError("--accelerate, --shape, --gpus and --gpu-memory plan a fine-tuning; give its YAML as --train")
     if engine != "auto" and engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
-    arguments = parse_engine_args(engine_arg or ())
+    arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if spoofs:
         from judgelm.cli.doctor_spoofs import check_against_spoofs  # loads pandas
 

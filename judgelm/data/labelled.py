@@ -61,7 +61,7 @@ def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject)
     Raises:
         InputError: the file cannot be read or its format is not recognised.
     """
-    stream = SampleStream([path], on_reject=on_reject, answers=2)
+    stream = SampleStream([path], on_reject=on_reject, answers=(2, 2))
     for row, sample in stream.pairs():
         try:
             plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))

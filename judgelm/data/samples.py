@@ -30,6 +30,22 @@ def raise_reject(reject: Reject) -> None:
     raise InputError(reject.message)
 
 
+def fits(count: int, answers: tuple[int, int | None]) -> bool:
+    """Whether a number of answers is within the fewest and the most."""
+    fewest, most = answers
+    return fewest <= count and (most is None or count <= most)
+
+
+def in_words(answers: tuple[int, int | None]) -> str:
+    """`2 answers`, `1 answer`, `2 answers or more`, `1 to 3 answers`."""
+    fewest, most = answers
+    if most is None:
+        return f"{fewest} answers or more"
+    if fewest != most:
+        return f"{fewest} to {most} answers"
+    return "1 answer" if fewest == 1 else f"{fewest} answers"
+
+
 class SampleStream:
     """Samples of one file (or of two AlpacaEval output files, joined), read as they are asked for, once.
 
@@ -56,7 +72,7 @@ class SampleStream:
         reference: ReferencePolicy = "auto",
         references: str | None = None,
         label_rows: bool = False,
-        answers: int | None = None,
+        answers: tuple[int, int | None] | None = None,
     ) -> None:
         """Open the input and recognise its format.
 
@@ -67,7 +83,7 @@ class SampleStream:
             reference: what to do with references.
             references: a file of id -> reference, which goes before the row's own.
             label_rows: accept rows that are only labels; their samples have no answers.
-            answers: a row with another number of answers is a reject; None takes any.
+            answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
@@ -132,8 +148,8 @@ class SampleStream:
 
     def _sample(self, row: Row) -> Sample:
         sample = self.format.sample(row)
-        if self._answers is not None and len(sample.answers) != self._answers:
-            raise row_error(row, f"expected {self._answers} answers, got {len(sample.answers)}")
+        if self._answers is not None and not fits(len(sample.answers), self._answers):
+            raise row_error(row, f"expected {in_words(self._answers)}, got {len(sample.answers)}")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         number = hash(sample.id)

@@ -10,6 +10,6 @@ the completions in the same order, and returns the judgment. It does no I/O and 
 from judgelm.modes.flow import BatchMode, Flow, Mode
 from judgelm.modes.pairwise import Pairwise
 
-MODES: dict[str, type[Pairwise]] = {"pair": Pairwise}
+MODES: dict[str, type[BatchMode]] = {"pair": Pairwise}
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise"]

@@ -38,6 +38,16 @@ class BatchMode(Mode, Protocol):
         ...
 
     @property
+    def template_sha(self) -> str:
+        """Hash of that template's bytes."""
+        ...
+
+    @property
+    def answers(self) -> tuple[int, int | None]:
+        """The fewest and the most answers that a sample may have; None is no limit."""
+        ...
+
+    @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
         """What becomes of references on their way in, see `judgelm.data.samples.ReferencePolicy`."""
         ...

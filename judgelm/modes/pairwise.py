@@ -49,6 +49,7 @@ class Pairwise:
     """
 
     name: ClassVar[str] = "pair"
+    answers: ClassVar[tuple[int, int]] = (2, 2)
 
     template: str = "judgelm-v1"
     both_orders: bool = False
@@ -88,6 +89,11 @@ class Pairwise:
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.repair:
             score_lines(self.scale, self.step)  # raises where the scale has too many
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair."""
+        return get_template(self.template).sha
 
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line of each order, mend and conclude, then ask for the reasons."""

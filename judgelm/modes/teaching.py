@@ -38,6 +38,7 @@ class Teaching:
     """
 
     name: ClassVar[str] = "teaching"
+    answers: ClassVar[tuple[int, int]] = (2, 2)
     reference: ClassVar[Literal["auto"]] = "auto"
 
     template: str = "judgelm-paper"
@@ -50,6 +51,11 @@ class Teaching:
         get_template(self.template)
         if self.reason_tokens < 1:
             raise ConfigError(f"reason_tokens is {self.reason_tokens}; it must be above 0")
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair."""
+        return get_template(self.template).sha
 
     def __call__(self, sample: Sample) -> Flow:
         """Ask, and read the one reply."""

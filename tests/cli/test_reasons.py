@@ -152,9 +152,10 @@ def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
 
 
 def test_values_are_yaml():
-    from judgelm.cli.batch_options import parse_engine_args
+    from judgelm.cli.batch_options import parse_pairs
 
-    found = parse_engine_args(["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="])
+    given = ["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="]
+    found = parse_pairs(given, "--engine-arg")
     assert found == {"n": 1, "on": True, "share": 0.9, "url": "http://x/v1?a=b", "map": {"a": [1, 2]}, "none": None}
 
 
@@ -260,3 +261,16 @@ def test_reasons_of_a_judge_that_never_saw_any_are_not_to_be_trusted(
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", "--model", tmp_path / "judge")
     _, _, err = cli(*command, "--engine", "transformers", "--reasons", "all", "--max-failure-rate", "1")
     assert ("saw none in its training" in err) == warned
+
+
+def test_mode_arguments_are_the_modes_options(cli, pairs, tmp_path):
+    command = ("judgelm-batch", pairs(2), "-o", tmp_path / "o.jsonl", "--model", "8 6", "--engine", "scripted")
+    code, _, err = cli(*command, "--mode-arg", "both_orders=true")
+    assert code == 0, err
+    assert "judging: both orders" in err
+    code, _, err = cli(*command, "--mode-arg", "tau=0.8")
+    assert code == 1
+    assert "mode pair: unknown option tau" in err
+    code, _, err = cli(*command, "--both-orders", "--mode-arg", "both_orders=false")
+    assert code == 1
+    assert "say the same" in err

@@ -144,10 +144,11 @@ def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(wri
 
 def test_a_stream_can_ask_for_a_number_of_answers(write):
     path = write({"question": "q", "answer": "a"}, {"question": "q", "answers": ["a", "b", "c"]})
-    for count in (1, 3):
-        _, samples, messages = stream_with_rejects([path], answers=count)
-        assert [len(sample.answers) for sample in samples] == [count]
-        assert f"expected {count} answers, got {4 - count}" in messages[0]
+    wanted = {(1, 1): "expected 1 answer, got 3", (3, 3): "expected 3 answers, got 1", (2, None): "2 answers or more"}
+    for (fewest, most), message in wanted.items():
+        _, samples, messages = stream_with_rejects([path], answers=(fewest, most))
+        assert [len(sample.answers) for sample in samples] == [max(fewest, most or 3)]
+        assert message in messages[0]
 
 
 def test_pandalm_joins_instruction_and_input(write):

@@ -1,0 +1,56 @@
+"""A way of judging out of its name and options, which come from a command line, a file or a call."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from judgelm.errors import ConfigError
+from judgelm.modes import MODES
+from judgelm.modes.flow import BatchMode
+
+JUDGES_OWN = ("template", "scale", "step")
+"""Fields that a mode takes from the judge's card, and nobody gives as options."""
+
+
+def mode_type(name: str) -> type[BatchMode]:
+    """The mode of that name.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+    """
+    if name not in MODES:
+        close = difflib.get_close_matches(name, MODES, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ";"
+        raise ConfigError(f"mode {name!r} does not exist{hint} there are: {', '.join(MODES)}")
+    return MODES[name]
+
+
+def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> BatchMode:
+    """A mode with its options checked for name, type and range.
+
+    Args:
+        name: key of `MODES`.
+        options: fields of the mode.
+        own: those of `JUDGES_OWN`, as far as the mode has them; its defaults without.
+
+    Raises:
+        ConfigError: no such mode or option, or a value that it cannot have.
+    """
+    kind = mode_type(name)
+    has = {one.name for one in fields(cast(Any, kind))}
+    known = sorted(has - set(JUDGES_OWN))
+    if unknown := sorted(options.keys() - set(known)):
+        there_are = f"it has: {', '.join(known)}" if known else "it has none"
+        raise ConfigError(f"mode {name}: unknown option {', '.join(unknown)}; {there_are}")
+    fixed = {key: value for key, value in (own or {}).items() if key in has}
+    try:
+        made: BatchMode = TypeAdapter(kind).validate_python({**options, **fixed})
+    except ValidationError as error:
+        findings = "; ".join(
+            f"{'.'.join(map(str, one['loc']))}: {one['msg']}, got {one['input']!r}" for one in error.errors()
+        )
+        raise ConfigError(f"mode {name}: {findings}") from error
+    return made

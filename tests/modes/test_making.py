@@ -1,0 +1,28 @@
+"""Modes from names and options, as a command line or a file gives them."""
+
+import pytest
+
+from judgelm.errors import ConfigError
+from judgelm.modes import Pairwise
+from judgelm.modes.making import make_mode
+
+
+def test_a_mode_takes_its_options_and_what_is_the_judges_own():
+    made = make_mode("pair", {"both_orders": True}, {"template": "judgelm-chat", "scale": (1, 5), "unheard_of": 1})
+    assert made == Pairwise(both_orders=True, template="judgelm-chat", scale=(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("pairs", {}, "mode 'pairs' does not exist; did you mean pair?"),
+        ("pair", {"tau": 1}, "mode pair: unknown option tau; it has: accept_one_order, both_orders"),
+        ("pair", {"template": "judgelm-v1"}, "unknown option template"),
+        ("pair", {"tie_band": "wide"}, "mode pair: tie_band: Input should be a valid number.*'wide'"),
+        ("pair", {"order_rule": "best"}, "order_rule: Input should be 'mean', 'tie' or 'probability'"),
+        ("pair", {"tie_band": 2}, "tie_band is 2.0"),
+    ],
+)
+def test_what_a_mode_cannot_have_is_named(name, options, message):
+    with pytest.raises(ConfigError, match=message):
+        make_mode(name, options)
