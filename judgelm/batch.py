@@ -12,6 +12,7 @@ from judgelm.data.arriving import arriving
 from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
+from judgelm.data.solves import read_solves, with_solves
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
@@ -36,6 +37,7 @@ class BatchJob:
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
+        solves: a run file whose judge's own answers are used again, see `judgelm.data.solves`.
         retry: which earlier failures are judged again.
         overwrite: start over.
         parts: what a sample of the input is judged as: itself, several samples, each with an id of its own, or none.
@@ -46,6 +48,7 @@ class BatchJob:
     out: str
     limit: int | None = None
     references: str | None = None
+    solves: str | None = None
     retry: Retry = "engine"
     overwrite: bool = False
     parts: Callable[[Sample], Iterable[Sample]] = lambda sample: (sample,)
@@ -202,7 +205,7 @@ def _jsonable(options: dict[str, Any]) -> dict[str, Any]:
 
 def files_of(job: BatchJob) -> list[str]:
     """Every file that a job reads, as it was named."""
-    return [*job.inputs, *([job.references] if job.references else [])]
+    return [*job.inputs, *(path for path in (job.references, job.solves) if path)]
 
 
 def _open_stream(
@@ -226,8 +229,9 @@ def _unfinished(
 ) -> Iterator[Sample | None]:
     """What is left to judge of the input's samples, or of their parts; of a pipe as it arrives."""
     source: Iterable[Sample | None] = arriving(stream, hold=engine.window) if "-" in job.inputs else stream
+    solves = {} if job.solves is None else read_solves(job.solves)
     for sample in source:
-        for part in (None,) if sample is None else job.parts(sample):
+        for part in (None,) if sample is None else job.parts(with_solves(sample, solves)):
             if part is not None and hash(part.id) in finished:
                 tally.skipped += 1
             elif hooks.stop():

@@ -55,6 +55,7 @@ def batch(
     accept_one_order: options.AcceptOneOrder = False,
     reference: options.Reference = "auto",
     references: options.References = None,
+    solves: options.Solves = None,
     template: options.Template = None,
     ignore_card: options.IgnoreCard = False,
     temperature: options.Temperature = 0.0,
@@ -95,6 +96,7 @@ def batch(
         out=_out(inputs, out),
         limit=limit,
         references=references,
+        solves=solves,
         retry=retry,
         overwrite=overwrite,
     )

@@ -78,6 +78,13 @@ Reference = Annotated[
     typer.Option(help="Show references: where there are, always, never.", rich_help_panel=_JUDGING),
 ]
 References = Annotated[str | None, typer.Option(help="A file of references by id.", rich_help_panel=_JUDGING)]
+Solves = Annotated[
+    str | None,
+    typer.Option(
+        help="A run file whose judge's own answers are used again instead of asked for (modes with self-reference).",
+        rich_help_panel=_JUDGING,
+    ),
+]
 Template = Annotated[
     str | None, typer.Option(help="Prompt template; default: the model card's.", rich_help_panel=_JUDGING)
 ]

@@ -1,0 +1,47 @@
+"""A judge's own answers from an earlier run, for the samples of another: nothing is asked for twice."""
+
+from dataclasses import replace
+from typing import Any
+
+from judgelm.data.fields import row_error
+from judgelm.data.readers import read_rows
+from judgelm.data.rows import Reject, Row
+from judgelm.errors import InputError
+from judgelm.records import Sample
+
+Solves = dict[str, list[dict[str, Any]]]
+"""Sample id -> `{"text": ..., "answer": ...}` of each of the judge's own answers, as run files have them."""
+
+
+def read_solves(path: str) -> Solves:
+    """The own answers that stand in a run file of a mode that asks for them.
+
+    Raises:
+        InputError: the file cannot be read, holds none, or has rows that are no judgments.
+    """
+    found: Solves = {}
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            raise InputError(row.message)
+        if solves := _solves(row):
+            found[str(row.data["id"])] = solves
+    if not found:
+        raise InputError(f"{path}: none of its judgments has solves; give the run file of a mode that asks for them")
+    return found
+
+
+def with_solves(sample: Sample, solves: Solves) -> Sample:
+    """The sample with its own answers, where there are any: modes that need them then ask for none."""
+    if sample.id not in solves:
+        return sample
+    return replace(sample, metadata={**sample.metadata, "solves": solves[sample.id]})
+
+
+def _solves(row: Row) -> list[dict[str, Any]]:
+    solves = row.data.get("solves", [])
+    texts = (
+        [one.get("text") if isinstance(one, dict) else None for one in solves] if isinstance(solves, list) else [None]
+    )
+    if "id" not in row.data or not isinstance(solves, list) or not all(isinstance(text, str) for text in texts):
+        raise row_error(row, "expected a judgment with id and solves, each with a text; give a run file")
+    return solves

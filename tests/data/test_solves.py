@@ -1,0 +1,37 @@
+"""A judge's own answers, taken from an earlier run file."""
+
+import json
+
+import pytest
+
+from judgelm.data.solves import read_solves, with_solves
+from judgelm.errors import InputError
+from judgelm.records import Sample
+
+OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
+
+
+def written(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_samples_get_their_own_answers_by_id(tmp_path):
+    solves = read_solves(written(tmp_path / "run.jsonl", {"id": "1", "solves": OWN}, {"id": "2"}))
+    samples = [Sample(id=name, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for name in ("1", "2")]
+    first, second = (with_solves(sample, solves) for sample in samples)
+    assert first.metadata == {"kind": "sum", "solves": OWN}
+    assert second == samples[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "1", "verdict": None}], "none of its judgments has solves"),
+        ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected a judgment with id and solves"),
+        ([{"question": "q"}], "run.jsonl:1: expected a judgment with id and solves"),
+    ],
+)
+def test_what_is_no_run_file_with_own_answers_is_refused(tmp_path, rows, message):
+    with pytest.raises(InputError, match=message):
+        read_solves(written(tmp_path / "run.jsonl", *rows))
