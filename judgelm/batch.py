@@ -18,6 +18,7 @@ from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.judgment_rows import judgment_row
 from judgelm.modes import BatchMode
+from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
 from judgelm.runfile import Retry, RunFiles, input_identity, read_finished, run_paths, short_sha
 from judgelm.runner import judge
@@ -218,7 +219,13 @@ def _open_stream(
 
     use: ReferencePolicy = mode.reference
     stream = SampleStream(
-        job.inputs, on_reject=on_reject, limit=job.limit, reference=use, references=job.references, answers=mode.answers
+        job.inputs,
+        on_reject=on_reject,
+        limit=job.limit,
+        reference=use,
+        references=job.references,
+        answers=mode.answers,
+        check=mode.check if isinstance(mode, ChecksSamples) else lambda sample: None,
     )
     hooks.on_input(stream)
     return stream

@@ -246,7 +246,8 @@ class Shown:
         order: `order[i]` is the index in the sample of the answer shown at place i.
         part: what this prompt asked for, where a mode asks for several things: a dimension of a rubric, a turn.
         scores: in the order shown.
-        label: the word that the reply ends in, in the modes that conclude in one.
+        label: the word that the reply ends in, in the modes that conclude in one; of a pair without scores the place of
+            the better answer, `1` or `2`, or `tie`.
         referenced: whether a reference stood in the prompt; None where the mode does not say.
         repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
         reason: what the judge wrote when it went on from its score line, where that was asked for.
@@ -277,8 +278,8 @@ class Judgment:
         verdict: None exactly when `failure` is set.
         scores: in sample order, on the judge's scale.
         consistent: whether both orders name the same winner; None with one order, or when an order failed.
-        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised; None where no distribution was
-            asked for or can be had.
+        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised; of modes that end in `correct`
+            or `incorrect` P(correct). None where it was not asked for or cannot be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
         decided_by: which step of a cascade decided: the `small` or `large` judge, `exact_match`; None outside of one.

@@ -100,4 +100,4 @@ def test_only_the_command_line_prints_or_exits():
 def test_a_config_opens_with_the_command_that_runs_it(path):
     head = path.read_text(encoding="utf-8").split("\n\n")[0]
     assert head.startswith("#")
-    assert "--config" in head
+    assert "--config" in head or f"{path.parent.name}/{path.name}" in head

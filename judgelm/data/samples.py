@@ -73,6 +73,7 @@ class SampleStream:
         references: str | None = None,
         label_rows: bool = False,
         answers: tuple[int, int | None] | None = None,
+        check: Callable[[Sample], None] = lambda sample: None,
     ) -> None:
         """Open the input and recognise its format.
 
@@ -84,6 +85,7 @@ class SampleStream:
             references: a file of id -> reference, which goes before the row's own.
             label_rows: accept rows that are only labels; their samples have no answers.
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
+            check: raises an InputError for a sample that cannot be used, whose row is then a reject.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
@@ -97,6 +99,7 @@ class SampleStream:
         self._on_reject = on_reject
         self._limit = limit
         self._answers = answers
+        self._check = check
         self._reference = reference
         self._references = None if references is None else read_references(references)
         self._seen: set[int] = set()
@@ -168,6 +171,7 @@ class SampleStream:
                 raise row_error(row, "no reference; give one in each row or with --references, or use --reference auto")
         elif self._reference == "ignore":
             sample = replace(sample, reference=None)
+        self._check(sample)
         return sample
 
     def _repeated(self, row: Row, sample: Sample) -> Sample:

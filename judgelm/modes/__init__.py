@@ -7,9 +7,15 @@ the completions in the same order, and returns the judgment. It does no I/O and 
 `data_tools/` and are no ways to run a judge, so they have no name here.
 """
 
+from judgelm.modes.correctness import Correctness
 from judgelm.modes.flow import BatchMode, Flow, Mode
 from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.ssr import SelectiveSelfReference
 
-MODES: dict[str, type[BatchMode]] = {"pair": Pairwise}
+MODES: dict[str, type[BatchMode]] = {
+    "pair": Pairwise,
+    "correctness": Correctness,
+    "ssr": SelectiveSelfReference,
+}
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise"]

@@ -1,7 +1,7 @@
 """What a mode is to the runner, and to a batch run."""
 
 from collections.abc import Generator
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from judgelm.records import Completion, Judgment, Request, Sample
 
@@ -19,6 +19,19 @@ class Mode(Protocol):
 
     def __call__(self, sample: Sample) -> Flow:
         """Begin to judge a sample."""
+        ...
+
+
+@runtime_checkable
+class ChecksSamples(Protocol):
+    """A mode that needs more of a sample than its answers: a batch run rejects the rows that lack it."""
+
+    def check(self, sample: Sample) -> None:
+        """See that a sample can be judged.
+
+        Raises:
+            InputError: it cannot.
+        """
         ...
 
 

@@ -160,13 +160,22 @@ def _single(judgment: Judgment) -> OrderLabel:
 
 
 def _of_shown(shown: Shown) -> OrderLabel | None:
-    """One order of two; None when it neither failed nor has scores, so that nothing is known of it."""
+    """One order of two; None when it neither failed nor has scores or a label, so that nothing is known of it."""
     if shown.failure is not None:
         return OrderLabel(label=None)
     if shown.scores is None:
-        return None
+        return _of_label(shown)
     lead = shown.scores[shown.order.index(0)] - shown.scores[shown.order.index(1)]
     return OrderLabel(label=_sign(lead), lead=lead)
+
+
+def _of_label(shown: Shown) -> OrderLabel | None:
+    """Of judges that write no scores: the place of the better answer, put back in sample order."""
+    if shown.label == "tie":
+        return OrderLabel(label=0)
+    if shown.label not in ("1", "2"):
+        return None
+    return OrderLabel(label=1 if shown.order[int(shown.label) - 1] == 0 else -1)
 
 
 def _negated(order: OrderLabel) -> OrderLabel:

@@ -27,6 +27,16 @@ def test_order_rules(rule, label):
     assert pair_label(judgment(GIVEN, SWAPPED, winner=2), rule) == label
 
 
+@pytest.mark.parametrize(
+    ("given", "swapped", "label"),
+    # shown swapped, "1" is the sample's second answer
+    [("1", "2", 1), ("1", "1", 0), ("2", "1", -1), ("tie", "tie", 0)],
+)
+def test_orders_that_end_in_a_place_instead_of_scores(given, swapped, label):
+    shown = Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped)
+    assert pair_label(judgment(*shown), "tie") == label
+
+
 def test_mean_rule_knows_an_exact_tie():
     # 7.1 - 6.9 and 6.9 - 7.1 sum to 0, give or take float arithmetic
     swapped = Shown(order=(1, 0), text="", scores=(7.1, 6.9))

@@ -1,0 +1,181 @@
+"""The judge's own answers to the question that it is to judge.
+
+All `k` answers to a question are one request, so the engine reads the question once. What an earlier run answered is
+used again: a sample whose `metadata["solves"]` holds a list of `{"text": ..., "answer": ...}`, as the rows of run files
+have it under `solves`, is not asked anything.
+
+Source: Self-Reference, equation 2; SSR-Judge, sections 3.2 and 3.3, equations 1 and 2.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, get_args
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.drawing import sampling_for
+from judgelm.modes.flow import Asking
+from judgelm.prompts.final_answers import Task, final_answer
+from judgelm.prompts.self_reference_samples import question_of, solving_prompt
+from judgelm.records import Completion, Request, Sample, Sampling, Solve, Unparsed
+
+_BASE_MODEL_GOES_ON = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
+"""Where a base model, which knows no end, begins another question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solved:
+    """What the judge answered, or why it did not.
+
+    Attributes:
+        solves: in the order drawn; empty exactly when `failure` is set.
+        completions: of the request; none where an earlier run's solves were used.
+        neutralised: look-alikes of delimiters and special tokens that were defused in the question.
+    """
+
+    solves: tuple[Solve, ...] = ()
+    failure: Unparsed | None = None
+    completions: tuple[Completion, ...] = ()
+    neutralised: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solving:
+    """Ask the judge the question itself.
+
+    Attributes:
+        task: what the question asks for; it decides prompt and extraction.
+        count: how many answers, k in the papers.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        max_tokens: most tokens of an answer; one that has no end by then rarely has a final answer (None).
+        chat: one user message for the tokenizer's chat template; else plain text, for base models.
+
+    Raises:
+        ConfigError: no such task, no answers, or several greedy ones, which would all be the same.
+    """
+
+    task: Task
+    count: int
+    temperature: float
+    max_tokens: int
+    seed: int = 0
+    chat: bool = True
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(Task):
+            raise ConfigError(f"task {self.task!r} does not exist; there are: {', '.join(get_args(Task))}")
+        if self.count < 1 or self.max_tokens < 1:
+            raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens: both must be 1 or more")
+        if not self.temperature >= 0:
+            raise ConfigError(f"solve temperature is {self.temperature}; it must be 0 or above")
+        if self.count > 1 and self.temperature == 0:
+            raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
+
+    def __call__(self, sample: Sample) -> Asking[Solved]:
+        """The solves that the sample brings along, else those of one request.
+
+        Raises:
+            InputError: the sample lacks what the task needs, or brings along too few solves.
+        """
+        if (saved := self.saved(sample)) is not None:
+            return Solved(solves=saved)
+        request = self.request(sample)
+        [completion] = yield [request]
+        neutralised = request.prompt.neutralised + completion.neutralised
+        if (failure := failure_of(completion)) is not None:
+            return Solved(failure=failure, completions=(completion,), neutralised=neutralised)
+        letters = question_of(sample).letters
+        solves = tuple(
+            Solve(text=text, answer=final_answer(text, self.task, letters=letters, finished=ended != "length"))
+            for text, ended in zip(completion.texts, completion.finish_reasons, strict=True)
+        )
+        return Solved(solves=solves, completions=(completion,), neutralised=neutralised)
+
+    def request(self, sample: Sample) -> Request:
+        """One prompt, `count` replies."""
+        sampling = sampling_for(
+            sample.id,
+            temperature=self.temperature,
+            seed=self.seed,
+            max_tokens=self.max_tokens,
+            stop=() if self.chat else _BASE_MODEL_GOES_ON,
+        )
+        prompt = solving_prompt(sample, self.task, chat=self.chat)
+        return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
+
+    def saved(self, sample: Sample) -> tuple[Solve, ...] | None:
+        """The first `count` of the solves that an earlier run left with the sample; None where it left none.
+
+        A solve without the field `answer` has its answer extracted from the text.
+
+        Raises:
+            InputError: they are no solves, or fewer than `count`, so that a share of them would mean something else.
+        """
+        found = sample.metadata.get("solves")
+        if found is None:
+            return None
+        if not isinstance(found, Sequence) or isinstance(found, str):
+            raise _wrong(sample, "expected a list of {text, answer}")
+        if len(found) < self.count:
+            raise _wrong(sample, f"expected {self.count} solves, got {len(found)}")
+        letters = question_of(sample).letters
+        return tuple(self._read(sample, one, letters) for one in found[: self.count])
+
+    def _read(self, sample: Sample, one: object, letters: int) -> Solve:
+        if isinstance(one, Solve):
+            return one
+        text = one.get("text") if isinstance(one, Mapping) else None
+        if not isinstance(one, Mapping) or not isinstance(text, str):
+            raise _wrong(sample, "a solve has no text")
+        answer = one["answer"] if "answer" in one else final_answer(text, self.task, letters=letters)
+        if answer is not None and not isinstance(answer, str):
+            raise _wrong(sample, "a solve's answer is no text")
+        return Solve(text=text, answer=answer)
+
+
+class Majority(NamedTuple):
+    """What most solves answered.
+
+    Attributes:
+        answer: None where no solve has an answer.
+        agreement: share of all solves that answered so, in [0, 1]; those without an answer count among all. 0 where
+            none has an answer: then no two agree.
+    """
+
+    answer: str | None
+    agreement: float
+
+
+def majority(solves: Sequence[Solve]) -> Majority:
+    """The most common answer; of equally common ones that which was drawn first.
+
+    Raises:
+        ValueError: there are no solves.
+
+    Source: SSR-Judge, equation 1. The paper says nothing of ties (2-2-1); no gate above one half is touched by them.
+    """
+    if not solves:
+        raise ValueError("no solves: a share of nothing is not 0")
+    counts = Counter(solve.answer for solve in solves if solve.answer is not None)
+    if not counts:
+        return Majority(None, 0.0)
+    answer, count = counts.most_common(1)[0]  # keeps the order of arrival among equals
+    return Majority(answer, count / len(solves))
+
+
+def failure_of(completion: Completion) -> Unparsed | None:
+    """Why a request has no reply at all; None where it has one."""
+    ended = completion.finish_reasons[0]
+    if ended == "error":
+        return Unparsed("engine", completion.error)
+    return Unparsed("too_long", "", completion.error) if ended == "too_long" else None
+
+
+def judging_sampling(sample: Sample, *, temperature: float, seed: int, max_tokens: int, chat: bool) -> Sampling:
+    """Of a judgment that reasons first; a base model's ends where it begins another question."""
+    stop = () if chat else _BASE_MODEL_GOES_ON
+    return sampling_for(sample.id, temperature=temperature, seed=seed, max_tokens=max_tokens, stop=stop)
+
+
+def _wrong(sample: Sample, finding: str) -> InputError:
+    return InputError(f'sample {sample.id}: field "solves": {finding}; correct it, or leave it out to solve anew')

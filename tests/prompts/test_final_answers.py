@@ -1,0 +1,192 @@
+"""What a reasoning reply ends in: numbers, letters, verdicts."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.prompts.final_answers import canonical, canonical_number, final_answer, read_verdict
+from judgelm.records import Unparsed
+
+LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The answer is (arabic numerals): 18", "18"),
+        ("She makes $18. The answer is $1,234.50.", "1234.5"),
+        ("9 * 2 = <<9*2=18>>18\n#### 70,000", "70000"),
+        ("So he has 5 left.\nA: 26", "26"),
+        ("Thus \\[ \\boxed{5} \\]", "5"),
+        ("The answer is 16 - 3 = 13 eggs. There are 4 more.", "13"),  # a calculation: its result
+        ("The answer is 7. No: the answer is 8.", "8"),  # the last one counts
+        ("The answer is −3", "-3"),
+        ("The answer is -$5.", "-5"),
+        ("The answer is 2/6", "1/3"),
+        ("The answer is 1/2", "0.5"),
+        ("The answer is **0.50**", "0.5"),
+        ("The answer is 93.5%", "93.5"),
+        ("So she has\n- 5 apples", "5"),  # no mark: the only number of the last line
+        ("She buys 3 and 4, so 3 + 4 = 7", "7"),
+        ("She has 3 or 4", None),  # no mark, two numbers
+        ("The answer is (arabic numerals):", None),  # the prompt's words alone
+        ("I do not know.", None),
+        ("", None),
+    ],
+)
+def test_numbers(text, answer):
+    assert final_answer(text, "number") == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("... The answer is (B).", "B"),
+        ("**Answer: C**", "C"),
+        ("Final Answer:\nThe answer is `D. 50 units`.", "D"),
+        ("The answer is $\\boxed{\\text{E}}$", "E"),
+        ("So the correct option is J.", "J"),
+        ("The closest match is (F).", "F"),
+        ("(G)", "G"),
+        ("The answer is A because it fits.", "A"),
+        ("The answer is (A). Wait, the answer is (B).", "B"),
+        ("The answer is (A) or (B).", None),
+        ("The answer is (D, E, or G), depending on the case.", None),
+        ("The answer is A protist of some kind", None),  # a word
+        ("The answer is (K).", None),  # no such option
+        ("(B) is wrong, and so is the rest", None),
+        ("nothing fits", None),
+    ],
+)
+def test_letters(text, answer):
+    assert final_answer(text, "choice") == answer
+
+
+def test_letters_end_with_the_options():
+    assert final_answer("The answer is (D).", "choice", letters=4) == "D"
+    assert final_answer("The answer is (E).", "choice", letters=4) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [("I prefer the second.\n[[B]]", "B"), ("**[[c]]**", "C"), ('"[[A]]" or "[[B]]"', None), ("A is better", None)],
+)
+def test_preferences(text, answer):
+    assert final_answer(text, "preference") == answer
+
+
+def test_an_answer_that_was_cut_off_is_none():
+    # "The answer is 1" may have been on its way to 18: only what stands above the last line is sure
+    assert final_answer("so the answer is 1", "number", finished=False) is None
+    assert final_answer("We get 3", "number", finished=False) is None
+    assert final_answer("The answer is 18.\n\nNow the next quest", "number", finished=False) == "18"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("18", "18"), ("$1,000", "1000"), ("018.00", "18"), ("-0", "0"), ("4/2", "2"), ("0.125", "0.125"), ("5.", "5"),
+     ("-2.50", "-2.5"), ("1/0", None), ("18 eggs", None), ("1" * 51, None), ("", None)],
+)  # fmt: skip
+def test_equal_numbers_have_one_spelling(text, plain):
+    assert canonical_number(text) == plain
+
+
+@given(st.decimals(min_value=-(10**9), max_value=10**9, places=3))
+def test_a_number_is_itself_however_it_is_written(value):
+    assert float(canonical_number(f"{value:f}")) == float(value)
+    assert canonical_number(f"${value:,}" if value >= 0 else f"{value:,}") == canonical_number(f"{value}0")
+
+
+@pytest.mark.parametrize(
+    ("gold", "task", "plain"),
+    [("... #### 1,200", "number", "1200"), ("(b)", "choice", "B"), ("The answer is (P)", "choice", "P"),
+     ("c", "preference", "C"), ("[[A]]", "preference", "A"), ("D", "preference", None), ("both", "choice", None)],
+)  # fmt: skip
+def test_known_answers_are_spelled_alike(gold, task, plain):
+    assert canonical(gold, task) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "written"),
+    [
+        ("It is right.\n\n[[Correct]]", "correct", "Correct"),
+        ("**[[incorrect]]**", "incorrect", "incorrect"),
+        ('My verdict: "[[ **Correct** ]]".', "correct", "Correct"),
+        ("At first [[Correct]], I thought.\nBut no: [[Incorrect]]", "incorrect", "Incorrect"),
+        ("I say [[Correct]]\n\nI hope this helps!", "correct", "Correct"),
+        ("It differs.\n[Incorrect]", "incorrect", "Incorrect"),
+        ("It differs.\n**Final verdict: Incorrect.**", "incorrect", "Incorrect"),
+    ],
+)
+def test_verdicts(text, label, written):
+    found = read_verdict(text, LABELS)
+    assert (found.label, found.written) == (label, written)
+    assert text[found.place :].startswith(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the reply is empty"),
+        ("It is correct, I think.", "it does not end in a verdict"),
+        ("That is not correct", "it does not end in a verdict"),
+        ("[[Correct]]\nor rather [[Partially correct]]", "'partially correct' is none of correct, incorrect"),
+        # the prompt's own words, said again
+        ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
+    ],
+)
+def test_no_verdict_is_off_grammar_with_its_reason(text, why):
+    found = read_verdict(text, LABELS)
+    assert (found.code, found.text) == ("off_grammar", text)
+    assert why in found.why
+
+
+@pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])
+def test_a_verdict_may_name_what_it_numbers(text):
+    found = read_verdict(text, {"1": "1", "2": "2"})
+    assert found.label == "1"
+    assert text[found.place] == "1"
+
+
+@given(st.text(alphabet=" \n[]()*AaBCorectIni12.,$/=-#:{}\\ªé𝔸", max_size=200))
+def test_any_text_is_read_without_an_error(text):
+    for task in ("number", "choice", "preference"):
+        answer = final_answer(text, task)
+        assert answer is None or canonical(answer, task) == answer
+    found = read_verdict(text, LABELS)
+    assert isinstance(found, Unparsed) or text[found.place :].startswith(found.written)
+
+
+@pytest.mark.parametrize("text", ["answer is" + " *" * 20_000, "[[" + " " * 50_000, "verdict" + " " * 50_000 + "x"])
+@pytest.mark.timeout(20)
+def test_long_runs_of_blanks_cost_little(text):
+    assert final_answer(text, "choice") is None
+    assert final_answer(text, "number") is None
+    assert isinstance(read_verdict(text, LABELS), Unparsed)
+
+
+def test_all_answers_of_gsm8k_are_read(shared_data):
+    with gzip.open(shared_data / "gsm8k" / "example_model_solutions.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    solutions = [(row, one) for row in rows for one in row.values() if isinstance(one, dict)]
+    assert len(solutions) == 4 * 1319
+    for row, one in solutions:
+        right = final_answer(one["solution"], "number") == canonical(row["ground_truth"], "number")
+        assert right == one["is_correct"]
+
+
+def test_answers_of_mmlu_pro_are_read_as_its_authors_do_or_not_at_all(shared_data):
+    # their first rule (l1) takes the first "answer is (X)" where here the last one counts, and reads "(A) or (B)" as A
+    counts = {"same": 0, "none": 0, "other": 0}
+    with gzip.open(shared_data / "mmlu_pro" / "mmlu_pro_outputs_420.jsonl.gz", "rt", encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            for output in row["outputs"].values():
+                if output["l1"] is not None:
+                    found = final_answer(output["text"], "choice", letters=len(row["options"]))
+                    counts["same" if found == output["l1"] else "none" if found is None else "other"] += 1
+    assert sum(counts.values()) == 1901
+    assert counts["same"] >= 1840
+    assert counts["other"] <= 25
