@@ -36,14 +36,17 @@ class KeyValues:
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new tokens after those counted; all keys and values, shape (1, kv heads, tokens, head size)."""
         if layer not in self._layers:
-            self._layers[layer] = tuple(  # type: ignore[assignment]
-                new.new_empty((new.shape[0], new.shape[1], self.capacity, new.shape[3])) for new in (key, value)
-            )
+            room = [(new.shape[0], new.shape[1], self.capacity, new.shape[3]) for new in (key, value)]
+            self._layers[layer] = (key.new_empty(room[0]), value.new_zeros(room[1]))  # see `_next_token`
         keys, values = self._layers[layer]
         end = self.length + key.shape[2]
         keys[:, :, self.length : end] = key
         values[:, :, self.length : end] = value
         return keys[:, :, :end], values[:, :, :end]
+
+    def whole(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values with all their room; of values what is not yet written is 0."""
+        return self._layers[layer]
 
     def joined(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The counted tokens with new ones behind them, which are not kept."""
@@ -132,6 +135,8 @@ def packed_attention(
         one = query[:, :, span]
         if softcap is not None:
             out[:, span] = _softcapped(one, keys, values, mask, scaling, softcap).transpose(1, 2)
+        elif mask is None and segment.tokens == 1 and _slow_for_one_token(query):
+            out[:, span] = _next_token(one, *segment.store.whole(layer), keys.shape[2], scaling).transpose(1, 2)
         elif mask is None and query.device.type == "cpu":
             _causal(one, keys, values, scaling, out[:, span])
         else:
@@ -184,6 +189,26 @@ def _causal(query: Tensor, keys: Tensor, values: Tensor, scaling: float | None, 
         mask = torch.ones((end - start, end), dtype=torch.bool).tril(start)
         block = _attended(query[:, :, start:end], keys[:, :, :end], values[:, :, :end], mask, scaling)
         out[:, start:end] = block.transpose(1, 2)
+
+
+def _slow_for_one_token(query: Tensor) -> bool:
+    """Whether torch's fused kernel wastes most of its time on a single query: on the CPU, in 16 bits."""
+    return query.device.type == "cpu" and query.dtype != torch.float32
+
+
+def _next_token(query: Tensor, keys: Tensor, values: Tensor, length: int, scaling: float | None) -> Tensor:
+    """Attention of one token by two plain products, as precise as transformers' `eager` attention.
+
+    The products run over the whole room of the store: over a part of it they would first copy that part, which takes
+    longer than what lies behind it.
+    """
+    heads, size = keys.shape[1], keys.shape[3]
+    scale = size**-0.5 if scaling is None else scaling
+    grouped = query.view(heads, -1, size) * scale
+    scores = torch.bmm(grouped, keys[0].transpose(1, 2))[:, :, :length]
+    shares = values.new_zeros((*grouped.shape[:2], keys.shape[2]))
+    shares[:, :, :length] = torch.softmax(scores, -1, dtype=torch.float32)
+    return torch.bmm(shares, values[0]).view(1, query.shape[1], 1, values.shape[3])
 
 
 def _softcapped(
