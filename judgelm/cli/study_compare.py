@@ -1,0 +1,59 @@
+"""`judgelm study compare-judges`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
+from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+
+
+def compare_judges_command(
+    judgments: Annotated[
+        list[Path],
+        typer.Argument(help="Two or more: run files of judgelm-batch, JudgeLM outputs (pred_text), PandaLM results."),
+    ],
+    labels: LabelsOption,
+    out: OutOption,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="Name of a judge, once for each file, in their order.")
+    ] = None,
+    failures: Annotated[
+        Literal["excluded", "as_tie"], typer.Option(help="Leave failed judgments out, or count them as ties.")
+    ] = "excluded",
+    order_rule: Annotated[
+        Literal["as_judged", "mean", "tie", "probability"],
+        typer.Option(help="Two orders into one label, for all judges alike."),
+    ] = "as_judged",
+    tie_band: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Under rule probability: a tie is at most this far from 0.5.")
+    ] = 0.05,
+    label_reference: LabelReferenceOption = "auto",
+    parser: ParserOption = "judgelm",
+    scale: ScaleOption = "1-10",
+    overwrite: OverwriteOption = False,
+    seed: SeedOption = 0,
+    bootstrap: BootstrapOption = 2000,
+    json: JsonOption = None,
+) -> None:
+    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.
+
+    Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
+    """
+    from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
+    from judgelm.metrics.resampling import Resampling
+    from judgelm.studies.compare_judges import compare_judges
+    from judgelm.studies.compare_measures import CompareOptions
+
+    result = compare_judges(
+        read_judges(judgments, name or [], parser=parser, scale=scale),
+        read_fitting_labels(labels, judgments[0], label_reference),
+        CompareOptions(
+            failures=failures,
+            order_rule=order_rule,
+            tie_band=tie_band,
+            resampling=Resampling(seed=seed, resamples=bootstrap),
+        ),
+    )
+    finish(result, out, overwrite=overwrite, json=json)

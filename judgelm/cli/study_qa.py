@@ -1,0 +1,139 @@
+"""`judgelm study qa`: short answers, judged by exact match, F1, judges and people."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from judgelm.cli import study_options
+from judgelm.cli.study_options import finish
+from judgelm.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from judgelm.records import Sample
+    from judgelm.studies.qa_answers import QaRun
+
+_LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
+
+
+def qa_command(
+    answers: Annotated[Path, typer.Argument(help="The answers that were judged: plain rows, or a QA set's own file.")],
+    judgments: Annotated[
+        list[str],
+        typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=FILE", help="A run of mode qa; give one or more."),
+    ],
+    human: Annotated[
+        Path | None,
+        typer.Option("--human", help="People's labels: rows of id and label (correct or incorrect, 1 or 0)."),
+    ] = None,
+    siblings: Annotated[
+        list[str] | None,
+        typer.Option("--sibling", metavar="MODEL=JUDGE", help="An answering model and a judge of its family."),
+    ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--own", metavar="MODEL=JUDGE", help="An answering model's own judge, where their names differ."),
+    ] = None,
+    sibling_others: Annotated[
+        Literal["with-own", "without-own"],
+        typer.Option(help="Whether a sibling's other judges include the answering model's own."),
+    ] = "with-own",
+    types_judge: Annotated[
+        str | None, typer.Option(help="Judge of the analysis by answer type; default: the one nearest to people.")
+    ] = None,
+    failures: Annotated[
+        Literal["excluded", "as_incorrect"],
+        typer.Option(help="Answers without a label: left out, or incorrect as in the original code."),
+    ] = "excluded",
+    rules: Annotated[
+        Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"],
+        typer.Option(help="Whose exact match decides without a judge; as in the run."),
+    ] = "hotpotqa",
+    validated: Annotated[
+        bool, typer.Option("--validated/--first", help="Match any validated answer, or the first alone; as in the run.")
+    ] = True,
+    out: study_options.OutOption = Path("qa"),
+    overwrite: study_options.OverwriteOption = False,
+    bootstrap: study_options.BootstrapOption = 2000,
+    seed: study_options.SeedOption = 0,
+    json: study_options.JsonOption = None,
+) -> None:
+    """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
+
+    Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
+    """
+    from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
+    from judgelm.studies.qa import QaOptions, qa_study
+    from judgelm.studies.qa_answers import qa_answers
+
+    options = QaOptions(
+        failures=failures,
+        siblings=_pairs("--sibling", siblings or []),
+        own=_pairs("--own", own or []),
+        sibling_others=sibling_others == "with-own",
+        types_judge=types_judge,
+        resampling=Resampling(seed=seed, resamples=bootstrap),
+    )
+    runs = [_run(one) for one in judgments]
+    labels = {} if human is None else _human(human)
+    found = qa_answers(_samples(answers), labels, rules=rules, validated=validated)
+    finish(qa_study(found, runs, options), out, overwrite=overwrite, json=json)
+
+
+def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
+    """`MODEL=JUDGE`, each model once.
+
+    Raises:
+        ConfigError: something else.
+    """
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not (equals and name and value) or name in found:
+            raise ConfigError(f"{option} {one}: expected MODEL=JUDGE, each model once")
+        found[name] = value
+    return found
+
+
+def _run(given: str) -> "QaRun":
+    """`JUDGE[:PROMPT]=FILE`.
+
+    Raises:
+        ConfigError: something else.
+    """
+    from judgelm.runfile import read_judgments
+    from judgelm.studies.qa_answers import QaRun
+
+    name, equals, file = given.partition("=")
+    judge, _, variant = name.partition(":")
+    if not (equals and judge and file):
+        raise ConfigError(f"--judgments {given}: expected JUDGE=FILE or JUDGE:PROMPT=FILE")
+    return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
+
+
+def _samples(path: Path) -> "Iterable[Sample]":
+    """Rows of QA sets with predictions in them, else rows as batch runs read them."""
+    from judgelm.data.qa_files import has_predictions, read_qa
+    from judgelm.data.samples import SampleStream
+
+    return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)])
+
+
+def _human(path: Path) -> dict[str, bool]:
+    """People's labels by sample id.
+
+    Raises:
+        InputError: a row has no id or no label, or an id comes twice.
+    """
+    from judgelm.jsonl import read_jsonl
+
+    found: dict[str, bool] = {}
+    for number, row in read_jsonl(path):
+        key, label = str(row.get("id", "")), _LABELS.get(str(row.get("label", row.get("human"))).lower())
+        if not key or label is None:
+            raise InputError(f"{path}:{number}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
+        if key in found:
+            raise InputError(f"{path}:{number}: id {key!r} appeared before; keep one label for each answer")
+        found[key] = label
+    return found

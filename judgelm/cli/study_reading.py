@@ -1,0 +1,76 @@
+"""The files that study commands on judged pairs read: judgments, and the labels that fit how they were made."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from judgelm.cli.console import console
+from judgelm.cli.options import ScoringOptions
+from judgelm.cli.scoring import load_judgments, load_manifest
+from judgelm.data.labels import LabelledSet, read_labels
+from judgelm.data.rows import Reject
+from judgelm.errors import ConfigError, InputError
+from judgelm.records import Judgment
+
+LabelChoice = Literal["auto", "with", "without"]
+
+
+def read_judges(
+    paths: Sequence[Path], names: Sequence[str], *, parser: Literal["judgelm", "original"], scale: str
+) -> dict[str, dict[str, Judgment]]:
+    """Judgments of several files by the name of their judge: as given, else the file's, with its folder's if needed.
+
+    Raises:
+        InputError: a file cannot be read.
+        ConfigError: not as many names as files, or two alike.
+    """
+    if names and len(names) != len(paths):
+        raise ConfigError(f"--name: {len(names)} given for {len(paths)} files; give one for each, in their order")
+    named = list(names) or [path.stem for path in paths]
+    if not names and len(set(named)) < len(named):
+        named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
+    if len(set(named)) < len(named):
+        raise ConfigError(f"judges named alike ({', '.join(named)}); tell them apart with --name, once for each file")
+    return {name: load_judgments(path, _scoring(path, parser, scale)) for name, path in zip(named, paths, strict=True)}
+
+
+def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> LabelledSet:
+    """The labels made as the run was: with reference or without, where `auto` asks its manifest.
+
+    Raises:
+        InputError: the file cannot be read, or has no label.
+    """
+    if choice == "auto":
+        shown = _shown_reference(load_manifest(judgments))
+        if shown:
+            try:
+                return read_labels(str(path), with_reference=True, on_reject=_warn)
+            except InputError:
+                return read_labels(str(path), on_reject=_warn)
+    return read_labels(str(path), with_reference=choice == "with", on_reject=_warn)
+
+
+def _shown_reference(manifest: Mapping[str, Any]) -> bool:
+    mode: Mapping[str, Any] = manifest.get("fingerprint", {}).get("mode", {})
+    return bool(mode.get("reference", "ignore") != "ignore")
+
+
+def _warn(reject: Reject) -> None:
+    console.print(f"label left out: {reject.message}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _scoring(path: Path, parser: Literal["judgelm", "original"], scale: str) -> ScoringOptions:
+    return ScoringOptions(
+        judgments=path,
+        labels=path,
+        reverse=None,
+        protocol="judgelm",
+        failures=None,
+        order_rule=None,
+        tie_band=None,
+        label_reference="auto",
+        parser=parser,
+        scale=scale,
+        bootstrap=0,
+        seed=0,
+    )

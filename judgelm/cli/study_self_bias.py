@@ -1,0 +1,122 @@
+"""`judgelm study self-bias`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+import yaml
+
+from judgelm.cli import study_options
+from judgelm.cli.console import console
+from judgelm.cli.study_options import finish
+from judgelm.errors import ConfigError
+
+
+def self_bias_command(
+    ratings: Annotated[
+        list[Path], typer.Argument(help="Ratings in long format, or wide files of the Play Favorites data.")
+    ],
+    families: Annotated[
+        Path | None, typer.Option(help="YAML: family -> list of models; default: told by the models' names.")
+    ] = None,
+    reference: Annotated[str, typer.Option(help="The judge whose scores are the reference.")] = "human",
+    item_column: Annotated[str, typer.Option(help="Column of the prompt.")] = "item",
+    dimension_column: Annotated[str, typer.Option(help="Column of the dimension.")] = "dimension",
+    task_column: Annotated[str, typer.Option(help="Column of the task type.")] = "task",
+    by: Annotated[list[str] | None, typer.Option(help="A further column to fit apart; repeat for several.")] = None,
+    indicator: Annotated[
+        str | None, typer.Option(help="Column of 0 and 1: another bias with a control group, one effect per judge.")
+    ] = None,
+    scaling: Annotated[
+        Literal["maximum", "unit"], typer.Option(help="Divide by the dimension's maximum, or rescale to [0, 1].")
+    ] = "maximum",
+    spline: Annotated[bool, typer.Option("--spline", help="A cubic spline of the reference for its slope.")] = False,
+    length: Annotated[
+        Literal["none", "per_judge", "shared"], typer.Option(help="Control for length in the main regression.")
+    ] = "none",
+    length_over: Annotated[
+        Literal["prompt", "overall"], typer.Option(help="Lengths are normalised within a prompt, or over all rows.")
+    ] = "prompt",
+    dimensions: Annotated[bool, typer.Option(help="Effects of the dimensions.")] = True,
+    self_term: Annotated[bool, typer.Option(help="Self-bias in the regression.")] = True,
+    family_term: Annotated[bool, typer.Option(help="Family-bias in the regression.")] = True,
+    errors: Annotated[
+        Literal["HC1", "HC0", "cluster"], typer.Option(help="Standard errors; cluster is by item.")
+    ] = "HC1",
+    level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the Wald intervals.")] = 0.90,
+    checks: Annotated[bool, typer.Option(help="Run the robustness checks.")] = True,
+    weak: Annotated[
+        list[str] | None, typer.Option(help="A model that a check leaves out; repeat; default: the paper's.")
+    ] = None,
+    other_reference: Annotated[
+        Literal["paper", "authors", "both"],
+        typer.Option(help="A family's judges as reference: without its completions, or with, as the authors' code."),
+    ] = "paper",
+    label_share: Annotated[
+        float, typer.Option(min=0.001, max=0.999, help="Share of labels that inference from few labels is shown.")
+    ] = 0.1,
+    draws: Annotated[int, typer.Option(min=1, help="How often these labels are drawn.")] = 100,
+    debiased: Annotated[
+        Path | None, typer.Option(help="Also write all scores without the bias, as JSON lines.")
+    ] = None,
+    out: study_options.OutOption = Path("self-bias"),
+    overwrite: study_options.OverwriteOption = False,
+    bootstrap: study_options.BootstrapOption = 2000,
+    seed: study_options.SeedOption = 0,
+    json: study_options.JsonOption = None,
+) -> None:
+    """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
+
+    Example: judgelm study self-bias ratings.csv -o FOLDER --families families.yaml
+    """
+    from judgelm.data.ratings import RatingColumns, read_ratings, write_ratings  # statsmodels takes seconds to load
+    from judgelm.metrics.resampling import Resampling
+    from judgelm.metrics.self_bias_design import BiasModel
+    from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
+
+    extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
+    columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
+    model = BiasModel(
+        reference="spline" if spline else "line",
+        length=length,
+        dimensions=dimensions,
+        self_bias=self_term,
+        family_bias=family_term,
+        indicator=indicator,
+        errors=errors,
+        level=level,
+    )
+    options = SelfBiasOptions(
+        families=None if families is None else _families(families),
+        reference=reference,
+        scaling=scaling,
+        model=model,
+        length_over=length_over,
+        by=tuple(by or []),
+        weak=None if weak is None else tuple(weak),
+        other_reference=other_reference,
+        checks=checks,
+        label_share=label_share,
+        draws=draws,
+        resampling=Resampling(seed=seed, resamples=bootstrap),
+    )
+    table = read_ratings(ratings, columns)
+    finish(study_self_bias(table, options), out, overwrite=overwrite, json=json)
+    if debiased is not None:
+        write_ratings(debiased_ratings(table, options), debiased)
+        console.print(f"scores without the bias in {debiased}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _families(path: Path) -> dict[str, list[str]]:
+    """Families from YAML.
+
+    Raises:
+        ConfigError: the file cannot be read, or is no mapping of family to models.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot read: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(names, list) for names in found.values()):
+        raise ConfigError(f"{path}: expected family: [model, ...] for each family")
+    return {str(family): [str(name) for name in names] for family, names in found.items()}

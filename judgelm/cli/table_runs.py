@@ -1,0 +1,120 @@
+"""The file of `judgelm study judgelm`: which run stands in which row of which of the paper's tables."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from judgelm.cli.options import ScoringOptions
+from judgelm.cli.scoring import score
+from judgelm.errors import ConfigError
+from judgelm.metrics.resampling import Resampling
+from judgelm.studies.paper_tables import LAYOUTS, TableRun, Timing
+
+
+class _Row(BaseModel):
+    """One row; the keys beside these are what stands before its numbers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    judgments: Path
+    labels: Path | None = None
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    table: Literal[1, 2, 3, 4, 5, 6]
+    runs: list[_Row]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    labels: Path | None = None
+    tables: list[_Table]
+
+
+def read_table_runs(path: Path, how: Resampling) -> dict[int, list[TableRun]]:
+    """Read the file, and score every run that it names; paths in it start from its own folder.
+
+    Args:
+        path: YAML: `labels`, and `tables`, each with its number and its `runs`.
+        how: seed and number of resamples.
+
+    Raises:
+        ConfigError: the file is not of that form, or a row lacks what its table shows.
+        InputError: a run or its labels cannot be read.
+    """
+    file = _read(path)
+    found: dict[int, list[TableRun]] = {}
+    for table in file.tables:
+        if table.table in found:
+            raise ConfigError(f"{path}: table {table.table} stands there twice; put its runs together")
+        found[table.table] = [_run(path, table.table, row, row.labels or file.labels, how) for row in table.runs]
+    if not any(found.values()):
+        raise ConfigError(f"{path}: names no run; give each table its runs")
+    return {number: runs for number, runs in found.items() if runs}
+
+
+def _read(path: Path) -> _File:
+    try:
+        return _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot read: {error}") from error
+    except ValidationError as error:
+        finding = error.errors()[0]
+        place = ".".join(map(str, finding["loc"])) or "the file"
+        raise ConfigError(f"{path}: {place}: {finding['msg']}, got {finding['input']!r}") from error
+
+
+def _run(path: Path, number: int, row: _Row, labels: Path | None, how: Resampling) -> TableRun:
+    heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
+    wanted = LAYOUTS[number].heads
+    if heads.keys() != wanted.keys():
+        raise ConfigError(
+            f"{path}: table {number}, {row.judgments}: a row has {', '.join(wanted)}, judgments and, if not the "
+            f"file's, labels; found {', '.join(heads) or 'nothing else'}"
+        )
+    if labels is None:
+        raise ConfigError(f"{path}: table {number}, {row.judgments}: no labels, neither there nor for the whole file")
+    began = time.monotonic()
+    scored = score(
+        ScoringOptions(
+            judgments=path.parent / row.judgments,
+            labels=path.parent / labels,
+            reverse=None,
+            protocol="pandalm" if number == 2 else "judgelm",
+            failures=None,
+            order_rule=None,
+            tie_band=None,
+            label_reference="auto",
+            parser="judgelm",
+            scale="1-10",
+            bootstrap=how.resamples,
+            seed=how.seed,
+        )
+    )
+    timing = _timing(scored.manifest, len(scored.judgments), time.monotonic() - began)
+    return TableRun(heads=heads, evaluation=scored.evaluation, timing=timing)
+
+
+def _text(value: object) -> str:
+    """As somebody wrote it: YAML reads a bare `no` as false."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _timing(manifest: Mapping[str, Any], pairs: int, metrics_s: float) -> Timing:
+    sessions = [one for one in manifest.get("sessions", []) if "load_s" in one and "judge_s" in one]
+    workers = [str(one["engine"]["workers"]) for one in sessions if "workers" in one["engine"]]
+    return Timing(
+        pairs=pairs,
+        load_s=sum(one["load_s"] for one in sessions) if sessions else None,
+        judge_s=sum(one["judge_s"] for one in sessions) if sessions else None,
+        metrics_s=metrics_s,
+        reasons=manifest.get("fingerprint", {}).get("mode", {}).get("reasons", "none") != "none",
+        workers=workers[-1] if workers else "one engine",
+    )

@@ -1,0 +1,292 @@
+"""How well a judge tells correct answers from incorrect ones, on the questions that it solves itself and on the others.
+
+Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
+right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.
+A test compares each number with scikit-learn's, which would need a call for each of 2,000 resamples.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.undefined import Basis, defined_estimates, ratio
+
+Flags = NDArray[np.bool_]
+Clusters = Sequence[Hashable] | None
+
+FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
+"""(judge's own answer right, agent's answer right): D_J+ Correct_A, D_J+ Incorrect_A, D_J- Correct_A, D_J-
+Incorrect_A, from left to right in the paper's Figure 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """Equations 7-9 with `correct` as the class to be found; shares in [0, 1], None where undefined.
+
+    Attributes:
+        precision: None where no answer was judged correct.
+        recall: None where no answer is correct.
+        f1: None where no answer is correct, since recall is; 0 where some are and none of them was found.
+        accuracy: share judged as they are; the mean of J_i, equation 11.
+        f1_incorrect: F1 with `incorrect` as the class to be found.
+    """
+
+    precision: Estimate | None
+    recall: Estimate | None
+    f1: Estimate | None
+    accuracy: Estimate | None
+    f1_incorrect: Estimate | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitQuality:
+    """F1 (equation 9) on the questions that the judge answered right (D_J+) and wrong (D_J-).
+
+    Attributes:
+        gap: `right` minus `wrong`; None where one of them is.
+    """
+
+    right: Estimate | None
+    wrong: Estimate | None
+    gap: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FourWayCell:
+    """One cell of the four-way split, all of whose answers have one true label.
+
+    Ordinary F1 is no measure here: where all answers are incorrect, equation 9 gives 0 or 0/0.
+
+    Attributes:
+        own_right: whether the judge's own answer is right.
+        agent_right: whether the agent's answer is.
+        accuracy: share judged as they are.
+        own_class_f1: F1 with the cell's true label as the class to be found. Precision is 1 there, so that it is
+            2a / (1 + a) of the accuracy a, and 0 where that is 0.
+    """
+
+    own_right: bool
+    agent_right: bool
+    n: int
+    accuracy: Estimate | None
+    own_class_f1: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitChange:
+    """What a second way of judging the same answers changes; second minus first, None where one is undefined.
+
+    Attributes:
+        f1_right: of F1 on D_J+, `f1_wrong` on D_J-, `f1` on all.
+        accuracies: of the accuracy in each of `FOUR_WAYS`.
+    """
+
+    f1: Estimate | None
+    f1_right: Estimate | None
+    f1_wrong: Estimate | None
+    accuracies: tuple[Estimate | None, ...]
+
+
+def quality(truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> Quality:
+    """Precision, recall, F1 of the class `correct`, accuracy, and F1 of the class `incorrect`.
+
+    Args:
+        truth: shape (n,), whether the agent's answer is correct (A_i, equation 12).
+        judged: shape (n,), whether it was judged correct.
+        clusters: n keys (questions); rows of one key are resampled together.
+        how: seed and number of resamples.
+
+    Raises:
+        ValueError: shapes differ.
+
+    Source: Self-Reference, equations 7-9.
+    """
+    _check(truth, judged)
+    every = np.ones_like(truth)
+    bases = [
+        Basis(rows=judged, kind="share"),
+        Basis(rows=truth, kind="share"),
+        Basis(rows=every, kind="f1", decided=truth | judged),
+        Basis(rows=every, kind="share"),
+        Basis(rows=every, kind="f1", decided=~(truth & judged)),
+    ]
+    found = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, how)
+    return Quality(
+        precision=found[0], recall=found[1], f1=found[2], accuracy=found[3], f1_incorrect=found[4], n=truth.size
+    )
+
+
+def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> SplitQuality:
+    """F1 on D_J+ and D_J-, and the gap between them, resampled together.
+
+    Args:
+        own: shape (n,), whether the judge's own answer to the question is right (G_i, equation 10).
+        truth: shape (n,), A_i.
+        judged: shape (n,), whether the agent's answer was judged correct.
+        clusters: as in `quality`.
+        how: as in `quality`.
+
+    Raises:
+        ValueError: shapes differ.
+
+    Source: Self-Reference, Table 1.
+    """
+    _check(own, truth, judged)
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        right, wrong = _f1(sums[:, :4]), _f1(sums[:, 4:])
+        return np.stack([right, wrong, right - wrong], axis=1)
+
+    bases = [*(_f1_basis(rows, truth, judged) for rows in (own, ~own)), Basis(rows=np.ones_like(own))]
+    right, wrong, gap = defined_estimates(_split_cells(own, truth, judged), statistic, bases, clusters, how)
+    return SplitQuality(right=right, wrong=wrong, gap=gap)
+
+
+def four_way(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> tuple[FourWayCell, ...]:
+    """Accuracy and own-class F1 in each of `FOUR_WAYS`; arguments and errors as `split_quality`.
+
+    Source: Self-Reference, section 4.2 and Figure 2.
+    """
+    _check(own, truth, judged)
+    masks = [(own == own_right) & (truth == agent_right) for own_right, agent_right in FOUR_WAYS]
+    bases = [Basis(rows=mask, kind="share") for mask in masks]
+    found = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, how)
+    return tuple(
+        FourWayCell(
+            own_right=ways[0],
+            agent_right=ways[1],
+            n=int(mask.sum()),
+            accuracy=accuracy,
+            own_class_f1=None if accuracy is None else own_class_f1(accuracy),
+        )
+        for ways, mask, accuracy in zip(FOUR_WAYS, masks, found, strict=True)
+    )
+
+
+def own_class_f1(accuracy: Estimate) -> Estimate:
+    """F1 of the one true class of a cell from its accuracy: precision is 1 and recall the accuracy."""
+    value, low, high = (2 * a / (1 + a) for a in (accuracy.value, accuracy.low, accuracy.high))
+    return replace(accuracy, value=value, low=low, high=high)
+
+
+def split_change(
+    own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, how: Resampling
+) -> SplitChange:
+    """What the second of two ways of judging the same answers changes in F1 and in the four cells.
+
+    Args:
+        own: as in `split_quality`.
+        truth: as in `split_quality`.
+        judged: by the first way and by the second.
+        clusters: as in `quality`.
+        how: as in `quality`.
+
+    Raises:
+        ValueError: shapes differ.
+
+    Source: Self-Reference, appendix C.5 and Figures 15-17.
+    """
+    _check(own, truth, *judged)
+
+    def scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        both = sums[:, :4] + sums[:, 4:]
+        return np.column_stack([_f1(both), _f1(sums[:, :4]), _f1(sums[:, 4:]), _four_accuracies(sums)])
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return scores(sums[:, 8:]) - scores(sums[:, :8])
+
+    rows = [np.ones_like(own), own, ~own]
+    rows += [(own == own_right) & (truth == agent_right) for own_right, agent_right in FOUR_WAYS]
+    values = np.column_stack([_split_cells(own, truth, one) for one in judged])
+    f1, right, wrong, *cells = defined_estimates(values, statistic, [Basis(rows=one) for one in rows], clusters, how)
+    return SplitChange(f1=f1, f1_right=right, f1_wrong=wrong, accuracies=tuple(cells))
+
+
+def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> Estimate | None:
+    """Share judged correct minus share that is correct, in [-1, 1]; None over no answers.
+
+    Over the answers of several data sets together it is the mean of theirs, weighted by their numbers of answers.
+
+    Source: Self-Reference, Table 2.
+    """
+    _check(truth, judged)
+    values = np.column_stack([judged.astype(np.float64) - truth, np.ones(truth.size)])
+    [found] = defined_estimates(
+        values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=np.ones_like(truth))], clusters, how
+    )
+    return found
+
+
+def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
+    """The mean of several data sets' numbers, each weighted by its n; None where there is no sample.
+
+    Source: Self-Reference, Tables 2 and 8 (rightmost column).
+    """
+    return float(np.average(values, weights=ns)) if sum(ns) else None
+
+
+def generation_accuracy(own: Flags, questions: Sequence[Hashable], how: Resampling) -> Estimate | None:
+    """Share of questions that the judge answers right, each question once; None over no questions.
+
+    Args:
+        own: shape (n,), G_i in one row for each agent that answered the question.
+        questions: n keys. Where rows of one question differ, the question counts by their mean.
+        how: seed and number of resamples.
+
+    Source: Self-Reference, equation 3.
+    """
+    by_question: dict[Hashable, list[bool]] = {}
+    for key, flag in zip(questions, own.tolist(), strict=True):
+        by_question.setdefault(key, []).append(flag)
+    values = np.array([[float(np.mean(flags)), 1.0] for flags in by_question.values()]).reshape(-1, 2)
+    basis = Basis(rows=np.ones(len(values), dtype=np.bool_), kind="share")
+    [found] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], None, how)
+    return found
+
+
+def _f1_basis(rows: Flags, truth: Flags, judged: Flags) -> Basis:
+    return Basis(rows=rows, kind="f1", decided=rows & (truth | judged))
+
+
+def _cells(truth: Flags, judged: Flags) -> NDArray[np.float64]:
+    """One row per answer with a 1 under true positive, false negative, false positive or true negative."""
+    return np.asarray(np.eye(4)[2 * ~truth + ~judged], dtype=np.float64)
+
+
+def _split_cells(own: Flags, truth: Flags, judged: Flags) -> NDArray[np.float64]:
+    """The four columns of `_cells` for D_J+ and then for D_J-."""
+    cells = _cells(truth, judged)
+    return np.column_stack([cells * own[:, None], cells * ~own[:, None]])
+
+
+def _quality_of_counts(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    hit, missed, false, passed = sums.T
+    scores = (
+        ratio(hit, hit + false),
+        ratio(hit, hit + missed),
+        _f1(sums),
+        ratio(hit + passed, sums.sum(axis=1)),
+        _f1(sums[:, ::-1]),
+    )
+    return np.stack(scores, axis=1)
+
+
+def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """2 TP / (2 TP + FN + FP), which equation 9 comes to; NaN where nothing is of the class (recall is 0/0)."""
+    hit, missed, false, _ = sums.T
+    return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
+
+
+def _four_accuracies(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    pairs = sums.reshape(len(sums), 4, 2)  # in the order of FOUR_WAYS: judged correct, judged incorrect
+    as_they_are = pairs[:, [0, 1, 2, 3], [0, 1, 0, 1]]
+    return ratio(as_they_are, pairs.sum(axis=2))
+
+
+def _check(*flags: Flags) -> None:
+    if any(one.ndim != 1 or one.shape != flags[0].shape for one in flags):
+        raise ValueError(f"correctness: expected arrays of one shape (n,), got {[one.shape for one in flags]}")

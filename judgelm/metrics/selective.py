@@ -1,0 +1,177 @@
+"""Self-reference only where the judge's own answers agree: the gate, what it lets through, and what that is worth.
+
+A judge answers a question k times. Agreement is the share of the commonest answer; at `tau` and above the gate is on,
+and the commonest answer is shown as the reference. Two ties need a rule: of several commonest answers the one given
+first stands, and a reply that no answer can be extracted from stays among the k but is no answer.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.undefined import Basis, defined_estimates, ratio
+
+Flags = NDArray[np.bool_]
+Clusters = Sequence[Hashable] | None
+
+_ROUNDING = 1e-9  # 0.6 and 3 / 5 are not the same double in every spelling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Majority:
+    """What k self-solves come to.
+
+    Attributes:
+        answer: the commonest answer; None where no reply has one.
+        votes: how many of the replies give it.
+        k: replies, those without an answer included.
+        tied: whether another answer has as many votes.
+    """
+
+    answer: str | None
+    votes: int
+    k: int
+    tied: bool
+
+    @property
+    def agreement(self) -> float:
+        """Votes by k, in [0, 1] (SSR-Judge, equation 1)."""
+        return self.votes / self.k
+
+    def passes(self, tau: float) -> bool:
+        """Whether the gate is on (SSR-Judge, equation 2); never where there is no answer to show."""
+        return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
+
+
+def majority(answers: Sequence[str | None]) -> Majority:
+    """The commonest of k answers, already comparable as texts; of several the one given first.
+
+    Args:
+        answers: one per reply, None where none can be extracted.
+
+    Raises:
+        ValueError: no reply at all (agreement of nothing is undefined).
+
+    Source: SSR-Judge, section 3.2, equation 1. The tie-break is ours, the paper states none.
+    """
+    if not answers:
+        raise ValueError("agreement: no self-solves; agreement over none is undefined")
+    counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
+    if not counts:
+        return Majority(answer=None, votes=0, k=len(answers), tied=False)
+    votes = max(counts.values())
+    leading = [answer for answer, count in counts.items() if count == votes]
+    return Majority(answer=leading[0], votes=votes, k=len(answers), tied=len(leading) > 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateScores:
+    """What a gate lets through; shares in [0, 1], None where undefined.
+
+    Attributes:
+        rate: share of items with the gate on (Gate-On Rate).
+        precision: share of those whose majority answer is right (Gate Precision); None where the gate is never on.
+    """
+
+    rate: Estimate | None
+    precision: Estimate | None
+
+
+def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, how: Resampling) -> GateScores:
+    """Gate-on rate and gate precision.
+
+    Args:
+        on: shape (n,), whether the gate is on.
+        right: shape (n,), whether the majority answer is right; counts only where `known`.
+        known: shape (n,), whether that is known.
+        clusters: n keys; items of one key are resampled together.
+        how: seed and number of resamples.
+
+    Source: SSR-Judge, section 4.1 (metrics) and Table 1.
+    """
+    every = np.ones_like(on)
+    counted = on & known
+    values = np.column_stack([on, every, counted & right, counted]).astype(np.float64)
+    bases = [Basis(rows=every, kind="share"), Basis(rows=counted, kind="share")]
+    rate, precision = defined_estimates(values, _pairs_of_sums, bases, clusters, how)
+    return GateScores(rate=rate, precision=precision)
+
+
+def accuracies(
+    credits: NDArray[np.float64],
+    differences: Sequence[tuple[int, int]],
+    clusters: Clusters,
+    how: Resampling,
+) -> tuple[list[Estimate | None], list[Estimate | None]]:
+    """PreferenceAcc of several conditions over the same items, and differences between them, resampled together.
+
+    Args:
+        credits: shape (n, c), credit in [0, 1] of each item under each condition; NaN leaves the item out there.
+        differences: pairs of conditions; (2, 0) is that of condition 2 minus that of condition 0.
+        clusters: n keys; items of one key are resampled together.
+        how: seed and number of resamples.
+
+    Returns:
+        c accuracies and the differences asked for; None where no item counts.
+    """
+    counted = ~np.isnan(credits)
+    width = credits.shape[1]
+    values = np.column_stack([np.where(counted, credits, 0.0), counted.astype(np.float64)])
+
+    def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        shares = ratio(sums[:, :width], sums[:, width:])
+        return np.column_stack([shares, *(shares[:, one] - shares[:, other] for one, other in differences)])
+
+    bases = [Basis(rows=counted[:, one], kind="share") for one in range(width)]
+    bases += [Basis(rows=counted[:, one] & counted[:, other]) for one, other in differences]
+    found = defined_estimates(values, statistic, bases, clusters, how)
+    return found[:width], found[width:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelScores:
+    """One level of agreement: how many items have it, and how often their majority answer is right."""
+
+    agreement: float
+    n: int
+    right: Estimate | None
+
+
+def calibration_curve(
+    agreement: NDArray[np.float64], right: Flags, clusters: Clusters, how: Resampling
+) -> tuple[LevelScores, ...]:
+    """Share of right majority answers at each level of agreement that occurs, lowest first.
+
+    Args:
+        agreement: shape (n,), in [0, 1], of the items of which it is known whether the majority answer is right.
+        right: shape (n,).
+        clusters: n keys; items of one key are resampled together.
+        how: seed and number of resamples.
+
+    Source: SSR-Judge, section 4.4 and Figure 3.
+    """
+    levels = np.unique(np.round(agreement, 9))
+    masks = [np.isclose(agreement, level, atol=1e-6) for level in levels]
+    if not masks:
+        return ()
+    values = np.column_stack([column for mask in masks for column in (mask & right, mask)]).astype(np.float64)
+    bases = [Basis(rows=mask, kind="share") for mask in masks]
+    found = defined_estimates(values, _pairs_of_sums, bases, clusters, how)
+    return tuple(
+        LevelScores(agreement=float(level), n=int(mask.sum()), right=one)
+        for level, mask, one in zip(levels, masks, found, strict=True)
+    )
+
+
+def thresholds(ks: Sequence[int]) -> tuple[float, ...]:
+    """The values of tau at which the gate changes: m / k for every k that occurs and m from 1 to k, lowest first."""
+    return tuple(sorted({round(votes / k, 9) for k in set(ks) for votes in range(1, k + 1)}))
+
+
+def _pairs_of_sums(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ratios of columns 0 and 1, 2 and 3, and so on."""
+    return ratio(sums[:, 0::2], sums[:, 1::2])

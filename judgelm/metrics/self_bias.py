@@ -1,0 +1,145 @@
+"""Self- and family-bias: what a judge gives its own completions beyond what their quality explains.
+
+The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
+intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
+family; not the judge itself), dimensions relative to the alphabetically first. The design matrix is in
+`judgelm.metrics.self_bias_design`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import statsmodels.api as sm
+from numpy.typing import NDArray
+
+from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.self_bias_design import BiasModel, Design, TermKind, design_of, redundant, unidentified
+from judgelm.metrics.self_bias_rows import PairedRatings
+
+__all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
+
+
+class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
+    """There are not more rows than coefficients, or no rows at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One coefficient.
+
+    Attributes:
+        kind: `judge` and `slope` are delta and beta of equation 1, `self` is gamma, `family` lambda, `dimension` eta.
+        level: the judge, family or dimension.
+        estimate: None where the data does not tell it; its n is the rows on which the term is not zero.
+        error: standard error; as `p`, None where there is no estimate.
+        p: of the two-sided Wald test that the coefficient is 0.
+    """
+
+    kind: TermKind
+    level: str
+    estimate: Estimate | None
+    error: float | None = None
+    p: float | None = None
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.estimate is not None and not self.estimate.low <= 0 <= self.estimate.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasFit:
+    """A fitted regression.
+
+    Attributes:
+        terms: in the order of the design.
+        n: rows.
+        unit: of the estimates: `normalised score` or `log-odds`.
+        errors: how the standard errors were made, in words.
+        r2: share of variance explained, None where the fit has none.
+        converged: False where the search for the estimates did not end; then they are not to be used.
+        left_out: rows left out of this fit, and why, in words; empty where none were.
+    """
+
+    terms: tuple[Term, ...]
+    n: int
+    unit: str
+    errors: str
+    r2: float | None = None
+    converged: bool = True
+    left_out: str = ""
+
+    def of(self, kind: TermKind) -> Iterator[Term]:
+        """Terms of one kind."""
+        return (term for term in self.terms if term.kind == kind)
+
+    def value(self, kind: TermKind, level: str) -> float:
+        """A coefficient, 0 where the fit has none (no such rows, or not identified)."""
+        found = (term.estimate for term in self.of(kind) if term.level == level)
+        return next((one.value for one in found if one is not None), 0.0)
+
+
+def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
+    """Ordinary least squares with robust standard errors and Wald intervals (normal quantiles).
+
+    Coefficients that the data cannot tell apart from others (a judge that never rates itself, a reference without
+    spread) have no estimate; all others are what statsmodels gives for the authors' formula.
+
+    Args:
+        paired: see `judgelm.metrics.self_bias_rows`; with `length_feature` where the model asks for length.
+        model: the terms, the standard errors and the interval's level; the authors' when None.
+
+    Raises:
+        TooFewRatings: not more rows than coefficients.
+        ValueError: the model needs a column that is not there.
+
+    Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
+    """
+    model = model or BiasModel()
+    design = design_of(paired.frame, model)
+    if len(paired.frame) <= design.matrix.shape[1]:
+        raise TooFewRatings(f"self-bias: {len(paired.frame)} ratings for {design.matrix.shape[1]} coefficients")
+    gone = redundant(design.matrix)
+    kept = design.without(gone)
+    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), kept.matrix).fit(**_covariance(paired, model))
+    known = iter(wald_terms(kept, fitted, unidentified(design.matrix)[~gone], model.level))
+    return BiasFit(
+        terms=tuple(
+            Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
+            for i, (kind, level) in enumerate(design.terms)
+        ),
+        n=len(paired.frame),
+        unit="normalised score",
+        errors=_said(model.errors),
+        r2=float(fitted.rsquared) if np.isfinite(fitted.rsquared) else None,
+    )
+
+
+def wald_terms(design: Design, fitted: Any, unknown: NDArray[np.bool_], level: float) -> tuple[Term, ...]:
+    """Terms of a statsmodels result whose first parameters are the design's columns."""
+    low, high = fitted.conf_int(alpha=1 - level)[: len(design.terms)].T
+    rows = (design.matrix != 0).sum(axis=0)
+    terms: list[Term] = []
+    for i, (kind, name) in enumerate(design.terms):
+        if unknown[i] or not np.isfinite(fitted.bse[i]):
+            terms.append(Term(kind=kind, level=name, estimate=None))
+            continue
+        bounds = (float(low[i]), float(high[i]))
+        value = Estimate(value=float(fitted.params[i]), low=bounds[0], high=bounds[1], n=int(rows[i]), level=level)
+        terms.append(
+            Term(kind=kind, level=name, estimate=value, error=float(fitted.bse[i]), p=float(fitted.pvalues[i]))
+        )
+    return tuple(terms)
+
+
+def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
+    if model.errors != "cluster":
+        return {"cov_type": model.errors}
+    groups = paired.frame["item"].astype("category").cat.codes.to_numpy()
+    return {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
+
+
+def _said(errors: Literal["HC1", "HC0", "cluster"]) -> str:
+    return "clustered by item" if errors == "cluster" else errors

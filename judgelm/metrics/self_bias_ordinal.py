@@ -1,0 +1,103 @@
+"""Self-bias by ordinal logit, one dimension at a time: no distance between the levels of a scale is assumed."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from statsmodels.miscmodels.ordinal_model import OrderedModel
+from statsmodels.tools.sm_exceptions import ConvergenceWarning, HessianInversionWarning
+
+from judgelm.metrics.self_bias import BiasFit, Term, TooFewRatings, wald_terms
+from judgelm.metrics.self_bias_design import BiasModel, Design, design_of, redundant, unidentified
+from judgelm.metrics.self_bias_rows import PairedRatings
+
+_MOST_STEPS = 1000
+
+
+class _CountedModel(OrderedModel):  # type: ignore[misc]
+    """statsmodels' ordered model for rows that each stand for several alike ones.
+
+    Ratings and reference scores have few values, so tens of thousands of rows are a few hundred different ones; the
+    likelihood is the same, and a fit takes seconds instead of minutes.
+    """
+
+    def __init__(self, levels: NDArray[np.int_], matrix: NDArray[np.float64], counts: NDArray[np.int_]) -> None:
+        super().__init__(levels, matrix, distr="logit")
+        self._counts = counts
+
+    def loglikeobs(self, params: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log-likelihood of each row times how often it occurs, shape (rows,)."""
+        return np.asarray(self._counts * super().loglikeobs(params))
+
+
+def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
+    """Ordered logit of the raw rating on the same terms; with two levels it is the logistic regression.
+
+    The first judge's intercept is absorbed by the thresholds. A bias whose rows all have the highest or all the lowest
+    rating would be infinite: it has no estimate, and its rows, which it would fit perfectly, are left out of the fit.
+    Standard errors are the likelihood's, as in the authors' R code.
+
+    Raises:
+        TooFewRatings: one level of rating only, or not more rows than coefficients.
+        ValueError: several dimensions.
+
+    Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
+    """
+    if len(paired.dimensions) != 1:
+        raise ValueError(f"ordinal logit: one dimension at a time, got {', '.join(paired.dimensions)}")
+    model = model or BiasModel()
+    design = design_of(paired.frame, model, intercepts=False)
+    values, levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)
+    separated, rows = _separated(design, levels, len(values) - 1)
+    kept = Design(terms=design.terms, matrix=design.matrix[~rows])
+    gone = separated | redundant(kept.matrix, separated, constant=True)
+    if len(np.unique(levels[~rows])) < 2 or len(kept.matrix) <= kept.matrix.shape[1]:
+        raise TooFewRatings(f"ordinal logit: {len(kept.matrix)} ratings of {len(values)} levels are too few")
+    fitted, converged = _maximised(kept.without(gone), levels[~rows])
+    found = iter(wald_terms(kept.without(gone), fitted, np.zeros(int((~gone).sum()), dtype=bool), model.level))
+    hidden = unidentified(np.column_stack([kept.matrix, np.ones(len(kept.matrix))]))[:-1] | gone
+    terms = [
+        Term(kind=kind, level=level, estimate=None) if gone[i] else next(found)
+        for i, (kind, level) in enumerate(design.terms)
+    ]
+    return BiasFit(
+        terms=tuple(_honest(term, bool(hidden[i]), converged) for i, term in enumerate(terms)),
+        n=len(kept.matrix),
+        unit="log-odds",
+        errors="from the likelihood",
+        converged=converged,
+        left_out=f"{int(rows.sum())} ratings that a bias fits perfectly" if rows.any() else "",
+    )
+
+
+def _maximised(design: Design, levels: NDArray[np.intp]) -> tuple[Any, bool]:
+    """The fit over the different rows, each with its count."""
+    both = np.column_stack([design.matrix, levels])
+    different, counts = np.unique(both, axis=0, return_counts=True)
+    fitting = _CountedModel(different[:, -1].astype(int), different[:, :-1], counts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # said in the result instead
+        warnings.simplefilter("ignore", HessianInversionWarning)  # shows as errors that are not finite
+        fitted = fitting.fit(method="bfgs", maxiter=_MOST_STEPS, disp=False)
+    return fitted, bool(fitted.mle_retvals["converged"])
+
+
+def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Columns of biases without an estimate because all their rows have one extreme rating, and those rows."""
+    columns = np.zeros(len(design.terms), dtype=bool)
+    rows = np.zeros(len(levels), dtype=bool)
+    for i, (kind, _) in enumerate(design.terms):
+        here = design.matrix[:, i] != 0
+        if kind in ("self", "family", "indicator") and here.any() and set(levels[here]) in ({0}, {highest}):
+            columns[i] = True
+            rows |= here
+    return columns, rows
+
+
+def _honest(term: Term, hidden: bool, converged: bool) -> Term:
+    """The term, without its estimate where that is only one of many, or where the search did not end."""
+    if hidden or not converged:
+        return replace(term, estimate=None, error=None, p=None)
+    return term

@@ -1,0 +1,95 @@
+"""A question with its context put to a model, and the short answer taken out of its reply.
+
+Source: QA-Judge, section 4.2 and Table 8 (zero-shot, reasoning first, the answer in tags).
+"""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from judgelm.errors import ConfigError
+from judgelm.modes.drawing import sampling_for
+from judgelm.modes.flow import Asking
+from judgelm.modes.qa import context_of
+from judgelm.prompts.answer_tags import TagRule, tagged_answer
+from judgelm.prompts.qa import QA_ANSWERING
+from judgelm.records import Prompt, Request, Sample, Unparsed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a model answered.
+
+    Attributes:
+        text: the whole reply; empty where there is none.
+        answer: what stands in its tags, see `QaAnswering.tags`; None exactly when `failure` is set.
+    """
+
+    sample_id: str
+    text: str
+    answer: str | None
+    failure: Unparsed | None = None
+    neutralised: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaAnswering:
+    """Ask a model a question about the sample's `metadata["context"]`.
+
+    Attributes:
+        tags: where in the reply the answer stands. The default takes the last tags, since a model that reasons may
+            write others before; `first` is the original code's, and takes a reply without tags as the answer.
+        chat: whether the tokenizer's chat template wraps the prompt; else it is plain text.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        max_tokens: room for reasoning and answer.
+
+    Raises:
+        ConfigError: no such rule, or no room for an answer.
+    """
+
+    tags: TagRule = "last"
+    chat: bool = True
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        """Check each option."""
+        if self.tags not in get_args(TagRule):
+            raise ConfigError(f"tags {self.tags!r} does not exist; there are: {', '.join(get_args(TagRule))}")
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+
+    def __call__(self, sample: Sample) -> Asking[Prediction]:
+        """Ask once. The sample needs no answers."""
+        prompt = self.prompt(sample)
+        sampling = sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
+        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
+        ended, text, answer = completion.finish_reasons[0], "", None
+        if ended in ("error", "too_long"):
+            failure: Unparsed | None = Unparsed("engine" if ended == "error" else "too_long", "", completion.error)
+        else:
+            text = completion.texts[0]
+            answer, failure = self._read(text, cut_off=ended == "length")
+        return Prediction(
+            sample_id=sample.id,
+            text=text,
+            answer=answer,
+            failure=failure,
+            neutralised=prompt.neutralised + completion.neutralised,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+        )
+
+    def prompt(self, sample: Sample) -> Prompt:
+        """What the model reads."""
+        values = {"question": sample.question, "context": context_of(sample)}
+        return QA_ANSWERING.render(values, chat=self.chat)
+
+    def _read(self, text: str, *, cut_off: bool) -> tuple[str | None, Unparsed | None]:
+        """The answer, or why there is none."""
+        if cut_off and "</ans>" not in text.lower():
+            return None, Unparsed("truncated", text, f"no closed tags within {self.max_tokens} tokens")
+        answer = tagged_answer(text, self.tags).strip()
+        return (answer, None) if answer else (None, Unparsed("off_grammar", text, f"rule {self.tags} finds no answer"))

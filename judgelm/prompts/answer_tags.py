@@ -1,0 +1,88 @@
+"""Replies that end in `<ans> ... </ans>`: the answer taken out of them, and the label that it is.
+
+Three rules are the original code's, which published figures rest on; the fourth is ours.
+
+- `first`: what stands in the first pair of tags, over lines; without one the whole reply.
+- `last_on_line`: what stands in the last pair of tags that opens and closes on one line; without one nothing. There
+  for Mistral judges, whose decoded text began with the prompt and the tags in it.
+- `second`: what stands in the second pair, in any case of letters; with fewer nothing. There for Mistral's answers.
+- `last`: what stands in the last pair, in any case of letters and over lines; without one nothing.
+
+Source: QA-Judge, Tables 8 and 9; the rules as its authors' code has them.
+"""
+
+import re
+from typing import Literal, NamedTuple
+
+from judgelm.records import Unparsed
+
+TagRule = Literal["first", "last_on_line", "second", "last"]
+
+QaLabel = Literal["correct", "incorrect"]
+
+_FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
+_ON_LINE = re.compile(r"<ans>(.*?)</ans>")
+_ANY_CASE = re.compile(r"<ans>(.*?)</ans>", re.DOTALL | re.IGNORECASE)
+_DRESS = re.compile(r"</?(?:b|i|em|strong)>|[\s\"'`“”‘’*_.,;:!()\[\]]", re.IGNORECASE)
+_WORD = re.compile("(?:in)?correct", re.IGNORECASE)
+_LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
+
+
+def tagged_answer(text: str, rule: TagRule = "first") -> str:
+    """The answer in a reply, stripped of blanks; empty where the rule finds none.
+
+    Without tags rule `first` gives the whole reply as it came, blanks and all.
+    """
+    if rule == "first":
+        found = _FIRST.search(text)
+        return text if found is None else found[1].strip()
+    pattern = _ON_LINE if rule == "last_on_line" else _ANY_CASE
+    inside = pattern.findall(text)
+    if rule == "second":
+        return inside[1].strip() if len(inside) > 1 else ""
+    return inside[-1].strip() if inside else ""
+
+
+class Labelled(NamedTuple):
+    """A label that a reply ends in: the word as it was written, and where in the reply it begins."""
+
+    label: QaLabel
+    written: str
+    place: int
+
+
+def read_label(text: str) -> Labelled | Unparsed:
+    """CORRECT or INCORRECT, however it is dressed; what could be neither or both is a failure with its reason.
+
+    What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
+    stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word.
+    """
+    inside = [(found[1], found.start(1)) for found in _ANY_CASE.finditer(text)]
+    read = [_labelled(one, start) for one, start in inside or [(text, 0)]]
+    found = [one for one in read if one is not None]
+    labels = {one.label for one in found}
+    if len(labels) == 1:
+        return found[-1]
+    if labels:
+        return Unparsed("off_grammar", text, "tags that say both CORRECT and INCORRECT")
+    why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
+    return Unparsed("off_grammar", text, why)
+
+
+def _labelled(text: str, start: int) -> Labelled | None:
+    label = _LABELS.get(_DRESS.sub("", text).lower())
+    word = _WORD.search(text)
+    return None if label is None or word is None else Labelled(label, word[0], start + word.start())
+
+
+def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
+    """Either word in capitals and nothing else, found by `rule`; the original takes all else for INCORRECT.
+
+    Returns:
+        The label, or why the reply is neither word. Who wants the original's figures counts that as incorrect, and
+        says how often it did.
+    """
+    found = tagged_answer(text, rule).strip()
+    if found in ("CORRECT", "INCORRECT"):
+        return _LABELS[found.lower()]
+    return Unparsed("off_grammar", text, f"what rule {rule} finds is neither CORRECT nor INCORRECT")

@@ -1,0 +1,266 @@
+"""JudgeLM's Tables 1 to 6 in the paper's own layout, out of evaluated runs of the user's judges.
+
+Source: JudgeLM, section 6. Table 3 adds up what each run's manifest recorded; its total is loading, judging and
+metrics, as the paper counts it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from judgelm.metrics.resampling import Estimate
+from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.result import Bars, Cell, Column, Figure, Group, Lines, Series, StudyResult, Table
+from judgelm.studies.treatment import Treatment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What a run took, over all its sessions; None is not recorded.
+
+    Attributes:
+        pairs: judged.
+        load_s: loading the judge.
+        judge_s: judging.
+        metrics_s: comparing with the labels, here and now.
+        reasons: whether the judge wrote its reasons.
+        workers: what judged side by side, in words.
+    """
+
+    pairs: int
+    load_s: float | None
+    judge_s: float | None
+    metrics_s: float
+    reasons: bool
+    workers: str
+
+    @property
+    def total_s(self) -> float | None:
+        """Loading, judging and metrics; None where a part is not recorded."""
+        if self.load_s is None or self.judge_s is None:
+            return None
+        return self.load_s + self.judge_s + self.metrics_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRun:
+    """One run of one row: what stands before its numbers, and the numbers."""
+
+    heads: Mapping[str, str]
+    evaluation: Evaluation
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A table of the paper: what stands before the numbers, and which numbers."""
+
+    title: str
+    heads: Mapping[str, str]
+    measures: tuple[str, ...]
+
+
+_MEASURES: Mapping[str, str] = {
+    "agreement": "agreement ↑", "accuracy": "accuracy ↑",
+    "precision": "precision ↑", "recall": "recall ↑", "f1": "F1 ↑",
+    "consistency": "consistency ↑", "toward_first": "bias toward 1st ↓", "toward_second": "bias toward 2nd ↓",
+    "delta": "delta bias ↓",
+}  # fmt: skip
+_POSITION = ("consistency", "toward_first", "toward_second", "delta")
+_SCALING = ("agreement", *_POSITION)
+
+LAYOUTS: Mapping[int, Layout] = {
+    1: Layout(
+        title="Main results",
+        heads={"reference": "judged with reference?", "method": "method"},
+        measures=("agreement", "precision", "recall", "f1", "consistency"),
+    ),
+    2: Layout(
+        title="Against people (PandaLM's test set)",
+        heads={"method": "method"},
+        measures=("accuracy", "precision", "recall", "f1"),
+    ),
+    3: Layout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
+    4: Layout(
+        title="Scaling",
+        heads={"judge_size": "judge size", "data_scale": "data scale"},
+        measures=_SCALING,
+    ),
+    5: Layout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
+    6: Layout(
+        title="Reference support and reference drop",
+        heads={"method": "method", "trained": "fine-tuned with ref?", "tested": "tested with ref?"},
+        measures=_SCALING,
+    ),
+}
+"""By their numbers in the paper."""
+
+
+def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
+    """The tables that there are runs for, with figures for scaling and position bias.
+
+    Args:
+        runs: number of a table of the paper -> its rows.
+
+    Raises:
+        ValueError: no runs.
+    """
+    every = [run for rows in runs.values() for run in rows]
+    if not every:
+        raise ValueError("no runs to lay out")
+    tables = [_efficiency(rows) if number == 3 else _measured(number, rows) for number, rows in sorted(runs.items())]
+    figures: list[Figure] = [_scaling(runs[4])] if 4 in runs else []
+    figures += [
+        bias for number in sorted(runs) if number in (5, 6) and (bias := _biases(number, runs[number])) is not None
+    ]
+    return StudyResult(
+        study="judgelm",
+        title="JudgeLM's tables for these judges",
+        protocol=" / ".join(dict.fromkeys(run.evaluation.protocol for run in every)),
+        findings=tuple(_best(number, rows) for number, rows in sorted(runs.items()) if number != 3),
+        counts={
+            "runs": len(every),
+            "judged": sum(run.evaluation.counts.judged for run in every),
+            "failed": sum(run.evaluation.counts.failed for run in every),
+        },
+        tables=tuple(tables),
+        figures=tuple(figures),
+    )
+
+
+def _measured(number: int, rows: Sequence[TableRun]) -> Table:
+    layout = LAYOUTS[number]
+    return Table(
+        name=f"table-{number}",
+        title=layout.title,
+        source=f"JudgeLM, Table {number}",
+        columns=(
+            *(Column(key=key, heading=heading) for key, heading in layout.heads.items()),
+            *(Column(key=name, heading=_MEASURES[name], kind="share") for name in layout.measures),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="failed", heading="failed", kind="count"),
+        ),
+        rows=tuple(
+            (
+                *(run.heads[key] for key in layout.heads),
+                *(measure(run.evaluation.headline, name) for name in layout.measures),
+                run.evaluation.counts.judged,
+                run.evaluation.counts.failed,
+            )
+            for run in rows
+        ),
+        note="Empty: every judgment failed, or the pairs were judged in one order only. Intervals: 95 %.",
+    )
+
+
+def measure(found: Treatment | None, name: str) -> Estimate | None:
+    """A number by its name in the paper's tables; None where it is not defined."""
+    if found is None:
+        return None
+    if name in _POSITION:
+        return None if found.position is None else _estimate(found.position, name)
+    return _estimate(found, "accuracy" if name == "agreement" else name)
+
+
+def _estimate(found: object, name: str) -> Estimate:
+    estimate = getattr(found, name)
+    assert isinstance(estimate, Estimate), "names come from the layouts"
+    return estimate
+
+
+def _efficiency(rows: Sequence[TableRun]) -> Table:
+    def cells(run: TableRun) -> tuple[Cell, ...]:
+        timing = run.timing
+        total = timing.total_s
+        per = None if total is None or not timing.pairs else total * 5000 / timing.pairs
+        shown = (timing.pairs, timing.load_s, timing.judge_s, timing.metrics_s, total, per)
+        reasons = "yes" if timing.reasons else "no"
+        return (*(run.heads[key] for key in LAYOUTS[3].heads), timing.workers, reasons, *shown)
+
+    heads = [Column(key=key, heading=heading) for key, heading in LAYOUTS[3].heads.items()]
+    seconds = ("load_s", "load, s"), ("judge_s", "judge, s"), ("metrics_s", "metrics, s"), ("total_s", "total, s")
+    return Table(
+        name="table-3",
+        title="Efficiency",
+        source="JudgeLM, Table 3",
+        columns=(
+            *heads,
+            Column(key="workers", heading="judged on"),
+            Column(key="reasons", heading="reasons?"),
+            Column(key="pairs", heading="pairs", kind="count"),
+            *(Column(key=key, heading=heading, kind="number") for key, heading in seconds),
+            Column(key="per_5000_s", heading="total for 5,000 pairs, s", kind="number"),
+        ),
+        rows=tuple(cells(run) for run in rows),
+        note="Seconds of wall time over all sessions of a run, from its manifest; empty where it recorded none. "
+        "The last column is in proportion, loading included, so few pairs make it too high.",
+    )
+
+
+def _scaling(rows: Sequence[TableRun]) -> Lines:
+    """Agreement over the data, one line a size; data scales that are no numbers stand in their order."""
+    scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
+    places = [_number(scale) for scale in scales]
+    at = {
+        scale: float(index) if place is None or None in places else place
+        for index, (scale, place) in enumerate(zip(scales, places, strict=True))
+    }
+    sizes = dict.fromkeys(run.heads["judge_size"] for run in rows)
+    return Lines(
+        name="scaling",
+        title="Agreement over the rows to fine-tune on",
+        x_label="Data scale (rows)" if None not in places else "Data scale (in the order given)",
+        y_label="Agreement (share of pairs)",
+        series=tuple(
+            Series(
+                name=size,
+                x=tuple(at[run.heads["data_scale"]] for run in rows if run.heads["judge_size"] == size),
+                y=tuple(
+                    measure(run.evaluation.headline, "agreement") for run in rows if run.heads["judge_size"] == size
+                ),
+            )
+            for size in sizes
+        ),
+    )
+
+
+def _number(text: str) -> float | None:
+    """`3.5k`, `100K`, `1,000` as rows; None for what is no number."""
+    plain = text.strip().lower().replace(",", "")
+    factor = 1000 if plain.endswith("k") else 1
+    try:
+        return float(plain.removesuffix("k")) * factor
+    except ValueError:
+        return None
+
+
+def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
+    """Position bias of each row; None where no run was judged in both orders."""
+    judged = [run for run in rows if measure(run.evaluation.headline, "delta") is not None]
+    if not judged:
+        return None
+    names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
+    return Bars(
+        name=f"position-bias-{number}",
+        title=f"Position bias ({LAYOUTS[number].title.lower()})",
+        x_label="Judge",
+        y_label="Share of pairs",
+        categories=tuple(", ".join(run.heads[key] for key in LAYOUTS[number].heads) for run in judged),
+        groups=tuple(
+            Group(name=name, values=tuple(measure(run.evaluation.headline, key) for run in judged))
+            for key, name in names.items()
+        ),
+    )
+
+
+def _best(number: int, rows: Sequence[TableRun]) -> str:
+    """Which row names the label most often."""
+    name = LAYOUTS[number].measures[0]
+    found = [(estimate, run) for run in rows if (estimate := measure(run.evaluation.headline, name)) is not None]
+    if not found:
+        return f"Table {number}: no judgment could be read."
+    estimate, run = max(found, key=lambda one: one[0].value)
+    judge = ", ".join(run.heads[key] for key in LAYOUTS[number].heads)
+    return (
+        f"Table {number}: highest {name} {100 * estimate.value:.1f} % (95 % interval {100 * estimate.low:.1f} to "
+        f"{100 * estimate.high:.1f}, n = {estimate.n}): {judge}."
+    )

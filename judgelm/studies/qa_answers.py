@@ -1,0 +1,150 @@
+"""Predicted answers with their exact match and F1, and what judges called them; joined by sample id.
+
+Nothing is dropped here: an answer without a judgment, and a reply that no label can be read from, is None among the
+labels and counted with its reason.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from judgelm.errors import InputError
+from judgelm.metrics.answer_types import answer_type
+from judgelm.metrics.qa_match import Match, match
+from judgelm.prompts.short_answers import QaRules, golds_of
+from judgelm.records import Judgment, LabelVerdict, Sample
+
+FailureTreatment = Literal["excluded", "as_incorrect"]
+
+_SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
+NOT_GIVEN = "not given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaAnswer:
+    """One model's answer to one question.
+
+    Attributes:
+        question: key of the question, the same for all models' answers to it.
+        own: exact match and F1 by the rules of the data set itself, best over the validated answers.
+        gate: the same by the rules that decide whether the judge is asked, for all data sets alike.
+        human: whether people call it correct; None where nobody said.
+    """
+
+    id: str
+    question: str
+    model: str
+    data_set: str
+    answer_type: str
+    own: Match
+    gate: Match
+    human: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaRun:
+    """One judge's judgments of the answers, made with one prompt.
+
+    Attributes:
+        judge: its name; where it is an answering model's, it is that model's own judge.
+        variant: name of the prompt, such as `6-shot`.
+    """
+
+    judge: str
+    judgments: Mapping[str, Judgment]
+    variant: str = "initial"
+
+    @property
+    def name(self) -> str:
+        """Judge and prompt."""
+        return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
+
+    def label(self, answer: QaAnswer) -> bool | None:
+        """What the judge said where it was asked, else what decided without it; None where there is no label."""
+        judgment = self.judgments.get(answer.id)
+        return None if judgment is None else label_of(judgment)
+
+    def by_exact_match(self, answer: QaAnswer) -> bool:
+        """Whether the run took the answer for an exact match, and so asked nobody."""
+        judgment = self.judgments.get(answer.id)
+        return judgment is not None and judgment.decided_by == "exact_match"
+
+    def cascade_label(self, answer: QaAnswer) -> bool | None:
+        """Correct where the answer matches exactly, else the judge's label: also of a run that judged all."""
+        return True if answer.gate.exact else self.label(answer)
+
+    def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
+        """Whether the judge was asked about every answer that matches exactly, too, and there are some."""
+        exact = [one for one in answers if one.gate.exact and one.id in self.judgments]
+        return bool(exact) and not any(self.by_exact_match(one) for one in exact)
+
+    def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
+        """How each answer came by its label or by none: `exact_match`, `judge`, a failure's code, `not judged`."""
+        found = Counter[str]()
+        for answer in answers:
+            judgment = self.judgments.get(answer.id)
+            if judgment is None:
+                found["not judged"] += 1
+            elif judgment.failure is not None:
+                found[judgment.failure.code] += 1
+            else:
+                unread = any(one.failure is not None for one in judgment.shown)
+                found["read as incorrect" if unread else judgment.decided_by or "judge"] += 1
+        return found
+
+
+def label_of(judgment: Judgment) -> bool | None:
+    """Whether a judgment says correct; None where it failed.
+
+    Raises:
+        InputError: it is of another mode.
+    """
+    if judgment.verdict is None:
+        return None
+    if isinstance(judgment.verdict, LabelVerdict) and judgment.verdict.label in ("correct", "incorrect"):
+        return judgment.verdict.label == "correct"
+    raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} says neither correct nor incorrect; use qa")
+
+
+def qa_answers(
+    samples: Iterable[Sample],
+    human: Mapping[str, bool] | None = None,
+    *,
+    rules: QaRules = "hotpotqa",
+    validated: bool = True,
+) -> list[QaAnswer]:
+    """Score predicted answers against their gold answers.
+
+    Args:
+        samples: with one answer and a reference each; `metadata` as `judgelm.data.qa_files` gives it.
+        human: by sample id, whether people call the answer correct.
+        rules: whose exact match decides whether the judge is asked; the original code takes HotpotQA's everywhere.
+        validated: whether any validated answer decides that, or the first alone.
+
+    Raises:
+        InputError: a sample has no answer or several, or no reference.
+    """
+    return [_answer(sample, human or {}, rules, validated) for sample in samples]
+
+
+def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated: bool) -> QaAnswer:
+    golds = golds_of(sample)
+    if len(sample.answers) != 1 or not golds:
+        raise InputError(
+            f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} and "
+            f"{'one' if golds else 'none'}; give the file that the judge was given"
+        )
+    [predicted], metadata = sample.answers, sample.metadata
+    data_set = str(metadata.get("data_set") or NOT_GIVEN)
+    texts = [" ".join(gold) for gold in golds]
+    return QaAnswer(
+        id=sample.id,
+        question=str(metadata.get("source_id") or sample.question),
+        model=sample.answer_models[0] if sample.answer_models else str(metadata.get("model") or NOT_GIVEN),
+        data_set=data_set,
+        answer_type=str(metadata.get("answer_type") or answer_type(sample.question, texts)),
+        own=match(predicted, golds, _SET_RULES.get(data_set, rules)),
+        gate=match(predicted, golds[: None if validated else 1], rules),
+        human=human.get(sample.id),
+    )

@@ -1,0 +1,207 @@
+"""All regressions of the self-bias study: the main one, by slice, and the robustness checks."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.self_bias import BiasFit, Term, TooFewRatings, fit_self_bias
+from judgelm.metrics.self_bias_checks import (
+    PAPERS_WEAK_MODELS,
+    PAPERS_WEAK_MODELS_FIGURE_10,
+    family_as_reference,
+    slices,
+    without_models,
+)
+from judgelm.metrics.self_bias_design import BiasModel, TermKind
+from judgelm.metrics.self_bias_ordinal import fit_ordinal
+from judgelm.metrics.self_bias_rows import PairedRatings, Scaling, with_length
+
+LengthOver = Literal["prompt", "overall"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfBiasOptions:
+    """What the study does; the defaults are the authors'.
+
+    Attributes:
+        families: family -> names; None tells families by the models' names.
+        reference: the judge whose scores are the reference.
+        scaling: how scores are normalised.
+        model: terms, standard errors and level of the main regression.
+        length_over: lengths are compared within a prompt or over all rows, where `model.length` asks for length.
+        by: columns to fit apart, besides dimension and task.
+        weak: models that the check without weak models leaves out; None takes the paper's two sets.
+        other_reference: the paper's alternative reference, the authors' code's, or both.
+        checks: run the robustness checks; the ordinal ones take longest.
+        label_share: share of human labels that prediction-powered inference is shown, in (0, 1), where all are there.
+        draws: how often these labels are drawn.
+        resampling: of all bootstrap intervals.
+    """
+
+    families: Mapping[str, Sequence[str]] | None = None
+    reference: str = "human"
+    scaling: Scaling = "maximum"
+    model: BiasModel = field(default_factory=BiasModel)
+    length_over: LengthOver = "prompt"
+    by: tuple[str, ...] = ()
+    weak: tuple[str, ...] | None = None
+    other_reference: Literal["paper", "authors", "both"] = "paper"
+    checks: bool = True
+    label_share: float = 0.1
+    draws: int = 100
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedFit:
+    """One regression.
+
+    Attributes:
+        name: of the check or the slice's value.
+        fit: None where there are too few ratings.
+        why: then, in words.
+        column: the slice's column, empty for checks.
+        group: checks that are shown together.
+        detail: what a short name leaves out.
+    """
+
+    name: str
+    fit: BiasFit | None
+    why: str = ""
+    column: str = ""
+    group: str = ""
+    detail: str = ""
+
+    def term(self, kind: TermKind, level: str) -> Term | None:
+        """The coefficient; None where the fit has no such term."""
+        return next((one for one in self.fit.of(kind) if one.level == level), None) if self.fit else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fits:
+    """Everything fitted."""
+
+    main: BiasFit
+    slices: tuple[NamedFit, ...]
+    checks: tuple[NamedFit, ...]
+    ordinal: tuple[NamedFit, ...]
+
+    def check(self, name: str) -> NamedFit | None:
+        """A check by its name."""
+        return next((one for one in self.checks if one.name == name), None)
+
+    @property
+    def failed(self) -> tuple[NamedFit, ...]:
+        """Fits that came to nothing."""
+        everything = (*self.slices, *self.checks, *self.ordinal)
+        return tuple(one for one in everything if one.fit is None or not one.fit.converged)
+
+
+LENGTH_BY_PROMPT = "length within the prompt"
+LENGTH_OVERALL = "length over all rows"
+LENGTH_SHARED = "length, one slope for all"
+
+
+def fit_everything(paired: PairedRatings, options: SelfBiasOptions) -> Fits:
+    """The main regression, the slices and, where asked for, the checks.
+
+    Raises:
+        TooFewRatings: the main regression has not more ratings than coefficients.
+        ValueError: a column that was asked for is not there.
+    """
+    return Fits(
+        main=fit_main(paired, options),
+        slices=tuple(_slices(paired, options)),
+        checks=tuple(_checks(paired, options)) if options.checks else (),
+        ordinal=tuple(_ordinal(paired, options)) if options.checks else (),
+    )
+
+
+def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
+    """The main regression.
+
+    Raises:
+        TooFewRatings: not more ratings than coefficients.
+        ValueError: a column that was asked for is not there.
+    """
+    return fit_self_bias(_prepared(paired, options), options.model)
+
+
+def _prepared(paired: PairedRatings, options: SelfBiasOptions) -> PairedRatings:
+    return paired if options.model.length == "none" else with_length(paired, options.length_over)
+
+
+def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
+    """A fit for each value of each column that has several."""
+    prepared = _prepared(paired, options)
+    for column in ("dimension", "task", *options.by):
+        found = list(slices(prepared, column))
+        if len(found) > 1:
+            for value, rows in found:
+                yield _named(value, lambda rows=rows: fit_self_bias(rows, options.model), column)  # type: ignore[misc]
+
+
+def _checks(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
+    model = options.model
+    if paired.frame["length"].notna().any():
+        per_judge, shared = replace(model, length="per_judge"), replace(model, length="shared")
+        for name, over, wanted in (
+            (LENGTH_BY_PROMPT, "prompt", per_judge),
+            (LENGTH_OVERALL, "overall", per_judge),
+            (LENGTH_SHARED, "prompt", shared),
+        ):
+
+            def fit(over: LengthOver = over, wanted: BiasModel = wanted) -> BiasFit:  # type: ignore[assignment]
+                return fit_self_bias(with_length(paired, over), wanted)
+
+            yield _named(name, fit, group="length")
+    prepared = _prepared(paired, options)
+    spline, clustered = replace(model, reference="spline"), replace(model, errors="cluster")
+    yield _named("cubic spline of reference", lambda: fit_self_bias(prepared, spline), group="specification")
+    yield _named("errors clustered by item", lambda: fit_self_bias(prepared, clustered), group="specification")
+    yield from _other_references(prepared, options)
+    yield from _without_weak(prepared, options)
+
+
+def _other_references(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
+    families = sorted({paired.families[judge] for judge in paired.judges if judge in paired.families})
+    ways = {"paper": [True], "authors": [False], "both": [True, False]}[options.other_reference]
+    for completions_too in ways:
+        note = "" if completions_too else " (authors')"
+        detail = "" if completions_too else "(authors'): the family's completions are kept, as in the authors' code"
+        for family in families:
+
+            def fit(family: str = family, completions_too: bool = completions_too) -> BiasFit:
+                replaced = family_as_reference(paired, family, completions_too=completions_too)
+                return fit_self_bias(replaced, options.model)
+
+            if len(families) > 1:
+                yield _named(f"reference: {family}{note}", fit, group="reference", detail=detail)
+
+
+def _without_weak(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
+    sets = (PAPERS_WEAK_MODELS, PAPERS_WEAK_MODELS_FIGURE_10) if options.weak is None else (options.weak,)
+    for weak in sets:
+        present = sorted(set(weak) & {*paired.models, *paired.judges})
+        if len(present) < len(weak) or not weak:
+            continue
+        detail = f"{len(present)} weak models: {', '.join(present)}"
+        for judges_too, what in ((False, ""), (True, ", judges too")):
+
+            def fit(weak: Sequence[str] = present, judges_too: bool = judges_too) -> BiasFit:
+                return fit_self_bias(without_models(paired, weak, judges_too=judges_too), options.model)
+
+            yield _named(f"without {len(present)} weak{what}", fit, group="weak models", detail=detail)
+
+
+def _ordinal(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
+    for value, rows in slices(_prepared(paired, options), "dimension"):
+        yield _named(value, lambda rows=rows: fit_ordinal(rows, options.model), "dimension")  # type: ignore[misc]
+
+
+def _named(name: str, fit: Callable[[], BiasFit], column: str = "", *, group: str = "", detail: str = "") -> NamedFit:
+    try:
+        return NamedFit(name=name, fit=fit(), column=column, group=group, detail=detail)
+    except TooFewRatings as error:
+        return NamedFit(name=name, fit=None, why=str(error), column=column, group=group, detail=detail)

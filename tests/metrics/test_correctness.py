@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, precision_score, recall_score
+from statsmodels.stats.proportion import proportion_confint
+
+from judgelm.metrics.correctness import (
+    four_way,
+    generation_accuracy,
+    overconfidence,
+    quality,
+    sample_weighted,
+    split_change,
+    split_quality,
+)
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(resamples=300)
+
+
+def flags(text):
+    return np.array([char == "1" for char in text], dtype=bool)
+
+
+def values(*estimates):
+    return [None if one is None else pytest.approx(one.value) for one in estimates]
+
+
+def test_precision_recall_and_f1_by_hand():
+    # judged correct 4, of them 3 are; correct 5: P = 3/4, R = 3/5, F1 = 2 * 0.45 / 1.35 = 2/3; incorrect: 2 of (3, 4)
+    found = quality(flags("11111000"), flags("11100001"), None, HOW)
+    assert values(found.precision, found.recall, found.f1, found.accuracy) == [3 / 4, 3 / 5, 2 / 3, 5 / 8]
+    assert found.f1_incorrect.value == pytest.approx(2 * 2 / (3 + 4))
+    assert found.precision.n == 4
+    assert found.recall.n == 5
+
+
+def test_quality_is_what_scikit_learn_computes():
+    rng = np.random.default_rng(0)
+    truth, judged = rng.random(200) < 0.6, rng.random(200) < 0.7
+    found = quality(truth, judged, None, HOW)
+    assert found.precision.value == pytest.approx(precision_score(truth, judged))
+    assert found.recall.value == pytest.approx(recall_score(truth, judged))
+    assert found.f1.value == pytest.approx(f1_score(truth, judged))
+    assert found.f1_incorrect.value == pytest.approx(f1_score(~truth, ~judged))
+    assert found.f1.low < found.f1.value < found.f1.high
+
+
+def test_nothing_to_find_has_no_recall_and_no_f1():
+    found = quality(flags("000"), flags("010"), None, HOW)
+    assert (found.recall, found.f1) == (None, None)
+    assert found.precision.value == 0.0
+
+
+def test_nothing_judged_correct_has_no_precision_and_an_f1_of_0():
+    found = quality(flags("110"), flags("000"), None, HOW)
+    assert found.precision is None
+    assert (found.recall.value, found.f1.value) == (0.0, 0.0)
+
+
+def test_no_answers_are_undefined_throughout():
+    found = quality(flags(""), flags(""), None, HOW)
+    assert (found.precision, found.recall, found.f1, found.accuracy, found.n) == (None, None, None, None, 0)
+
+
+def test_shapes_that_differ_are_refused():
+    with pytest.raises(ValueError, match="one shape"):
+        quality(flags("11"), flags("1"), None, HOW)
+
+
+def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
+    # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
+    found = quality(flags("11100"), flags("11100"), None, HOW).f1
+    low, _ = proportion_confint(3, 3, method="wilson")
+    assert (found.value, found.low, found.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
+    assert found.n == 5
+
+
+def test_f1_by_own_answer_and_its_gap():
+    own, truth, judged = flags("111110000"), flags("111001100"), flags("110101001")
+    # D_J+: TP 2, FN 1, FP 1: 4/6. D_J-: TP 0 (110 0 -> judged 1,0,0,1): TP 1, FN 1, FP 1: 2/4
+    found = split_quality(own, truth, judged, None, HOW)
+    assert values(found.right, found.wrong, found.gap) == [4 / 6, 2 / 4, 4 / 6 - 2 / 4]
+    assert (found.right.n, found.wrong.n, found.gap.n) == (5, 4, 9)
+
+
+def test_a_judge_that_answers_everything_right_has_no_gap():
+    found = split_quality(flags("111"), flags("110"), flags("110"), None, HOW)
+    assert found.right.value == 1.0
+    assert (found.wrong, found.gap) == (None, None)
+
+
+def test_the_four_ways_have_accuracy_and_own_class_f1():
+    own, truth, judged = flags("111100"), flags("110011"), flags("111000")
+    # J+ correct: 2/2; J+ incorrect: 1/2, F1 of incorrect = 2 * 0.5 / 1.5; J- correct: 0/2; J- incorrect: none
+    cells = four_way(own, truth, judged, None, HOW)
+    assert [(cell.own_right, cell.agent_right, cell.n) for cell in cells] == [
+        (True, True, 2), (True, False, 2), (False, True, 2), (False, False, 0),
+    ]  # fmt: skip
+    assert values(*(cell.accuracy for cell in cells)) == [1.0, 0.5, 0.0, None]
+    assert values(*(cell.own_class_f1 for cell in cells)) == [1.0, 2 / 3, 0.0, None]
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_own_class_f1_is_scikit_learns_with_the_cells_label(label):
+    judged = flags("1101001011")
+    truth = np.full(10, label)
+    [cell] = [one for one in four_way(~truth | truth, truth, judged, None, HOW) if one.n]
+    assert cell.own_class_f1.value == pytest.approx(f1_score(truth, judged, pos_label=label))
+
+
+def test_change_is_second_minus_first_on_the_same_answers():
+    own, truth = flags("1100"), flags("1010")
+    # the first says correct to all: F1 = 2/3 in both parts; the second is right on all of J+ and wrong on all of J-
+    found = split_change(own, truth, (flags("1111"), flags("1001")), None, HOW)
+    assert values(found.f1_right, found.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
+    assert values(found.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
+    assert values(*found.accuracies) == [0.0, 1.0, -1.0, 0.0]
+
+
+def test_overconfidence_is_judged_correct_minus_correct():
+    found = overconfidence(flags("1100"), flags("1110"), None, HOW)
+    assert (found.value, found.n) == (0.25, 4)
+    assert overconfidence(flags("11"), flags("10"), None, HOW).value == -0.5
+    assert overconfidence(flags(""), flags(""), None, HOW) is None
+
+
+def test_overconfidence_of_all_is_the_mean_weighted_by_samples():
+    small, large = (flags("10"), flags("11")), (flags("100000"), flags("110000"))
+    parts = [overconfidence(*part, None, HOW) for part in (small, large)]
+    pooled = overconfidence(*(np.concatenate(pair) for pair in zip(small, large, strict=True)), None, HOW)
+    assert sample_weighted([one.value for one in parts], [one.n for one in parts]) == pytest.approx(pooled.value)
+
+
+@pytest.mark.parametrize(
+    ("gsm8k", "mmlu_pro", "writing", "printed"),
+    [(5.67, 22.12, 33.00, 21.77), (2.67, 11.47, 28.33, 11.97), (4.00, 11.09, 23.00, 11.39)],
+)
+def test_the_papers_weighted_average(gsm8k, mmlu_pro, writing, printed):
+    # Table 2: 100 questions of each data set, 1,400 of MMLU-Pro, three agents
+    assert sample_weighted([gsm8k, mmlu_pro, writing], [300, 4200, 300]) == pytest.approx(printed, abs=0.01)
+
+
+def test_a_weighted_mean_of_nothing_is_undefined():
+    assert sample_weighted([], []) is None
+
+
+def test_generation_accuracy_counts_each_question_once():
+    # q1 right in three rows, q2 wrong in one, q3 right in one of two: (1 + 0 + 1/2) / 3
+    found = generation_accuracy(flags("111010"), ["q1", "q1", "q1", "q2", "q3", "q3"], HOW)
+    assert (found.value, found.n) == (0.5, 3)
+    assert generation_accuracy(flags(""), [], HOW) is None

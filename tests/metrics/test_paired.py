@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.inter_rater import cohens_kappa as statsmodels_kappa
+
+from judgelm.metrics.agreement import confusion
+from judgelm.metrics.paired import cohens_kappa, kappas_of_confusion, mcnemar, paired_difference
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(seed=0, resamples=2000)
+
+
+def bits(text):
+    return np.array([letter == "1" for letter in text])
+
+
+def test_difference_by_hand():
+    # right on 3 of 4 and on 1 of 4
+    found = paired_difference(bits("1110"), bits("1000"), None, HOW)
+    assert (found.value, found.n) == (0.5, 4)
+    assert found.low <= 0.5 <= found.high
+
+
+def test_difference_knows_that_the_pairs_are_the_same():
+    # equally often right: 100 pairs that both get alike say nothing for either, so the interval comes from 10 alone
+    alike = paired_difference(bits("1" * 50 + "0" * 50 + "10" * 5), bits("1" * 50 + "0" * 50 + "01" * 5), None, HOW)
+    apart = paired_difference(bits("10" * 55), bits("01" * 55), None, HOW)
+    assert alike.value == apart.value == 0
+    assert alike.high - alike.low < (apart.high - apart.low) / 2
+
+
+def test_judges_right_about_the_same_pairs_have_an_interval_all_the_same():
+    # Wilson's upper end for 0 of 4: z^2 / (n + z^2) = 3.8415 / 7.8415 = 0.4899
+    found = paired_difference(bits("1100"), bits("1100"), None, HOW)
+    assert (found.value, found.low, found.high) == (
+        0,
+        pytest.approx(-0.4899, abs=1e-4),
+        pytest.approx(0.4899, abs=1e-4),
+    )
+
+
+def test_pairs_of_one_question_count_as_one():
+    first, second = bits("1" * 10 + "0" * 10 + "1" * 10), bits("0" * 10 + "1" * 10 + "1" * 10)
+    alone = paired_difference(first, second, None, HOW)
+    together = paired_difference(first, second, [place // 10 for place in range(30)], HOW)
+    assert together.high - together.low > 2 * (alone.high - alone.low)
+
+
+def test_mcnemar_counts_and_is_the_binomial_test():
+    found = mcnemar(bits("1110001"), bits("1000010"))
+    # both: 0; only first: 1, 2, 6; only second: 5; neither: 3, 4
+    assert (found.both, found.only_first, found.only_second, found.neither) == (1, 3, 1, 2)
+    assert found.p_value == pytest.approx(binomtest(3, 4).pvalue)
+
+
+def test_mcnemar_without_a_pair_that_tells_apart():
+    assert mcnemar(bits("10"), bits("10")).p_value == 1
+
+
+def test_kappa_by_hand():
+    # observed 3/4; chance: 1/2 * 3/4 + 1/2 * 1/4 = 1/2; (3/4 - 1/2) / (1 - 1/2) = 1/2
+    found = cohens_kappa(np.array([1, 1, -1, -1]), np.array([1, 1, 1, -1]), None, HOW)
+    assert found.value == pytest.approx(0.5)
+
+
+def test_kappa_is_scikit_learns_and_its_interval_near_statsmodels():
+    rng = np.random.default_rng(1)
+    first = rng.integers(-1, 2, 600)
+    second = np.where(rng.random(600) < 0.6, first, rng.integers(-1, 2, 600))
+    found = cohens_kappa(first, second, None, HOW)
+    known = statsmodels_kappa(confusion(first, second))
+    assert found.value == pytest.approx(cohen_kappa_score(first, second))
+    assert (found.low, found.high) == (
+        pytest.approx(known.kappa_low, abs=0.01),
+        pytest.approx(known.kappa_upp, abs=0.01),
+    )
+    assert kappas_of_confusion(confusion(first, second)[None].astype(float))[0] == pytest.approx(found.value)
+
+
+def test_kappa_of_one_label_throughout_is_undefined():
+    assert cohens_kappa(np.array([1, 1]), np.array([1, 1]), None, HOW) is None
+
+
+def test_kappa_of_a_judge_with_one_label_is_zero():
+    # it agrees as often as its label occurs, which is chance
+    assert cohens_kappa(np.array([1, 1, 1, 1]), np.array([1, -1, 1, -1]), None, HOW).value == 0
+
+
+@pytest.mark.parametrize("measure", [mcnemar, lambda a, b: paired_difference(a, b, None, HOW)])
+def test_nothing_to_compare(measure):
+    with pytest.raises(ValueError, match="undefined"):
+        measure(bits(""), bits(""))
+    with pytest.raises(ValueError, match="one shape"):
+        measure(bits("1"), bits("10"))

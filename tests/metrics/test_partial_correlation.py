@@ -1,0 +1,129 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from judgelm.metrics.partial_correlation import band, fisher_interval, generation_judgment, partial, partial_change
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(resamples=400)
+
+
+def numbers(text):
+    return np.array([float(char) for char in text])
+
+
+def draw(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.random(n) < 0.6
+    g = rng.random(n) < np.where(a, 0.8, 0.4)
+    j = rng.random(n) < np.where(a, 0.9, np.where(g, 0.7, 0.3))
+    return g.astype(float), j.astype(float), a.astype(float)
+
+
+def residuals(values, control):
+    design = np.column_stack([np.ones_like(control), control])
+    return values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+
+
+def test_pairwise_and_partial_by_hand():
+    # 2 x 2 x 2, each of the eight once, and (1, 1, 1) once more; n = 9, sums 5, products 3:
+    # each r = (9 * 3 - 25) / (9 * 5 - 25) = 2/20; partial = (0.1 - 0.01) / (1 - 0.01) = 1/11
+    found = generation_judgment(numbers("000011111"), numbers("001100111"), numbers("010101011"), None, HOW)
+    assert found.g_j.estimate.value == pytest.approx(0.1)
+    assert found.g_a.estimate.value == pytest.approx(0.1)
+    assert found.g_j_given_a.estimate.value == pytest.approx(1 / 11)
+    assert found.n == 9
+
+
+def test_the_partial_correlation_is_that_of_the_residuals():
+    g, j, a = draw()
+    found = generation_judgment(g, j, a, None, HOW).g_j_given_a
+    assert found.estimate.value == pytest.approx(stats.pearsonr(residuals(g, a), residuals(j, a)).statistic)
+    assert found.estimate.low < found.estimate.value < found.estimate.high
+
+
+def test_plain_intervals_of_fisher_are_scipys():
+    g, j, a = draw()
+    found = generation_judgment(g, j, a, None, HOW).g_j.fisher
+    low, high = stats.pearsonr(g, j).confidence_interval(0.95)
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_fisher_loses_a_degree_of_freedom_for_what_is_held_fixed():
+    # z = atanh(0.5) = 0.5493; n = 104, one held fixed: reach 1.96 / sqrt(100) = 0.196
+    found = fisher_interval(0.5, 104, controlled=1)
+    assert (found.low, found.high) == (
+        pytest.approx(math.tanh(0.3533), abs=1e-4),
+        pytest.approx(math.tanh(0.7453), abs=1e-4),
+    )
+    assert fisher_interval(0.5, 4, controlled=1) is None
+    assert fisher_interval(1.0, 100) is None
+
+
+def test_bootstrap_and_fisher_agree_on_independent_rows():
+    found = generation_judgment(*draw(2000), None, Resampling(resamples=2000)).g_j_given_a
+    assert found.estimate.low == pytest.approx(found.fisher.low, abs=0.02)
+    assert found.estimate.high == pytest.approx(found.fisher.high, abs=0.02)
+
+
+def test_rows_repeated_within_a_question_widen_only_the_bootstrap():
+    g, j, a = (np.repeat(one, 3) for one in draw(100))
+    single = generation_judgment(g, j, a, None, HOW).g_j_given_a.estimate
+    whole = generation_judgment(g, j, a, np.repeat(np.arange(100), 3).tolist(), HOW).g_j_given_a.estimate
+    assert whole.value == single.value
+    assert whole.high - whole.low > 1.4 * (single.high - single.low)  # sqrt(3) in the long run
+
+
+@pytest.mark.parametrize(
+    ("g", "j", "a", "why"),
+    [
+        ("1111", "1010", "1100", "constant: G"),
+        ("1010", "1111", "1100", "constant: J"),
+        ("1010", "1001", "0000", "constant: A"),
+        ("1100", "1010", "1100", "A determines"),
+        ("1", "1", "1", "1 judged answers"),
+        ("", "", "", "0 judged answers"),
+    ],
+)
+def test_what_is_constant_or_determined_is_undefined_and_says_so(g, j, a, why):
+    found = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW).g_j_given_a
+    assert found.estimate is None
+    assert found.fisher is None
+    assert why in found.why
+
+
+def test_a_constant_control_leaves_the_plain_correlation():
+    found = generation_judgment(numbers("1010"), numbers("1000"), numbers("1111"), None, HOW)
+    assert found.g_j.estimate.value == pytest.approx(stats.pearsonr([1, 0, 1, 0], [1, 0, 0, 0]).statistic)
+    assert found.g_a.estimate is None
+
+
+def test_resamples_in_which_something_is_constant_are_counted():
+    found = generation_judgment(numbers("0111111111"), numbers("0111111100"), numbers("0101010101"), None, HOW)
+    # the one wrong own answer is missing from (9/10)^10 = 35 % of the resamples
+    assert found.g_j.undefined_resamples == pytest.approx(0.35, abs=0.08)
+
+
+def test_equation_14():
+    assert partial(0.5, 0.4, 0.3) == pytest.approx((0.5 - 0.12) / math.sqrt(0.84 * 0.91))
+    assert partial(0.5, 1.0, 0.5) is None
+
+
+def test_the_gain_is_of_the_same_rows():
+    g, j, a = draw()
+    found = partial_change((g, j, a), (g, g, a), None, HOW)
+    first = generation_judgment(g, j, a, None, HOW).g_j_given_a.estimate.value
+    assert found.value == pytest.approx(1 - first)
+    assert partial_change((g, j, a), (g, np.ones_like(g), a), None, HOW) is None
+
+
+def test_bands_of_the_paper():
+    assert [band(value) for value in (-0.4, 0.2999, 0.3, 0.4999, 0.5)] == [
+        "weak",
+        "weak",
+        "moderate",
+        "moderate",
+        "strong",
+    ]

@@ -1,0 +1,89 @@
+"""Correlation of yes-or-no labels, by hand and against scipy and scikit-learn."""
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+from sklearn.metrics import matthews_corrcoef
+
+from judgelm.metrics.qa_agreement import Rated, correlation, mean_correlation, pearson
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(resamples=500)
+
+
+def rated(human, judged, questions=None):
+    return Rated(
+        human=np.array(human, dtype=bool),
+        judged=np.array(judged, dtype=bool),
+        questions=questions or range(len(human)),
+    )
+
+
+def test_of_two_binary_variables_it_is_phi():
+    # 2 both, 1 human only, 0 judge only, 1 neither: phi = (2*1 - 1*0) / sqrt(3*1*2*2) = 2 / sqrt(12)
+    human, judged = [1, 1, 1, 0], [1, 1, 0, 0]
+    assert pearson(human, judged) == pytest.approx(2 / 12**0.5)
+    assert pearson(human, judged) == pytest.approx(pearsonr(human, judged).statistic)
+    assert pearson(human, judged) == pytest.approx(matthews_corrcoef(human, judged))
+
+
+def test_random_labels_agree_with_scipy_and_scikit_learn():
+    rng = np.random.default_rng(0)
+    human = rng.random(300) < 0.6
+    judged = np.where(rng.random(300) < 0.8, human, ~human)
+    found = correlation(rated(human, judged), HOW)
+    assert found.value == pytest.approx(pearsonr(human, judged).statistic)
+    assert found.value == pytest.approx(matthews_corrcoef(human, judged))
+    fisher = pearsonr(human.astype(float), judged.astype(float)).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((fisher.low, fisher.high), abs=0.05)
+    assert found.n == 300
+
+
+@pytest.mark.parametrize(
+    ("human", "judged"), [([1, 0, 1], [0, 0, 0]), ([1, 1, 1], [1, 0, 1]), ([1], [1]), ([], []), ([1, 1], [1, 1])]
+)
+def test_a_constant_has_no_correlation(human, judged):
+    assert pearson(human, judged) is None
+    assert correlation(rated(human, judged), HOW) is None
+
+
+def test_perfect_and_opposite_labels():
+    assert pearson([1, 0, 1], [1, 0, 1]) == pytest.approx(1)
+    assert pearson([1, 0, 1], [0, 1, 0]) == pytest.approx(-1)
+
+
+def test_the_mean_leaves_out_what_is_undefined_and_names_it():
+    groups = {
+        "a": rated([1, 1, 1, 0], [1, 1, 0, 0]),  # 2 / sqrt(12), as above
+        "b": rated([1, 1, 1, 0], [0, 0, 0, 0]),
+        "c": rated([1, 0, 1, 0], [1, 0, 1, 0]),  # 1
+    }
+    found = mean_correlation(groups, HOW)
+    assert found.mean.value == pytest.approx((2 / 12**0.5 + 1) / 2)
+    assert (found.defined, found.undefined, found.mean.n) == (2, ("b",), 8)
+    assert found.mean.low <= found.mean.value <= found.mean.high
+
+
+def test_the_mean_of_one_group_is_that_group():
+    one = rated([1, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 1])
+    assert mean_correlation({"a": one}, HOW).mean == correlation(one, HOW)
+
+
+def test_the_mean_of_nothing_defined_is_none():
+    assert mean_correlation({"a": rated([1, 1], [1, 0])}, HOW).mean is None
+    assert mean_correlation({}, HOW).mean is None
+
+
+def test_answers_to_one_question_are_drawn_together():
+    # the same four answers twice: as 8 rows the interval is narrower than as 4 questions of two answers each
+    human, judged = [1, 0, 1, 0] * 10, [1, 0, 0, 0] * 10
+    alone = correlation(rated(human * 2, judged * 2), HOW)
+    together = correlation(rated(human * 2, judged * 2, [*range(40), *range(40)]), HOW)
+    assert together.high - together.low > alone.high - alone.low
+
+
+def test_sizes_that_differ_are_refused():
+    with pytest.raises(ValueError, match="2, 1 and 2 entries"):
+        rated([1, 0], [1])
+    with pytest.raises(ValueError, match="one shape"):
+        pearson([1, 0], [1])

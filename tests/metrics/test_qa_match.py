@@ -1,0 +1,103 @@
+"""Exact match and F1 of short answers, by hand and against the original authors' own code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.errors import ConfigError
+from judgelm.metrics.qa_match import Match, match, token_f1
+from judgelm.metrics.qa_match_drop import drop_f1
+from judgelm.prompts.short_answers import drop_spans_match
+
+EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
+absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
+
+
+def pairs():
+    return json.loads(EXPECTED.read_text(encoding="utf-8"))["pairs"] if EXPECTED.exists() else []
+
+
+@absent
+@pytest.mark.parametrize("pair", pairs(), ids=lambda pair: f"{pair['pred'][:12]!r}|{pair['gold'][:12]!r}")
+def test_the_original_codes_figures_are_met_exactly(pair):
+    predicted, gold = pair["pred"], pair["gold"]
+    hotpot, drop, quoref = pair["hotpot"], pair["drop"], pair["quoref"]
+    assert token_f1(predicted, gold) == (hotpot["f1"], hotpot["precision"], hotpot["recall"])
+    assert (drop_spans_match([predicted], [gold]), drop_f1([predicted], [gold])) == (drop["em"], drop["f1"])
+    assert match(predicted, [(gold,)], "quoref") == (quoref["em"], quoref["f1"])
+    assert (
+        match(predicted, [(gold,)], "hotpotqa") == match(predicted, [(gold,)], "2wiki") == (hotpot["em"], hotpot["f1"])
+    )
+
+
+def test_hotpot_f1_is_over_multisets():
+    # prediction: tom tom tom; gold: tom cat. One token in common: precision 1/3, recall 1/2, F1 2/5
+    assert token_f1("Tom, Tom, Tom", "Tom the cat") == pytest.approx((0.4, 1 / 3, 0.5))
+
+
+def test_drop_f1_is_over_sets():
+    # {tom} and {tom, cat}: precision 1, recall 1/2, F1 2/3
+    assert drop_f1(("Tom Tom Tom",), ("Tom the cat",)) == 0.67
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "f1", "exact"),
+    [
+        (["dark blue", "red"], ["red", "blue"], 0.83, False),  # red 1, "dark blue" 2 * 1/2 / (3/2) = 2/3; 1.667 / 2
+        (["blue", "red"], ["red", "blue"], 1.0, True),  # in another order
+        (["red"], ["red", "blue", "green"], 0.33, False),  # one predicted span for three: 1 / 3
+        (["red", "blue", "green"], ["green"], 0.33, False),  # more predicted than gold spans: 1 / 3 too
+        (["red", "red"], ["red"], 0.5, False),  # the same set of spans, but not as many
+        (["4 yards"], ["3 yards"], 0.0, False),  # none of the gold's numbers
+        (["3 feet"], ["3 yards"], 0.5, False),
+    ],
+)
+def test_drop_spans_are_paired_one_to_one(predicted, gold, f1, exact):
+    assert drop_f1(predicted, gold) == f1
+    assert drop_spans_match(predicted, gold) is exact
+
+
+def test_the_best_of_the_validated_answers_counts_for_each_score():
+    # 30 April: F1 of {30.0, april} with {30.0, april, 1916.0} is 2 * 1 * 2/3 / (5/3) = 0.8
+    assert match("30 April", [("30 April 1916",)], "drop") == Match(exact=False, f1=0.8)
+    assert match("30 April", [("30 April 1916",), ("april 30",), ("30 april",)], "drop") == Match(exact=True, f1=1.0)
+    assert match("EPA", [("Environmental Protection Agency",), ("E.P.A.",)], "hotpotqa") == Match(exact=True, f1=1.0)
+
+
+def test_a_blank_gold_answer_is_passed_over_by_drop_and_quoref():
+    assert match("", [(" ",)], "drop") == Match(exact=False, f1=0.0)
+    assert match("x", [("",), ("x",)], "quoref") == Match(exact=True, f1=1.0)
+
+
+def test_hotpot_takes_several_spans_as_one_text():
+    assert match("Ann and Bob", [("Ann and", "Bob")], "hotpotqa").exact
+
+
+def test_the_strict_rules_have_hotpots_f1():
+    assert match("93.5%", [("93.5",)], "strict") == Match(exact=False, f1=1.0)
+
+
+@given(st.text(), st.text(), st.sampled_from(["hotpotqa", "drop", "quoref", "strict"]))
+def test_scores_are_shares_and_an_answer_matches_itself(predicted, gold, rules):
+    found = match(predicted, [(gold,)], rules)
+    assert 0 <= found.f1 <= 1
+    assert match(gold, [(gold,)], rules).exact or not gold.strip()
+    if found.exact and rules in ("drop", "quoref"):
+        assert found.f1 == 1
+
+
+def test_a_match_with_nothing_is_undefined():
+    with pytest.raises(ValueError, match="without a gold answer"):
+        match("x", [], "hotpotqa")
+    with pytest.raises(ValueError, match="without a gold answer"):
+        match("x", [()], "drop")
+    with pytest.raises(ValueError, match="without a span"):
+        drop_f1((), ("x",))
+
+
+def test_unknown_rules_are_named_with_those_there_are():
+    with pytest.raises(ConfigError, match="rules of 'squad' are not known; there are: hotpotqa"):
+        match("x", [("x",)], "squad")

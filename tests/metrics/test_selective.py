@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.selective import accuracies, calibration_curve, gate_scores, majority, thresholds
+
+HOW = Resampling(resamples=300)
+NAN = float("nan")
+
+
+def flags(text):
+    return np.array([char == "1" for char in text], dtype=bool)
+
+
+def test_agreement_is_the_share_of_the_commonest_answer():
+    found = majority(["G", "G", "B", "G", None])
+    assert (found.answer, found.votes, found.k, found.tied, found.agreement) == ("G", 3, 5, False, 0.6)
+
+
+def test_of_tied_answers_the_first_given_stands():
+    found = majority(["B", "A", "A", "B", "C"])
+    assert (found.answer, found.votes, found.tied) == ("B", 2, True)
+
+
+def test_replies_without_an_answer_stay_in_k():
+    assert majority([None, None, None, "A"]).agreement == 0.25
+    nothing = majority([None, None])
+    assert (nothing.answer, nothing.agreement, nothing.passes(0.2)) == (None, 0.0, False)
+
+
+def test_agreement_over_no_solves_is_refused():
+    with pytest.raises(ValueError, match="no self-solves"):
+        majority([])
+
+
+@pytest.mark.parametrize(("tau", "on"), [(0.6, True), (0.8, True), (0.81, False), (1.0, False)])
+def test_the_gate_is_on_from_tau_on(tau, on):
+    assert majority(["A", "A", "A", "A", "B"]).passes(tau) is on
+
+
+def test_the_gate_is_on_where_tau_is_not_the_same_double():
+    assert majority(["A"] * 3 + ["B"] * 7).passes(0.1 + 0.2)  # 0.30000000000000004
+
+
+def test_gate_rate_and_precision_by_hand():
+    # on for 4 of 5; of those 3 are known, 2 right
+    found = gate_scores(flags("11110"), flags("11000"), flags("11101"), None, HOW)
+    assert (found.rate.value, found.rate.n) == (0.8, 5)
+    assert (found.precision.value, found.precision.n) == (pytest.approx(2 / 3), 3)
+
+
+def test_a_gate_that_is_never_on_has_no_precision():
+    found = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
+    assert found.rate.value == 0.0
+    assert found.rate.high > 0.0
+    assert found.precision is None
+
+
+def test_accuracies_and_their_difference_leave_out_what_does_not_count():
+    credits = np.array([[1.0, 1.0], [0.0, 0.5], [0.0, 1.0], [1.0, NAN]])
+    [first, second], [gain] = accuracies(credits, [(1, 0)], None, HOW)
+    # 2 of 4; (1 + 0.5 + 1) of 3
+    assert (first.value, first.n) == (0.5, 4)
+    assert (second.value, second.n) == (pytest.approx(2.5 / 3), 3)
+    assert (gain.value, gain.n) == (pytest.approx(2.5 / 3 - 0.5), 3)
+
+
+def test_accuracies_of_no_items_are_undefined():
+    assert accuracies(np.empty((0, 2)), [(1, 0)], [], HOW) == ([None, None], [None])
+
+
+def test_calibration_has_a_point_for_each_level():
+    found = calibration_curve(np.array([1.0, 1.0, 0.6, 0.6, 0.6, 0.8]), flags("111000"), None, HOW)
+    assert [(level.agreement, level.n, level.right.value) for level in found] == [
+        (0.6, 3, pytest.approx(1 / 3)), (0.8, 1, 0.0), (1.0, 2, 1.0),
+    ]  # fmt: skip
+    assert calibration_curve(np.array([]), flags(""), [], HOW) == ()
+
+
+def test_thresholds_are_those_at_which_the_gate_changes():
+    assert thresholds([5, 5]) == (0.2, 0.4, 0.6, 0.8, 1.0)
+    assert thresholds([2, 4]) == (0.25, 0.5, 0.75, 1.0)

@@ -1,0 +1,241 @@
+import itertools
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+
+from judgelm.data.ratings import read_ratings
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, fit_self_bias
+from judgelm.metrics.self_bias_checks import family_as_reference, slices, without_models
+from judgelm.metrics.self_bias_debias import debiased
+from judgelm.metrics.self_bias_families import families_given, family_by_name
+from judgelm.metrics.self_bias_rows import pair_with_reference, with_length
+
+NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
+
+
+def long_rows(rate, *, items=8, dimensions=("d",), judges=NAMES, models=NAMES, length=10.0):
+    """Ratings `rate(judge, model, reference)` of completions whose human score goes round 1 to 5."""
+    rows = []
+    for i, dimension, (place, model) in itertools.product(range(items), dimensions, enumerate(models)):
+        reference = 1 + (i * 3 + place * 2 + len(dimension)) % 5
+        shared = {"item": str(i), "dimension": dimension, "model": model, "task": "t", "length": length, "check": ""}
+        rows.append(shared | {"judge": "human", "score": reference, "annotator": "mean"})
+        rows += [shared | {"judge": judge, "score": rate(judge, model, reference), "annotator": ""} for judge in judges]
+    return pd.DataFrame(rows)
+
+
+def favouring(judge, model, reference):
+    """In raw scores on a scale that ends at 5: slope 1/2, own completions +1, those of the family +0.5."""
+    own, family = judge == model, judge != model and judge[:3] == model[:3]
+    return 1 + 0.5 * reference + own + 0.5 * family
+
+
+def random_rows(seed=0, **how):
+    generator = np.random.default_rng(seed)
+    return long_rows(lambda *known: float(generator.integers(1, 6)), **how)
+
+
+def term(fit, kind, level):
+    return next(one for one in fit.of(kind) if one.level == level)
+
+
+def test_a_bias_without_noise_is_found_exactly():
+    paired = pair_with_reference(long_rows(favouring), family_by_name)
+    fit = fit_self_bias(paired)
+    # the highest score is 5 by a human and 1 + 2.5 + 1 = 4.5 by a judge: all are divided by 5
+    assert [round(one.estimate.value, 9) for one in fit.of("self")] == [0.2] * 4  # +1 of 5
+    assert [round(one.estimate.value, 9) for one in fit.of("family")] == [0.1] * 2  # +0.5 of 5
+    assert [round(one.estimate.value, 9) for one in fit.of("slope")] == [0.5] * 4
+    assert term(fit, "self", "GPT-1").estimate.n == 8  # one own completion of each item
+
+
+def test_unit_scaling_goes_from_the_lowest_to_the_highest():
+    paired = pair_with_reference(long_rows(favouring), family_by_name, scaling="unit")
+    # 1 to 5, so 1 raw point is 1/4
+    assert term(fit_self_bias(paired), "self", "GPT-1").estimate.value == pytest.approx(0.25)
+    assert (paired.frame["reference"].min(), paired.frame["reference"].max()) == (0, 1)
+
+
+@pytest.mark.parametrize("errors", ["HC1", "HC0"])
+@pytest.mark.parametrize("dimensions", [("d",), ("d", "eee")])
+def test_estimates_errors_and_intervals_are_those_of_the_authors_formula(errors, dimensions):
+    paired = pair_with_reference(random_rows(dimensions=dimensions), family_by_name)
+    fit = fit_self_bias(paired, BiasModel(errors=errors))
+    frame = paired.frame.assign(
+        own=paired.frame["own"].replace("", "0"), family=paired.frame["family"].replace("", "0")
+    )
+    formula = "rating ~ judge + reference:judge + own + family - 1"
+    theirs = smf.ols(formula + " + dimension" * (len(dimensions) > 1), frame.astype({"own": object})).fit(
+        cov_type=errors
+    )
+    for kind, name in (("self", "own[T.GPT-2]"), ("family", "family[T.GPT]"), ("slope", "reference:judge[GPT-2]")):
+        mine = term(fit, kind, "GPT" if kind == "family" else "GPT-2")
+        assert mine.estimate.value == pytest.approx(theirs.params[name], abs=1e-10)
+        assert mine.error == pytest.approx(theirs.bse[name], abs=1e-10)
+        assert mine.p == pytest.approx(theirs.pvalues[name], abs=1e-10)
+        assert mine.estimate.high - mine.estimate.value == pytest.approx(1.6448536 * mine.error, rel=1e-6)
+
+
+def test_errors_clustered_by_item_are_those_of_statsmodels():
+    paired = pair_with_reference(random_rows(), family_by_name)
+    fit = fit_self_bias(paired, BiasModel(errors="cluster", self_bias=False, family_bias=False))
+    groups = paired.frame["item"].astype(int).to_numpy()
+    theirs = smf.ols("rating ~ judge + reference:judge - 1", paired.frame).fit(
+        cov_type="cluster", cov_kwds={"groups": groups}
+    )
+    assert term(fit, "slope", "GPT-1").error == pytest.approx(theirs.bse["reference:judge[GPT-1]"])
+
+
+def test_what_the_data_cannot_tell_has_no_estimate():
+    rows = long_rows(favouring, judges=("Claude a", "GPT-1", "Other"), models=("Claude a", "Claude b", "GPT-1"))
+    fit = fit_self_bias(pair_with_reference(rows, family_by_name))
+    assert [one.level for one in fit.of("self")] == ["Claude a", "GPT-1"]  # Other rates nothing of its own
+    assert [one.level for one in fit.of("family")] == ["Claude"]  # GPT-1 has no relative
+    alone = long_rows(favouring, judges=("Claude a",), models=("Claude a",))
+    fit = fit_self_bias(pair_with_reference(alone, family_by_name))
+    assert term(fit, "self", "Claude a").estimate is None  # the intercept can take it over
+    assert term(fit, "slope", "Claude a").estimate.value == pytest.approx(0.5)
+
+
+def test_a_reference_without_spread_has_no_slope_but_a_self_bias():
+    rows = long_rows(favouring)
+    rows.loc[rows["judge"] == "human", "score"] = 5
+    fit = fit_self_bias(pair_with_reference(rows, family_by_name))
+    assert term(fit, "slope", "GPT-1").estimate is None
+    assert term(fit, "self", "GPT-1").estimate is not None
+
+
+def test_few_ratings_are_a_finding():
+    with pytest.raises(TooFewRatings, match="4 ratings for"):
+        fit_self_bias(pair_with_reference(long_rows(favouring, items=1, models=NAMES[:1]), family_by_name))
+
+
+def test_missing_scores_and_references_are_counted_apart():
+    rows = long_rows(favouring)
+    rows.loc[rows.index[1], "score"] = np.nan  # one judge's score of the first completion
+    rows = rows.drop(rows.index[5])  # the human score of the second, rated by four judges
+    paired = pair_with_reference(rows, family_by_name)
+    assert (paired.unscored, len(paired.unreferenced), len(paired.frame)) == (1, 4, 8 * 4 * 4 - 5)
+
+
+def test_the_reference_is_the_mean_over_annotators_without_missing_scores():
+    rows = long_rows(favouring, items=1)
+    more = rows.iloc[[0, 0]].assign(score=[4.0, np.nan], annotator=["y", "z"])
+    paired = pair_with_reference(pd.concat([rows, more]), family_by_name)
+    # the first completion's human score is 1 + 1 % 5 = 2; (2 + 4) / 2 = 3
+    assert paired.frame["reference_raw"].iloc[0] == 3
+
+
+def test_length_is_the_bounded_z_score_within_the_prompt():
+    rows = long_rows(favouring, items=2, judges=NAMES[:1], models=NAMES[:2])
+    rows["length"] = rows["model"].map({"Claude a": 10.0, "Claude b": 20.0})
+    paired = with_length(pair_with_reference(rows, family_by_name), "prompt")
+    # mean 15, sd with ddof 1 is sqrt(25 + 25) = 7.0711, z = -+0.70711
+    assert sorted(set(paired.frame["length_feature"].round(6))) == [-0.608859, 0.608859]
+
+
+def test_rows_without_a_length_or_a_spread_of_it_are_left_out():
+    rows = long_rows(favouring, items=2)
+    rows.loc[rows["item"] == "0", "length"] = range(20)
+    assert set(with_length(pair_with_reference(rows, family_by_name), "prompt").frame["item"]) == {"0"}
+
+
+def test_a_length_effect_is_found_per_judge_and_shared():
+    rows = long_rows(favouring)
+    rows["length"] = np.arange(len(rows)) % 7 + 1.0
+    paired = with_length(pair_with_reference(rows, family_by_name), "overall")
+    longer = paired.frame.assign(rating=paired.frame["rating"] + 0.03 * paired.frame["length_feature"])
+    for how, level in (("per_judge", "GPT-1"), ("shared", "all judges")):
+        fit = fit_self_bias(replace(paired, frame=longer), BiasModel(length=how))
+        assert term(fit, "length", level).estimate.value == pytest.approx(0.03)
+        assert term(fit, "self", "GPT-1").estimate.value == pytest.approx(0.2)
+
+
+def test_an_indicator_measures_another_bias_beside_the_others():
+    rows = long_rows(favouring)
+    rows["polite"] = ["true" if i % 3 else "false" for i in range(len(rows))]
+    rows["score"] += (rows["judge"] == "GPT-1") * (rows["polite"] == "true") * 0.25
+    fit = fit_self_bias(pair_with_reference(rows, family_by_name), BiasModel(indicator="polite"))
+    assert term(fit, "indicator", "GPT-1").estimate.value == pytest.approx(0.05)  # 0.25 of 5
+    assert term(fit, "indicator", "GPT-2").estimate.value == pytest.approx(0, abs=1e-9)
+    with pytest.raises(ValueError, match="expected 0 or 1 in every row"):
+        fit_self_bias(pair_with_reference(rows.assign(polite="yes"), family_by_name), BiasModel(indicator="polite"))
+
+
+def test_a_spline_takes_a_bent_reference_for_what_it_is():
+    def bent(judge, model, reference):
+        return reference**3 / 25 + (judge == model) * 0.5
+
+    paired = pair_with_reference(long_rows(bent), family_by_name)
+    straight, spline = fit_self_bias(paired), fit_self_bias(paired, BiasModel(reference="spline"))
+    assert paired.scales["d"].span == 5.5  # 125 / 25 + 0.5
+    assert term(spline, "self", "GPT-1").estimate.value == pytest.approx(0.5 / 5.5)
+    assert abs(term(straight, "self", "GPT-1").estimate.value - 0.5 / 5.5) > 1e-4
+
+
+def test_a_familys_judges_as_reference_leave_with_their_completions_or_without():
+    paired = pair_with_reference(long_rows(favouring), family_by_name)
+    paper = family_as_reference(paired, "GPT")
+    authors = family_as_reference(paired, "GPT", completions_too=False)
+    assert (paper.judges, paper.models) == (["Claude a", "Claude b"], ["Claude a", "Claude b"])
+    assert (authors.judges, authors.models) == (["Claude a", "Claude b"], list(NAMES))
+    first = paper.frame.iloc[0]
+    by_family = paired.frame[(paired.frame["item"] == first["item"]) & (paired.frame["model"] == first["model"])]
+    assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
+    with pytest.raises(ValueError, match="no judge is of it"):
+        family_as_reference(paired, "Llama 3")
+
+
+def test_weak_models_leave_as_models_or_as_judges_too():
+    paired = pair_with_reference(long_rows(favouring), family_by_name)
+    assert len(without_models(paired, ["GPT-1"]).judges) == 4
+    assert without_models(paired, ["GPT-1"], judges_too=True).judges == ["Claude a", "Claude b", "GPT-2"]
+
+
+def test_slices_keep_the_scale_of_all_rows():
+    paired = pair_with_reference(long_rows(favouring, dimensions=("d", "eee")), family_by_name)
+    found = dict(slices(paired, "dimension"))
+    assert {name: len(rows.frame) for name, rows in found.items()} == {"d": 128, "eee": 128}
+
+
+def test_debiased_scores_are_what_the_judge_gives_to_strangers():
+    paired = pair_with_reference(long_rows(favouring), family_by_name)
+    frame = debiased(paired, fit_self_bias(paired))
+    # favouring without its favours is 1 + reference / 2, in raw points
+    assert np.allclose(frame["debiased_raw"], 1 + frame["reference_raw"] / 2)
+    assert np.allclose(frame["debiased"] * 5, frame["debiased_raw"])
+
+
+def test_families_are_told_by_name_or_given():
+    assert [family_by_name(name) for name in ("Claude v1.3", "GPT-4", "llama3-8b", "Mixtral", "nobody")] == [
+        "Claude", "GPT", "Llama 3", "Mistral", None,
+    ]  # fmt: skip
+    given = families_given({"F": ["x", "y"]})
+    assert (given("x"), given("z")) == ("F", None)
+    with pytest.raises(ValueError, match="x is in F and in G"):
+        families_given({"F": ["x"], "G": ["x"]})
+
+
+def released(name):
+    folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
+    if not folder:
+        pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
+    return Path(folder) / name
+
+
+def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data):
+    table = read_ratings([released("Faithfulness.csv")])
+    fit = fit_self_bias(pair_with_reference(table.frame, family_by_name))
+    expected = json.loads((shared_data / "expected" / "play_favorites_faithfulness.json").read_text())["terms"]
+    kinds = {"delta": "judge", "gamma": "self", "lambda": "family", "beta": "slope"}
+    assert (fit.n, len(fit.terms), len(expected)) == (16137, 31, 31)
+    for row in expected:
+        found = term(fit, kinds[row["param"]], row["level"])
+        assert found.estimate.value == pytest.approx(row["estimate"], abs=1e-6)
+        assert found.error == pytest.approx(row["se_HC1"], abs=1e-6)

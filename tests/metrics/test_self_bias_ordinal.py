@@ -1,0 +1,67 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+from judgelm.metrics.self_bias_design import BiasModel, design_of
+from judgelm.metrics.self_bias_families import family_by_name
+from judgelm.metrics.self_bias_ordinal import fit_ordinal
+from judgelm.metrics.self_bias_rows import pair_with_reference
+
+NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
+
+
+def paired(levels=3, *, own=None):
+    """Random ratings on 0 .. levels - 1; a judge's rating of its own completion is `own` where given."""
+    generator = np.random.default_rng(1)
+    rows = []
+    for item, model in itertools.product(range(40), NAMES):
+        shared = {"item": str(item), "dimension": "d", "model": model, "task": "t", "length": 1.0, "check": ""}
+        rows.append(shared | {"judge": "human", "score": float(generator.integers(levels)), "annotator": "mean"})
+        for judge in NAMES:
+            score = float(generator.integers(levels))
+            favoured = own is not None and judge == model == "GPT-1"
+            rows.append(shared | {"judge": judge, "score": own if favoured else score, "annotator": ""})
+    return pair_with_reference(pd.DataFrame(rows), family_by_name)
+
+
+def test_alike_rows_counted_give_the_fit_of_all_rows():
+    ratings = paired()
+    fit = fit_ordinal(ratings)
+    design = design_of(ratings.frame, BiasModel(), intercepts=False)
+    whole = OrderedModel(ratings.frame["rating_raw"].astype(int).to_numpy(), design.matrix, distr="logit")
+    theirs = whole.fit(method="bfgs", disp=False, maxiter=1000)
+    assert fit.converged  # theirs ends a little earlier, so values differ in the third place
+    for i, term in enumerate(fit.terms):
+        assert term.estimate.value == pytest.approx(theirs.params[i], abs=0.01)
+        assert term.error == pytest.approx(theirs.bse[i], abs=0.01)
+
+
+def test_two_levels_are_the_logistic_regression():
+    import statsmodels.api as sm
+
+    ratings = paired(levels=2)
+    fit = fit_ordinal(ratings)
+    design = design_of(ratings.frame, BiasModel())
+    theirs = sm.Logit(ratings.frame["rating_raw"].to_numpy(), design.matrix).fit(disp=False)
+    own = [i for i, (kind, _) in enumerate(design.terms) if kind == "self"]
+    assert [term.estimate.value for term in fit.of("self")] == pytest.approx(list(theirs.params[own]), abs=1e-3)
+
+
+def test_a_judge_that_gives_itself_only_the_best_has_no_finite_estimate():
+    fit = fit_ordinal(paired(own=2.0))
+    found = {term.level: term.estimate for term in fit.of("self")}
+    assert found["GPT-1"] is None
+    assert found["GPT-2"] is not None
+    assert fit.left_out == "40 ratings that a bias fits perfectly"
+
+
+def test_what_is_constant_or_of_several_dimensions_is_refused():
+    ratings = paired()
+    ratings.frame["dimension"] = ["d", "e"] * (len(ratings.frame) // 2)
+    with pytest.raises(ValueError, match="one dimension at a time"):
+        fit_ordinal(ratings)
+    with pytest.raises(ValueError, match="too few"):
+        fit_ordinal(paired(levels=1))

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.undefined import Basis, defined_estimates, ratio
+
+HOW = Resampling(resamples=500)
+
+
+def share_of(hits, rows, clusters=None):
+    hits, rows = np.array(hits, dtype=bool), np.array(rows, dtype=bool)
+    values = np.column_stack([hits & rows, rows]).astype(float)
+    basis = Basis(rows=rows, kind="share")
+    [found] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], clusters, HOW)
+    return found
+
+
+def test_resamples_without_a_row_of_the_part_are_left_out():
+    # one row in three belongs to the part; (2/3)^3 = 30 % of the resamples hold none, which is no share of 0
+    found = share_of([1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1])
+    assert (found.value, found.n) == (0.5, 2)
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+def test_no_row_of_the_part_and_no_row_at_all_are_undefined():
+    assert share_of([1, 1], [0, 0]) is None
+    assert share_of([], []) is None
+
+
+def test_a_share_of_one_has_wilsons_interval_over_its_clusters():
+    found = share_of([1, 1, 1, 1, 0], [1, 1, 1, 1, 0], clusters=["a", "a", "b", "c", "d"])
+    low, _ = proportion_confint(3, 3, method="wilson")  # three questions, not four rows
+    assert (found.value, found.low, found.high) == (1.0, pytest.approx(low), pytest.approx(1.0))

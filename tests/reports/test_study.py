@@ -1,0 +1,172 @@
+import csv
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from judgelm.errors import RunError
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports.study import render_study, write_study
+from judgelm.reports.study_tables import MOST_ROWS, page_table, shown, table_csv
+from judgelm.studies.result import Column, Lines, Series, StudyResult, Table
+
+NASTY = "<script>alert(1)</script>"
+HALF = Estimate(value=0.5, low=0.4, high=0.6, n=90)
+TABLE = Table(
+    name="agreement", title="Agreement", note="Undefined where every judgment failed.", source="Table 4",
+    columns=(
+        Column(key="judge", heading="Judge"),
+        Column(key="agreement", heading="Agreement", kind="share"),
+        Column(key="failed", heading="Failed", kind="count"),
+    ),
+    rows=(("a, b", HALF, 1200), (NASTY, None, 0)),
+)  # fmt: skip
+CURVE = Lines(name="curve", title="A curve", x_label="x", y_label="y", series=(Series(name="s", x=(0, 1), y=(0, 1)),))
+RESULT = StudyResult(
+    study="demo", title=f"A study {NASTY}", protocol="Labels by people.", findings=("First.", "Second."),
+    counts={"judged_pairs": 1200, "failed": 3}, tables=(TABLE,), figures=(CURVE,), warnings=(f"Few {NASTY}",),
+)  # fmt: skip
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_everything_is_written(tmp_path):
+    folder = tmp_path / "deep" / "study"
+    paths = write_study(RESULT, folder)
+    expected = ["figures/curve.png", "figures/curve.svg", "report.html", "study.json", "tables/agreement.csv"]
+    assert names(folder) == expected
+    assert sorted(str(path.relative_to(folder)) for path in paths) == expected
+    assert paths[0] == folder / "report.html"
+    assert json.loads((folder / "study.json").read_text(encoding="utf-8")) == json.loads(json.dumps(RESULT.to_json()))
+
+
+def test_an_estimate_is_five_columns_of_csv(tmp_path):
+    write_study(RESULT, tmp_path / "out")
+    with (tmp_path / "out" / "tables" / "agreement.csv").open(encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert first == {
+        "judge": "a, b", "agreement": "0.5", "agreement_low": "0.4", "agreement_high": "0.6", "agreement_n": "90",
+        "agreement_level": "0.95", "failed": "1200",
+    }  # fmt: skip
+    assert (second["agreement"], second["agreement_n"], second["failed"]) == ("", "", "0")
+
+
+def test_no_number_is_an_empty_cell_and_never_nan():
+    table = replace(TABLE, rows=(("a", replace(HALF, low=math.nan, high=math.nan), 1), ("b", math.inf, 2)))
+    assert table_csv(table).splitlines()[1:] == ["a,0.5,,,90,0.95,1", "b,,,,,,2"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "text", "small"),
+    [
+        (HALF, "share", "50.0\u00a0%", "40.0 to 60.0, n = 90"),
+        (HALF, "number", "0.500", "0.400 to 0.600, n = 90"),
+        (replace(HALF, low=math.nan), "number", "0.500", "no interval, n = 90"),
+        (None, "share", "–", ""),
+        (math.nan, "number", "–", ""),
+        (0, "count", "0", ""),
+        (12345, "count", "12,345", ""),
+        (0.00012, "number", "1.2e-04", ""),
+        (0, "number", "0.000", ""),
+        ("text", "text", "text", ""),
+    ],
+)
+def test_cells_as_the_page_shows_them(cell, kind, text, small):
+    found = shown(cell, kind)
+    assert (found.text, found.small) == (text, small)
+
+
+def test_a_study_is_not_written_over_unless_that_is_said(tmp_path):
+    write_study(RESULT, tmp_path)
+    before = (tmp_path / "study.json").read_bytes()
+    with pytest.raises(RunError, match="holds a study; choose another -o, or pass --overwrite"):
+        write_study(replace(RESULT, title="Other"), tmp_path)
+    assert (tmp_path / "study.json").read_bytes() == before
+
+
+def test_overwriting_leaves_nothing_of_the_old_study_and_all_of_others(tmp_path):
+    write_study(replace(RESULT, tables=(replace(TABLE, name="old"),), figures=()), tmp_path)
+    (tmp_path / "tables" / "mine.csv").write_text("1")
+    (tmp_path / "notes.txt").write_text("mine")
+    write_study(RESULT, tmp_path, overwrite=True)
+    assert names(tmp_path) == [
+        "figures/curve.png", "figures/curve.svg", "notes.txt", "report.html", "study.json", "tables/agreement.csv",
+        "tables/mine.csv",
+    ]  # fmt: skip
+
+
+def test_a_file_of_somebody_else_is_not_written_over(tmp_path):
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(RunError, match=r"holds report\.html already"):
+        write_study(RESULT, tmp_path)
+    assert names(tmp_path) == ["report.html"]
+
+
+def test_names_in_an_old_study_cannot_lead_out_of_its_folder(tmp_path):
+    (tmp_path / "keep.csv").write_text("mine")
+    folder = tmp_path / "out"
+    write_study(RESULT, folder)
+    (folder / "study.json").write_text(json.dumps({"tables": [{"name": "../../keep"}], "figures": []}))
+    write_study(RESULT, folder, overwrite=True)
+    assert (tmp_path / "keep.csv").read_text() == "mine"
+
+
+def test_a_broken_study_is_replaced(tmp_path):
+    (tmp_path / "study.json").write_text("{")
+    write_study(RESULT, tmp_path, overwrite=True)
+    assert json.loads((tmp_path / "study.json").read_text())["study"] == "demo"
+
+
+def test_a_file_in_the_folders_place(tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(RunError, match="is a file; give a folder"):
+        write_study(RESULT, tmp_path / "out")
+
+
+def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ValueError, match="cannot name a file"):
+        write_study(replace(RESULT, tables=(replace(TABLE, name="../x"),)), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_text_that_is_no_unicode_can_be_written(tmp_path):
+    strange = replace(RESULT, tables=(replace(TABLE, rows=(("a\ud800b", HALF, 1),)),))
+    write_study(strange, tmp_path)
+    assert (
+        json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["tables"][0]["rows"][0]["judge"] == "a\ud800b"
+    )
+
+
+def test_the_page_escapes_all_text():
+    html = render_study(RESULT)
+    assert NASTY not in html
+    assert html.count("&lt;script&gt;") >= 4  # title twice, warning, cell
+
+
+def test_the_page_says_what_it_holds():
+    html = render_study(RESULT)
+    for text in ("judged pairs", "1,200", "Labels by people.", "Undefined where every judgment failed.", "Table 4",
+                 "A dash is what is undefined", "Small print: 95 % interval.", "tables/agreement.csv"):  # fmt: skip
+        assert text in html
+    assert "http" not in html.replace("http-equiv", "")
+
+
+def test_the_same_result_gives_the_same_page():
+    assert render_study(RESULT) == render_study(RESULT)
+
+
+def test_a_study_of_nothing_has_a_page():
+    html = render_study(StudyResult(study="demo", title="Nothing", protocol="None."))
+    assert "Nothing that could be said" in html
+
+
+def test_a_long_table_is_cut_on_the_page_and_whole_in_its_file():
+    table = replace(TABLE, rows=tuple((str(place), HALF, place) for place in range(MOST_ROWS + 5)))
+    found = page_table(table, "tables/agreement.csv")
+    assert (len(found["rows"]), found["total"]) == (MOST_ROWS, MOST_ROWS + 5)
+    assert len(table_csv(table).splitlines()) == MOST_ROWS + 6
+    html = render_study(replace(RESULT, tables=(table,)))
+    assert "first 2,000 of 2,005 rows" in html

@@ -1,0 +1,138 @@
+import struct
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from judgelm.metrics.resampling import Estimate
+from judgelm.reports.study_figures import MOST_ROWS, draw
+from judgelm.studies.result import Bars, Forest, ForestRow, Group, HeatMap, Lines, Series
+
+NASTY = '<script>alert(1)</script> "&" $x^2$ \x00\ud800 模型'
+
+
+def about(value, n=100, level=0.95):
+    return Estimate(value=value, low=value - 0.1, high=value + 0.1, n=n, level=level)
+
+
+LINES = Lines(
+    name="lines", title="Curve", x_label="Coverage (share)", y_label="Precision (share)", diagonal=True,
+    series=(
+        Series(name="first", x=(0.1, 0.5, 0.9), y=(about(0.2, 30), None, about(0.8, 1200))),
+        Series(name="second", x=(0.1, 0.9), y=(0.3, 0.4), labels=("a", "b")),
+    ),
+)  # fmt: skip
+BARS = Bars(
+    name="bars", title="Bars", x_label="Category", y_label="Agreement (share)", categories=("math", "code"),
+    groups=(Group(name="a", values=(about(0.5), None)), Group(name="b", values=(0.4, about(0.6)))),
+)  # fmt: skip
+FOREST = Forest(
+    name="forest", title="Forest", x_label="Coefficient",
+    rows=(
+        ForestRow(label="judge a", estimate=about(0.123, 63222, 0.9), group="self"),
+        ForestRow(label="judge b", estimate=about(-0.2), group="family"),
+    ),
+)  # fmt: skip
+HEAT = HeatMap(
+    name="heat", title="Map", x_label="Model", y_label="Judge", value_label="Mean score", rows=("a", "b"),
+    columns=("c", "d"), values=((0.25, None), (-0.75, 1500.0)), marked=frozenset({(0, 0)}), centred=True,
+)  # fmt: skip
+ALL = (LINES, BARS, FOREST, HEAT)
+
+
+def texts(svg):
+    """All text of an SVG document, which must be well-formed XML."""
+    return [part.strip() for part in ET.fromstring(svg).itertext() if part.strip()]
+
+
+def rests(figure, name):
+    return next(text for text in texts(draw(figure).svg) if text.startswith(name))
+
+
+@pytest.mark.parametrize("figure", ALL, ids=lambda one: one.name)
+def test_every_kind_is_drawn_as_svg_and_png_with_its_axes_named(figure):
+    drawn = draw(figure)
+    found = texts(drawn.svg)
+    assert figure.title in found
+    assert all(any(label in text for text in found) for label in (figure.x_label, getattr(figure, "y_label", "")))
+    assert drawn.png.startswith(b"\x89PNG")
+    assert drawn.inline.startswith(f'<svg role="img" aria-label="{figure.title}"')
+
+
+@pytest.mark.parametrize("figure", ALL, ids=lambda one: one.name)
+def test_the_same_data_gives_the_same_bytes(figure):
+    assert draw(figure) == draw(figure)
+
+
+def test_png_has_150_dots_per_inch():
+    png = draw(LINES).png
+    start = png.index(b"pHYs") + 4
+    per_metre, _, unit = struct.unpack(">IIB", png[start : start + 9])
+    assert (round(per_metre * 0.0254), unit) == (150, 1)
+
+
+def test_n_stands_in_the_figure():
+    assert rests(LINES, "first") == "first (n = 30 to 1,200 each)"
+    assert rests(LINES, "second") == "second"  # plain numbers have none
+    assert rests(BARS, "a (") == "a (n = 100)"
+    assert "0.12 (0.02 to 0.22), n = 63,222" in texts(draw(FOREST).svg)
+
+
+def test_the_level_of_the_whiskers_is_said():
+    assert "whiskers: 95 % interval" in texts(draw(LINES).svg)
+    assert "whiskers: 90 % and 95 % interval" in texts(draw(FOREST).svg)
+
+
+def test_what_is_undefined_is_no_bar_of_height_0_and_no_cell_of_0():
+    assert texts(draw(BARS).svg).count("undefined") == 1
+    assert "–" in texts(draw(HEAT).svg)
+
+
+def test_cells_hold_their_numbers():
+    assert {"0.25", "-0.75", "1,500"} <= set(texts(draw(HEAT).svg))
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        replace(LINES, series=(replace(LINES.series[1], name=NASTY, labels=(NASTY, NASTY)),), title=NASTY),
+        replace(BARS, categories=(NASTY, "b"), x_label=NASTY),
+        replace(FOREST, rows=(replace(FOREST.rows[0], label=NASTY, group=NASTY), FOREST.rows[1])),
+        replace(HEAT, rows=(NASTY, "b"), value_label=NASTY),
+    ],
+    ids=lambda one: one.name,
+)
+def test_names_are_text_and_nothing_else(figure):
+    drawn = draw(figure)
+    assert any("<script>" in text for text in texts(drawn.svg))  # as text, so it was escaped
+    assert "<script" not in drawn.svg
+    assert "<script" not in drawn.inline
+
+
+def test_long_lists_are_cut_and_that_is_said():
+    rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MOST_ROWS + 20))
+    found = texts(draw(replace(FOREST, rows=rows)).svg)
+    assert f"(the first {MOST_ROWS} of {MOST_ROWS + 20}; study.json has all)" in found
+    assert f"judge {MOST_ROWS - 1}" in found
+    assert f"judge {MOST_ROWS}" not in found
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        replace(LINES, series=()),
+        replace(LINES, series=(Series(name="a", x=(1.0,), y=(None,)),)),
+        replace(BARS, categories=(), groups=()),
+        replace(FOREST, rows=()),
+        replace(HEAT, values=((None, None), (None, None))),
+        replace(HEAT, rows=(), columns=(), values=(), marked=frozenset()),
+        replace(HEAT, values=((1.0, 1.0), (1.0, 1.0)), centred=False),
+    ],
+)
+def test_little_or_nothing_to_draw_is_no_error(figure):
+    assert draw(figure).png
+
+
+def test_many_series_are_told_apart_by_more_than_colour():
+    series = tuple(Series(name=f"s{place}", x=(0.0, 1.0), y=(0.1, 0.2)) for place in range(9))
+    assert "stroke-dasharray" in draw(replace(LINES, diagonal=False, series=series)).svg

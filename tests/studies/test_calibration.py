@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from judgelm.data.labels import LabelledSet
+from judgelm.errors import ConfigError, InputError
+from judgelm.metrics.resampling import Resampling
+from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
+from judgelm.studies.calibration import calibration_study
+from judgelm.studies.calibration_measures import CalibrationOptions
+
+HOW = Resampling(seed=0, resamples=100)
+
+
+def judged(key, probability):
+    shown = (Shown(order=(0, 1), text="8 6", scores=(8, 6)),)
+    verdict = PairVerdict(winner=1 if probability is None or probability > 0.5 else 2)
+    return Judgment(sample_id=key, mode="pair", verdict=verdict, shown=shown, probability=probability)
+
+
+def failed(key):
+    failure = Unparsed("off_grammar", "dunno")
+    shown = (Shown(order=(0, 1), text="dunno", failure=failure),)
+    return Judgment(sample_id=key, mode="pair", verdict=None, shown=shown, failure=failure)
+
+
+def labelled(winners, kinds=None, per_question=1):
+    samples = {
+        key: Sample(id=key, question=f"question {place // per_question}", answers=("a", "b"))
+        for place, key in enumerate(winners)
+    }
+    labels = {key: Label(sample_id=key, winner=winner) for key, winner in winners.items()}
+    return LabelledSet(samples=samples, labels=labels, groups={"kind": kinds} if kinds else {})
+
+
+def study(probabilities, winners, kinds=None, **options):
+    judgments = {
+        key: failed(key) if probability == "failed" else judged(key, probability)
+        for key, probability in probabilities.items()
+    }
+    return calibration_study(judgments, labelled(winners, kinds), CalibrationOptions(resampling=HOW, **options))
+
+
+def table(result, name):
+    [found] = [one for one in result.tables if one.name == name]
+    keys = [column.key for column in found.columns]
+    return [dict(zip(keys, row, strict=True)) for row in found.rows]
+
+
+def too_sure(n=400, seed=0):
+    """Probabilities with log-odds three times what the outcomes are drawn from."""
+    rng = np.random.default_rng(seed)
+    odds = rng.normal(0, 1, n)
+    came = rng.random(n) < expit(odds)
+    probabilities = {str(place): float(expit(3 * one)) for place, one in enumerate(odds)}
+    return probabilities, {str(place): 1 if one else 2 for place, one in enumerate(came)}
+
+
+def test_numbers_by_hand():
+    # sure of 0.9 and right, of 0.8 (the second) and wrong: squares 0.01 and 0.64; mean confidence 0.85 less 1/2 right
+    [row] = table(study({"a": 0.9, "b": 0.2}, {"a": 1, "b": 1}, fit_share=0), "scores")
+    assert row["brier"].value == pytest.approx(0.325)
+    assert row["overconfidence"].value == pytest.approx(0.35)
+    # of the bins around 0.9 and 0.2 one is off by 0.1 and one by 0.8
+    assert row["error"].value == pytest.approx(0.45)
+
+
+def test_what_takes_no_part_is_counted():
+    found = study(
+        {"a": 0.9, "b": None, "c": "failed", "d": 0.4, "e": 0.3},
+        {"a": 1, "b": 1, "c": 2, "d": "tie", "x": 1},
+        fit_share=0,
+    )
+    assert found.counts == {
+        "judgments": 5, "labels": 5, "joined": 4, "failed": 1, "without_probability": 1, "labels_that_are_ties": 1,
+        "measured": 1,
+    }  # fmt: skip
+
+
+def test_an_even_probability_names_no_winner_and_is_half_right():
+    [row] = table(study({"a": 0.5, "b": 0.5}, {"a": 1, "b": 2}, fit_share=0), "scores")
+    assert row["overconfidence"].value == 0
+    assert study({"a": 0.5}, {"a": 1}, fit_share=0).tables[-1].rows == ()
+
+
+def test_a_judge_that_is_too_sure_is_told_so_and_mended():
+    found = study(*too_sure())
+    assert "too sure" in found.findings[0]
+    [temperature, platt] = table(found, "scalings")
+    assert temperature["temperature"].low > 1.5
+    assert (platt["temperature"], temperature["intercept"]) == (None, None)
+    [gain, _] = table(found, "gains")
+    assert gain["log_loss"].high < 0
+    assert found.counts["fitted_on"] + found.counts["rest"] == found.counts["measured"] == 400
+    assert gain["log_loss"].n == found.counts["rest"]
+
+
+def test_no_question_is_on_both_sides():
+    probabilities, winners = too_sure(60)
+    judgments = {key: judged(key, value) for key, value in probabilities.items()}
+    found = calibration_study(
+        judgments, labelled(winners, per_question=20), CalibrationOptions(resampling=HOW, fit_share=0.4)
+    )
+    # three questions of twenty pairs: one to fit on, two for the rest
+    assert (found.counts["fitted_on"], found.counts["rest"]) == (20, 40)
+
+
+def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_judgments():
+    probabilities, winners = too_sure(60)
+    turned = dict(reversed(probabilities.items()))
+    one, other = (table(study(given, winners), "scalings")[0]["temperature"].value for given in (probabilities, turned))
+    assert one == pytest.approx(other, rel=1e-4)
+
+
+def test_the_surest_mistakes_come_first():
+    found = study({"a": 0.9, "b": 0.99, "c": 0.2, "d": 0.6}, {"a": 2, "b": 2, "c": 1, "d": 1}, fit_share=0)
+    assert [row["id"] for row in table(found, "sure-and-wrong")] == ["b", "a", "c"]
+
+
+def test_groups_have_their_own_numbers():
+    found = study({"a": 0.9, "b": 0.9}, {"a": 1, "b": 2}, {"a": "easy", "b": "hard"}, fit_share=0)
+    rows = {row["value"]: row for row in table(found, "by-kind")}
+    assert rows["easy"]["overconfidence"].value == pytest.approx(-0.1)
+    assert rows["hard"]["overconfidence"].value == pytest.approx(0.9)
+
+
+def test_without_a_best_scaling_none_is_used_and_that_is_said():
+    found = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
+    assert table(found, "gains") == []
+    assert all(row["slope"] is None for row in table(found, "scalings"))
+    assert any("No temperature" in one for one in found.warnings)
+
+
+def test_one_question_cannot_be_split():
+    found = study({"a": 0.9}, {"a": 1})
+    assert "scalings" not in [one.name for one in found.tables]
+    assert any("too few questions" in one for one in found.warnings)
+
+
+def test_no_probability_anywhere():
+    with pytest.raises(InputError, match="--distribution"):
+        study({"a": None}, {"a": 1})
+
+
+def test_only_tied_labels():
+    with pytest.raises(InputError, match="ties"):
+        study({"a": 0.7}, {"a": "tie"})
+
+
+@pytest.mark.parametrize("options", [{"fit_share": 1.0}, {"bins": 1}])
+def test_options_that_make_no_sense(options):
+    with pytest.raises(ConfigError, match="expected"):
+        CalibrationOptions(**options)

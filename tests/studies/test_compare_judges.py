@@ -1,0 +1,157 @@
+import pytest
+
+from judgelm.data.labels import LabelledSet
+from judgelm.data.results import read_results
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Resampling
+from judgelm.parsing import parse_pair
+from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
+from judgelm.studies.compare_judges import compare_judges
+from judgelm.studies.compare_measures import CompareOptions
+
+HOW = Resampling(seed=0, resamples=100)
+WINNERS = {"1": 1, "2": 2, "=": "tie"}
+
+
+def judge(letters):
+    """One judgment a letter: 1, 2, = for a tie, x for a failure, a dot for none."""
+    found = {}
+    for place, letter in enumerate(letters):
+        failure = Unparsed("off_grammar", "dunno") if letter == "x" else None
+        verdict = None if failure else PairVerdict(winner=WINNERS.get(letter, 1))
+        shown = (Shown(order=(0, 1), text="", failure=failure),)
+        if letter != ".":
+            found[str(place)] = Judgment(
+                sample_id=str(place), mode="pair", verdict=verdict, shown=shown, failure=failure
+            )
+    return found
+
+
+def labels(letters, kinds=""):
+    return LabelledSet(
+        samples={str(i): Sample(id=str(i), question=f"question {i}", answers=("a", "b")) for i in range(len(letters))},
+        labels={str(i): Label(sample_id=str(i), winner=WINNERS[letter]) for i, letter in enumerate(letters)},
+        groups={"kind": {str(i): kind for i, kind in enumerate(kinds)}} if kinds else {},
+    )
+
+
+def study(judges, truth, kinds="", **options):
+    given = {name: judge(letters) for name, letters in judges.items()}
+    return compare_judges(given, labels(truth, kinds), CompareOptions(resampling=HOW, **options))
+
+
+def table(result, name):
+    [found] = [one for one in result.tables if one.name == name]
+    keys = [column.key for column in found.columns]
+    return [dict(zip(keys, row, strict=True)) for row in found.rows]
+
+
+def test_two_judges_by_hand():
+    # right on 0 1 2 and on 0 3; only the first on 1 2, only the second on 3; they say the same of 0 alone
+    found = study({"a": "1121", "b": "12=2"}, "1122")
+    [row] = table(found, "differences")
+    assert row["difference"].value == pytest.approx(0.25)
+    assert [row[key] for key in ("both", "only_first", "only_second", "neither")] == [1, 2, 1, 0]
+    assert row["same"].value == 0.25
+    # of three pairs that tell them apart two for one side: 2 * (3 + 1) / 8, at most 1
+    assert row["p_value"] == 1
+
+
+def test_the_better_judge_stands_first():
+    found = study({"worse": "1211", "better": "1111"}, "1111")
+    assert [row["judge"] for row in table(found, "judges")] == ["better", "worse"]
+    assert table(found, "differences")[0]["difference"].value == pytest.approx(0.25)
+
+
+def test_a_failure_takes_its_pair_out_of_the_comparison_and_is_counted():
+    found = study({"a": "111x", "b": "1112"}, "1111")
+    judges = {row["judge"]: row for row in table(found, "judges")}
+    assert (judges["a"]["failed"], judges["a"]["common"].n, judges["b"]["agreement"].n) == (1, 3, 4)
+    assert judges["b"]["common"].value == 1
+    assert found.counts["failed by a"] == 1
+    assert any("1 of 4" in one for one in found.warnings)
+
+
+def test_a_failure_as_a_tie_is_right_where_the_label_is_one():
+    found = study({"a": "11xx", "b": "1111"}, "111=", failures="as_tie")
+    judges = {row["judge"]: row["common"] for row in table(found, "judges")}
+    assert (judges["a"].value, judges["b"].value, judges["a"].n) == (0.75, 0.75, 4)
+
+
+def test_pairs_that_one_judge_lacks_are_not_compared():
+    found = study({"a": "1111", "b": "11.."}, "1122")
+    assert table(found, "differences")[0]["difference"].n == 2
+    assert any("from 2 to 4" in one for one in found.warnings)
+
+
+def test_flips_are_listed_with_what_everybody_says():
+    [row] = table(study({"a": "12", "b": "11"}, "12"), "flips")
+    assert (row["id"], row["label"], row["judge_1"], row["judge_2"], row["right"]) == (
+        "1", "second better", "second better", "first better", 1,
+    )  # fmt: skip
+    assert row["question"] == "question 1"
+
+
+def test_verdicts_are_counted_against_each_other():
+    rows = table(study({"a": "11=2", "b": "12=2"}, "11=2"), "verdicts")
+    counts = [[row[key] for key in ("first_better", "tie", "second_better")] for row in rows]
+    assert counts == [[1, 0, 1], [0, 1, 0], [0, 0, 1]]
+
+
+def test_groups_are_over_the_common_pairs_and_against_the_best_judge():
+    rows = table(study({"a": "1111", "b": "1211"}, "1112", kinds="eehh"), "by-kind")
+    found = {(row["value"], row["judge"]): row for row in rows}
+    assert found["e", "b"]["minus_best"].value == -0.5
+    assert found["h", "b"]["minus_best"].value == 0
+    assert found["e", "a"]["minus_best"] is None
+
+
+def test_three_judges_are_corrected_for_three_tests():
+    # only a is right on seven pairs against b and c: p = 2 / 2^7 = 0.0156, and 1 between b and c; Holm: 3 p
+    found = table(study({"a": "1" * 7, "b": "2" * 7, "c": "2" * 7}, "1" * 7), "differences")
+    assert [row["p_holm"] for row in found] == [pytest.approx(3 / 64), pytest.approx(3 / 64), 1]
+    assert [row["kappa"] for row in found][2] is None
+
+
+def test_both_orders_are_put_side_by_side():
+    def both(first, second):
+        shown = (Shown(order=(0, 1), text="", scores=first), Shown(order=(1, 0), text="", scores=second))
+        return {"0": Judgment(sample_id="0", mode="pair", verdict=PairVerdict(winner=1), shown=shown)}
+
+    given = {"steady": both((8, 3), (3, 8)), "leaning": both((8, 3), (8, 3))}
+    result = compare_judges(given, labels("1"), CompareOptions(resampling=HOW))
+    rows = {row["judge"]: row for row in table(result, "judges")}
+    assert (rows["steady"]["consistency"].value, rows["leaning"]["toward_first"].value) == (1, 1)
+    assert "orders" in [one.name for one in result.figures]
+
+
+def test_one_order_has_no_order_effect():
+    found = study({"a": "12", "b": "12"}, "12")
+    assert table(found, "judges")[0]["consistency"] is None
+    assert "orders" not in [one.name for one in found.figures]
+
+
+@pytest.mark.parametrize(
+    ("judges", "finding"),
+    [({"a": "11"}, "two or more"), ({"a": "1.", "b": ".1"}, "in common"), ({"a": "xx", "b": "11"}, "in common")],
+)
+def test_what_cannot_be_compared(judges, finding):
+    with pytest.raises(InputError, match=finding):
+        study(judges, "11")
+
+
+def test_the_released_judges_of_pandalm(shared_data):
+    # agreements as published (71.07 % and 66.77 %), with failures as ties
+    from judgelm.data.labels import read_labels
+
+    folder = shared_data / "pandalm"
+    given = {
+        name: {one.sample_id: one for one in read_results(str(folder / f"{name}-testset-v1.json"), parse_pair)}
+        for name in ("pandalm-7b", "gpt-3.5-turbo")
+    }
+    result = compare_judges(
+        given, read_labels(str(folder / "testset-v1.json")), CompareOptions(failures="as_tie", resampling=HOW)
+    )
+    [row] = table(result, "differences")
+    assert (row["first"], row["difference"].n) == ("gpt-3.5-turbo", 999)
+    assert row["difference"].value == pytest.approx(0.7107 - 0.6677, abs=1e-4)

@@ -1,0 +1,72 @@
+"""JudgeLM's tables for runs of one's own."""
+
+import pytest
+
+from judgelm.metrics.resampling import Estimate
+from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
+from judgelm.studies.evaluation import evaluate
+from judgelm.studies.paper_tables import TableRun, Timing, paper_tables
+
+QUICK = Timing(pairs=4, load_s=2.0, judge_s=5.0, metrics_s=1.0, reasons=False, workers="one engine")
+
+
+def run(winners, *, swapped=None, timing=QUICK, **heads):
+    """A run over pairs whose first answer is always better; scores of one order or of both."""
+    judgments = []
+    for number, winner in enumerate(winners):
+        scores = {1: (8.0, 3.0), 2: (3.0, 8.0), None: None}[winner]
+        failure = Unparsed("off_grammar", "?") if scores is None else None
+        shown = [Shown(order=(0, 1), text="", scores=scores, failure=failure)]
+        if swapped:
+            shown.append(Shown(order=(1, 0), text="", scores=(3.0, 8.0) if swapped[number] == 1 else (8.0, 3.0)))
+        verdict = None if winner is None else PairVerdict(winner=winner)
+        judgments.append(
+            Judgment(
+                sample_id=str(number), mode="pair", verdict=verdict, shown=tuple(shown), scores=scores, failure=failure
+            )
+        )
+    labels = {str(number): Label(sample_id=str(number), winner=1) for number in range(len(winners))}
+    return TableRun(heads=heads, evaluation=evaluate(judgments, labels), timing=timing)
+
+
+def cells(result, name):
+    table = next(table for table in result.tables if table.name == name)
+    keys = [column.key for column in table.columns]
+    return [dict(zip(keys, row, strict=True)) for row in table.rows]
+
+
+def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
+    result = paper_tables({4: [run((1, 1, 2, None), swapped=(1, 2, 2, 1), judge_size="7B", data_scale="3.5k")]})
+    [row] = cells(result, "table-4")
+    # three judged: two agree; of those in both orders, pairs 0 and 2 are alike, pair 1 leans to the first place
+    assert (row["judge_size"], row["n"], row["failed"]) == ("7B", 3, 1)
+    assert row["agreement"].value == pytest.approx(2 / 3)
+    assert row["consistency"].value == pytest.approx(2 / 3)
+    assert row["toward_first"].value == pytest.approx(1 / 3)
+    assert isinstance(row["delta"], Estimate)
+    assert "66.7 %" in result.findings[0]
+
+
+def test_one_order_has_no_position_bias_and_it_is_not_zero():
+    result = paper_tables({5: [run((1, 2), method="baseline")]})
+    [row] = cells(result, "table-5")
+    assert row["consistency"] is None
+    assert [figure.name for figure in result.figures] == []
+
+
+def test_efficiency_adds_load_judging_and_metrics_and_scales_to_5000_pairs():
+    unrecorded = Timing(pairs=4, load_s=None, judge_s=None, metrics_s=1.0, reasons=True, workers="one engine")
+    runs = [run((1, 1, 1, 1), method="a", model_size="7B")]
+    runs.append(run((1, 1, 1, 1), timing=unrecorded, method="b", model_size="7B"))
+    known, unknown = cells(paper_tables({3: runs}), "table-3")
+    assert (known["total_s"], known["per_5000_s"]) == (8.0, 10_000.0)
+    assert (unknown["total_s"], unknown["per_5000_s"], unknown["reasons"]) == (None, None, "yes")
+
+
+def test_scaling_is_drawn_over_rows_one_line_a_size():
+    runs = [
+        run((1, 1), judge_size=size, data_scale=scale) for size in ("7B", "13B") for scale in ("3.5k", "10K", "100,000")
+    ]
+    [figure] = paper_tables({4: runs}).figures
+    assert [series.name for series in figure.series] == ["7B", "13B"]
+    assert figure.series[0].x == (3500.0, 10_000.0, 100_000.0)

@@ -1,0 +1,339 @@
+"""QA-Judge's tables from a few answers, by hand."""
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Resampling
+from judgelm.modes.qa import QaCorrectness
+from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Unparsed
+from judgelm.runner import judge
+from judgelm.studies.qa import QaOptions, qa_study
+from judgelm.studies.qa_answers import QaRun, qa_answers
+from judgelm.studies.qa_correlation import prompt_spread
+
+HOW = Resampling(resamples=200)
+
+
+def sample(key, answer="other", model="m", reference="gold", data_set="hotpotqa", kind="name", source=None):
+    metadata = {"data_set": data_set, "answer_type": kind, "source_id": source or key}
+    return Sample(
+        id=key,
+        question=f"question {key}?",
+        answers=(answer,),
+        reference=reference,
+        answer_models=(model,),
+        metadata=metadata,
+    )
+
+
+def judgment(key, sign):
+    """`C` correct, `I` incorrect, `E` an exact match, `?` unreadable."""
+    if sign == "?":
+        return Judgment(sample_id=key, mode="qa", verdict=None, shown=(), failure=Unparsed("off_grammar", "hm"))
+    verdict = LabelVerdict(label="incorrect" if sign == "I" else "correct")
+    by = "exact_match" if sign == "E" else "judge"
+    return Judgment(sample_id=key, mode="qa", verdict=verdict, shown=(), decided_by=by)
+
+
+def run_of(name, labels, variant="initial"):
+    return QaRun(judge=name, variant=variant, judgments={key: judgment(key, sign) for key, sign in labels.items()})
+
+
+def table(result, name):
+    [found] = [one for one in result.tables if one.name == name]
+    keys = [column.key for column in found.columns]
+    return [dict(zip(keys, row, strict=True)) for row in found.rows]
+
+
+def names(result):
+    return {one.name for one in (*result.tables, *result.figures)}
+
+
+def study(samples, runs, human=None, **options):
+    return qa_study(qa_answers(samples, human), runs, QaOptions(resampling=HOW, **options))
+
+
+# a matches exactly; b overlaps (F1 of "gold ring" with "gold": 2 * 1/2 / (3/2) = 2/3); c and d do not
+FOUR = [sample("a", "Gold."), sample("b", "gold ring"), sample("c"), sample("d")]
+
+
+def test_scores_are_exact_matches_and_what_the_judge_calls_correct():
+    result = study(FOUR, [run_of("qwen", {"a": "E", "b": "C", "c": "I", "d": "I"})])
+    [row] = table(result, "scores")
+    assert (row["data_set"], row["model"], row["answers"]) == ("hotpotqa", "m", 4)
+    assert row["em"].value == 1 / 4
+    assert row["f1"].value == pytest.approx((1 + 2 / 3) / 4)
+    assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
+    assert result.counts["exact_matches"] == 1
+    assert names(result) == {"scores", "types", "types-correct", "judges"}
+
+
+def test_the_gap_to_em_is_said_and_rules_that_differ_are_noticed():
+    result = study(FOUR, [run_of("qwen", {"a": "E", "b": "C", "c": "E", "d": "I"})])
+    # EM 1/4, judge 3/4
+    assert any("widest gap between a judge and EM is +50.0 points" in one for one in result.findings)
+    assert any("1 answers were decided by an exact match" in one for one in result.warnings)
+
+
+def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked_for():
+    runs = [run_of("qwen", {"a": "E", "b": "C", "c": "?"})]
+    result = study(FOUR, runs)
+    [row] = table(result, "scores")
+    assert (row["judge_qwen"].value, row["judge_qwen"].n) == (1.0, 2)
+    [judged] = table(result, "judges")
+    assert [judged[key] for key in ("exact_match", "judge", "not_judged", "off_grammar")] == [1, 1, 1, 1]
+    assert result.counts["without_label"] == 2
+    assert "1 of 4 answers failed" in result.warnings[0]
+    assert "1 of 4 answers were not judged" in result.warnings[1]
+    [row] = table(study(FOUR, runs, failures="as_incorrect"), "scores")
+    assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
+
+
+def test_judging_all_is_compared_with_exact_match_first():
+    # of the exact matches a and e the judge refuses e: EM first 3/5, all 2/5, gap 1/5
+    samples = [*FOUR, sample("e", "the gold")]
+    everything = run_of("qwen", {"a": "C", "b": "C", "c": "I", "d": "I", "e": "I"})
+    cascade = run_of("llama", {"a": "E", "b": "C", "c": "I", "d": "I", "e": "E"})
+    [row] = table(study(samples, [everything, cascade]), "false-and-all")
+    assert row["judge"] == "qwen"
+    assert (row["em_first"].value, row["all"].value) == (3 / 5, 2 / 5)
+    assert row["gap"].value == pytest.approx(1 / 5)
+    assert row["exact_correct"].value == 1 / 2
+
+
+def eight(model):
+    """Eight answers of a model: 0 matches exactly, 1 and 2 overlap by 2/3, the others do not."""
+    texts = ["gold", "gold ring", "a gold coin", *["other"] * 5]
+    return [sample(f"{model}{i}", text, model, source=str(i)) for i, text in enumerate(texts)]
+
+
+HUMAN = [1, 1, 0, 1, 0, 0, 0, 1]
+JUDGED = "ECCIIIIC"
+
+
+def people(*models):
+    return {f"{model}{i}": bool(label) for model in models for i, label in enumerate(HUMAN)}
+
+
+def test_correlation_with_people_by_model_and_averaged():
+    samples = [*eight("m"), *eight("n")]
+    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)} | {f"n{i}": "C" for i in range(8)}
+    result = study(samples, [run_of("qwen", labels)], people("m", "n"))
+    first, second, average = table(result, "human-correlation")
+    # m: people 11010001, judge 11100001: both 3, people alone 1, judge alone 1, neither 3:
+    # phi = (3*3 - 1*1) / sqrt(4*4*4*4) = 1/2
+    assert first["qwen"].value == pytest.approx(1 / 2)
+    assert second["qwen"] is None  # calls all correct
+    assert (average["model"], average["qwen"].value) == ("average", pytest.approx(1 / 2))
+    # EM is 10000000: both 1, people alone 3, neither 4: phi = (1*4 - 3*0) / sqrt(4*4*1*7)
+    assert first["em"].value == second["em"].value == pytest.approx(4 / 112**0.5)
+    # F1 of 0.5 and more: 11100000: both 2, people alone 2, alone 1, neither 3: (2*3 - 2*1) / sqrt(4*4*3*5)
+    assert first["f1_of_0_5_and_more"].value == pytest.approx(4 / 240**0.5)
+
+
+def test_f1_thresholds_follow_scipy():
+    samples = eight("m")
+    result = study(samples, [run_of("qwen", {f"m{i}": sign for i, sign in enumerate(JUDGED)})], people("m"))
+    row, average = table(result, "f1-thresholds")
+    assert row["f1_from_0_6"].value == pytest.approx(pearsonr(HUMAN, [1, 1, 1, 0, 0, 0, 0, 0]).statistic)
+    # from 0.7 on only the exact match is left
+    assert row["f1_from_0_7"].value == pytest.approx(pearsonr(HUMAN, [1, 0, 0, 0, 0, 0, 0, 0]).statistic)
+    assert average["f1_from_0_8"] == row["f1_from_0_8"]
+    [line] = [one for one in result.figures if one.name == "f1-thresholds-average"]
+    assert line.series[0].x == (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+def test_an_exact_match_that_never_happens_has_no_correlation():
+    samples = [sample(str(i)) for i in range(4)]
+    human = {str(i): i % 2 == 0 for i in range(4)}
+    result = study(samples, [run_of("qwen", {str(i): "CI"[i % 2] for i in range(4)})], human)
+    row, average = table(result, "human-correlation")
+    assert (row["em"], average["em"]) == (None, None)
+    assert row["qwen"].value == pytest.approx(1)
+    assert any("Exact match has no correlation with people" in one for one in result.findings)
+
+
+def test_prompts_are_compared_with_maximum_mean_and_variance():
+    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)}  # correlation 1/2, as above
+    exact = {f"m{i}": "EC"[i > 0] if label else "I" for i, label in enumerate(HUMAN)}  # correlation 1
+    result = study(eight("m"), [run_of("qwen", labels), run_of("qwen", exact, "zero-shot")], people("m"))
+    [row] = table(result, "prompts")
+    assert [row["prompt_initial"].value, row["prompt_zero_shot"].value] == pytest.approx([1 / 2, 1])
+    # mean 3/4; variance 2 * (1/4)^2 / (2 - 1) = 1/8
+    assert [row["maximum"], row["mean"], row["variance"]] == pytest.approx([1, 3 / 4, 1 / 8])
+    assert len(table(result, "judges")) == 2
+    assert list(table(result, "scores")[0])[-1] == "judge_qwen"  # the first prompt stands for the judge
+    several = [run_of("qwen", labels), run_of("llama", labels), run_of("qwen", exact, "zero-shot")]
+    assert list(table(study(eight("m"), several), "scores")[0])[-2:] == ["judge_qwen", "judge_llama"]
+
+
+@pytest.mark.parametrize(
+    ("row", "maximum", "average", "variance"),
+    [
+        ((0.653, 0.795, 0.667, 0.762, 0.702), 0.795, 0.716, 0.0037),
+        ((0.750, 0.819, 0.742, 0.820, 0.765), 0.820, 0.779, 0.0014),
+        ((0.847, 0.877, 0.850, 0.909, 0.854), 0.909, 0.867, 0.0007),
+    ],
+)
+def test_the_papers_table_7_has_the_sample_variance(row, maximum, average, variance):
+    found = prompt_spread(row)
+    assert (found[0], round(found[1], 3), round(found[2], 4)) == (maximum, average, variance)
+
+
+def test_the_spread_over_one_prompt_or_none_is_undefined():
+    assert prompt_spread([0.5]) == (0.5, 0.5, None)
+    assert prompt_spread([]) == (None, None, None)
+
+
+def test_by_type_among_answers_that_do_not_match():
+    samples = [
+        sample("a", "gold", kind="job"),
+        sample("b", kind="job"),
+        sample("c", kind="job"),
+        sample("d", kind="date"),
+        sample("e", "gold", kind="year"),
+    ]
+    result = study(samples, [run_of("qwen", {"a": "E", "b": "C", "c": "I", "d": "I", "e": "E"})])
+    rows = {row["type"]: row for row in table(result, "types")}
+    assert [(rows[key]["answers"], rows[key]["em_false"]) for key in ("job", "date", "year")] == [
+        (3, 2),
+        (1, 1),
+        (1, 0),
+    ]
+    assert (rows["job"]["called_correct"].value, rows["date"]["called_correct"].value) == (1 / 2, 0)
+    assert rows["year"]["called_correct"] is None  # every answer matches
+    [bars] = [one for one in result.figures if one.name == "types-correct"]
+    assert bars.categories == ("job", "date", "year")
+
+
+def test_the_types_are_judged_by_who_agrees_best_with_people():
+    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)}
+    exact = {f"m{i}": "C" if label else "I" for i, label in enumerate(HUMAN)}
+    runs = [run_of("qwen", labels), run_of("llama", exact)]
+    result = study(eight("m"), runs, people("m"))
+    [row] = table(result, "types")
+    assert row["correlation"].value == pytest.approx(1)
+    [row] = table(study(eight("m"), runs, people("m"), types_judge="qwen"), "types")
+    assert row["correlation"].value == pytest.approx(1 / 2)
+
+
+def panel(rows):
+    """Judges m, s, j1 .. j5 over the answers of model m, one row of labels per answer."""
+    samples = [sample(str(i), model="m") for i in range(len(rows))]
+    judges = ["m", "s", "j1", "j2", "j3", "j4", "j5"]
+    runs = [run_of(name, {str(i): row[place] for i, row in enumerate(rows)}) for place, name in enumerate(judges)]
+    return samples, runs
+
+
+def test_self_and_sibling_preference_at_three_thresholds():
+    samples, runs = panel(["CIIIIII", "CIIICII", "CIICCII", "ICIIIII", "CCIIIII", "IIIIIII", "?CIIIII", "IIIIIII"])
+    result = study(samples, runs, siblings={"m": "s"})
+    [own] = table(result, "self-preference")
+    # 7 answers with all labels. m alone: 0; with one other: 1, 4; with two: 2
+    assert (own["judge"], own["others"], own["answers"], own["left_out"]) == ("m", 6, 7, 1)
+    assert [own[f"threshold_{one}"].value for one in (100, 83, 67)] == pytest.approx([1 / 7, 3 / 7, 4 / 7])
+    [sibling] = table(result, "sibling-preference")
+    # s alone: 3; with m beside it: 4 too
+    assert [sibling[f"threshold_{one}"].value for one in (100, 83, 67)] == pytest.approx([1 / 7, 2 / 7, 2 / 7])
+    [without] = table(study(samples, runs, siblings={"m": "s"}, sibling_others=False), "sibling-preference")
+    # m is no judge there: answers 3, 4 and the one that m has no label for, of 8
+    assert (without["others"], without["answers"], without["left_out"]) == (5, 8, 0)
+    assert without["threshold_100"].value == pytest.approx(3 / 8)
+    assert {"self-preference", "sibling-preference", "self-preference-shares", "sibling-preference-shares"} <= names(
+        result
+    )
+
+
+def test_a_match_is_no_preference_and_a_judge_of_another_name_can_be_the_own():
+    samples, runs = panel(["CIIIIII", "CIIIIII"])
+    samples[1] = sample("1", "gold", model="m")
+    [row] = table(study(samples, runs, own={"m": "s"}), "self-preference")
+    assert (row["judge"], row["answers"], row["threshold_100"].value) == ("s", 1, 0)
+
+
+def test_fewer_judges_than_six_are_said():
+    samples, runs = panel(["CIIIIII"])
+    result = study(samples, runs[:4])
+    assert "against 3 other judges" in result.warnings[-1]
+    assert "self-preference" not in names(study(samples, runs[1:]))
+
+
+def test_validated_answers_and_each_sets_own_rules():
+    drop = Sample(
+        id="d",
+        question="How many?",
+        answers=("1e3",),
+        reference="7",
+        metadata={"data_set": "drop", "references": ["7", "1000"]},
+    )
+    [answer] = qa_answers([drop])
+    assert (answer.own.exact, answer.gate.exact, answer.answer_type, answer.model) == (
+        True,
+        False,
+        "number",
+        "not given",
+    )
+    [first] = qa_answers([Sample(id="d", question="?", answers=("b",), reference="a", metadata={"references": ["b"]})])
+    [alone] = qa_answers(
+        [Sample(id="d", question="?", answers=("b",), reference="a", metadata={"references": ["b"]})], validated=False
+    )
+    assert (first.gate.exact, alone.gate.exact) == (True, False)
+
+
+def test_a_run_of_the_mode_goes_into_the_study():
+    engine = ScriptedEngine(
+        {
+            "question a?|gold|Gold.": "<ans>CORRECT</ans>",
+            "question b?|gold|gold ring": "<ans>CORRECT</ans>",
+            "question c?|gold|other": "<ans>INCORRECT</ans>",
+            "question d?|gold|other": "I cannot say.",
+        }
+    )
+    runs = [
+        QaRun(judge=name, judgments={one.sample_id: one for one in judge(FOUR, mode, engine)})
+        for name, mode in {"first": QaCorrectness(), "all": QaCorrectness(judge_all=True, labels="original")}.items()
+    ]
+    result = study(FOUR, runs)
+    [row] = table(result, "scores")
+    assert (row["judge_first"].value, row["judge_first"].n) == (2 / 3, 3)
+    assert (row["judge_all"].value, row["judge_all"].n) == (2 / 4, 4)
+    assert [one["judge"] for one in table(result, "false-and-all")] == ["all"]
+    assert table(result, "judges")[1]["read_as_incorrect"] == 1
+    assert any("1 replies were neither word" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("samples", "runs", "options", "finding"),
+    [
+        ([], [run_of("q", {"a": "C"})], {}, "0 answers and 1 runs"),
+        (FOUR, [], {}, "4 answers and 0 runs"),
+        (FOUR, [run_of("q", {"a": "C"}), run_of("q", {"b": "C"})], {}, "two runs of q"),
+        (FOUR, [run_of("q", {"z": "C"})], {}, "no judgment has an answer"),
+        (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run of judge 's'; there are: q"),
+        (FOUR, [run_of("q", {"a": "C"})], {"types_judge": "s"}, "no run of judge 's'"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(samples, runs, options, finding):
+    with pytest.raises(InputError, match=finding):
+        study(samples, runs, **options)
+
+
+def test_answers_and_judgments_of_another_kind_are_refused():
+    with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 and one"):
+        qa_answers([Sample(id="x", question="?", answers=("a", "b"), reference="c")])
+    graded = Judgment(sample_id="a", mode="grade", verdict=GradeVerdict(score=3), shown=())
+    with pytest.raises(InputError, match="judgment a: mode grade says neither correct nor incorrect"):
+        study(FOUR, [QaRun(judge="q", judgments={"a": graded})])
+
+
+def test_intervals_resample_questions_with_all_their_answers():
+    # every question has the same answer from four models: 20 questions, not 80 rows, carry the interval
+    samples = [sample(f"{q}-{m}", model="m", source=str(q)) for q in range(20) for m in range(4)]
+    labels = {one.id: "CI"[int(one.metadata["source_id"]) % 2] for one in samples}
+    [row] = table(study(samples, [run_of("qwen", labels)]), "scores")
+    assert row["judge_qwen"].n == 80
+    # the standard error over 20 questions is sqrt(1/4 / 20) = 0.112, so the interval is about 0.44 wide
+    assert row["judge_qwen"].high - row["judge_qwen"].low == pytest.approx(2 * 1.96 * np.sqrt(0.25 / 20), abs=0.1)

@@ -1,0 +1,210 @@
+import json
+
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.records import Judgment, LabelVerdict, Solve, Unparsed
+from judgelm.studies.self_reference import self_reference_study
+from judgelm.studies.self_reference_selection import Standing, crossover, rank_correlation
+from judgelm.studies.self_reference_truth import AnswerTruth, JudgeRuns
+
+HOW = Resampling(resamples=200)
+
+
+def run(text):
+    """One letter for each judgment: c correct, i incorrect, - failed."""
+    labels = {"c": "correct", "i": "incorrect"}
+    return {
+        str(key): Judgment(
+            sample_id=str(key),
+            mode="correctness",
+            verdict=LabelVerdict(label=labels[char]) if char in labels else None,
+            shown=(),
+            failure=None if char in labels else Unparsed("off_grammar", "?"),
+        )
+        for key, char in enumerate(text)
+    }
+
+
+def truths(truth, own, datasets=None):
+    return {
+        str(key): AnswerTruth(
+            id=str(key),
+            agent="agent",
+            dataset="X" if datasets is None else datasets[key],
+            truth=truth[key] == "1",
+            own={} if own[key] == "?" else {"": own[key] == "1"},
+        )
+        for key in range(len(truth))
+    }
+
+
+def table(result, name):
+    [found] = [one for one in result.tables if one.name == name]
+    keys = [column.key for column in found.columns]
+    return [dict(zip(keys, row, strict=True)) for row in found.rows]
+
+
+def value(cell):
+    return cell.value if isinstance(cell, Estimate) else cell
+
+
+# the first eight are D_J+, four agents right and four wrong; the last four D_J-, two and two
+TRUTH = "111100001100"
+OWN = "111111110000"
+COT = "cccicciicccc"
+GUIDED = "cccciiiiciic"
+
+
+def study(**runs):
+    return self_reference_study([JudgeRuns(judge="big", **runs)], truths(TRUTH, OWN), HOW)
+
+
+def test_f1_by_own_answer():
+    [cot, guided] = table(study(cot=run(COT), guided=run(GUIDED)), "f1-by-own-answer")
+    # CoT, D_J+: TP 3, FN 1, FP 2: 6/9; D_J-: TP 2, FP 2: 4/6
+    assert (value(cot["f1_right"]), value(cot["f1_wrong"]), value(cot["gap"])) == (6 / 9, 4 / 6, 0.0)
+    # guided, D_J+: all right; D_J-: TP 1, FN 1, FP 1: 2/4
+    assert (value(guided["f1_right"]), value(guided["f1_wrong"]), value(guided["gap"])) == (1.0, 0.5, 0.5)
+    assert (guided["n_right"], guided["n_wrong"]) == (8, 4)
+
+
+def test_the_four_ways_and_what_self_reference_changes():
+    result = study(cot=run(COT), guided=run(GUIDED))
+    cot = table(result, "four-way-split")[:4]
+    assert [(row["n"], value(row["accuracy"])) for row in cot] == [(4, 0.75), (4, 0.5), (2, 1.0), (2, 0.0)]
+    assert [value(row["own_class_f1"]) for row in cot] == pytest.approx([1.5 / 1.75, 1 / 1.5, 1.0, 0.0])
+    [change] = table(result, "change-by-self-reference")
+    assert change["n"] == 12
+    assert [value(cell) for key, cell in change.items() if key.startswith("accuracy")] == [0.25, 0.5, -0.5, 0.5]
+    assert value(change["f1_wrong"]) == pytest.approx(0.5 - 4 / 6)
+
+
+def test_overconfidence_by_data_set_and_over_all():
+    known = truths("1100", "1111", ["X", "X", "Y", "Y"])
+    result = self_reference_study([JudgeRuns(judge="big", cot=run("c-cc"))], known, HOW)
+    [row] = table(result, "overconfidence-cot")
+    # X: the failure is out, 1/1 - 1/1; Y: 2/2 - 0; all: 3/3 - 1/3
+    assert (value(row["X"]), value(row["Y"]), value(row["all_data_sets"])) == (0.0, 1.0, pytest.approx(2 / 3))
+
+
+def test_the_most_overconfident_judge_stands_first():
+    runs = [JudgeRuns(judge="strict", cot=run("ii")), JudgeRuns(judge="lax", cot=run("cc"))]
+    result = self_reference_study(runs, truths("10", "11"), HOW)
+    assert [row["judge"] for row in table(result, "overconfidence-cot")] == ["lax", "strict"]
+
+
+def test_correlations_bands_and_gain():
+    result = study(cot=run(COT), guided=run(GUIDED))
+    rows = table(result, "partial-correlation")
+    assert [row["method"] for row in rows] == ["CoT", "self-reference"]
+    # guided: J is right on all of D_J+ and on one of two in each part of D_J-. n 12, sums G 8, J 10, A 6, products
+    # GJ 8, GA 4, JA 5: r_GA = r_JA = 0, r_GJ = (96 - 80) / sqrt((96 - 64) (120 - 100))
+    assert value(rows[1]["r_gj_given_a"]) == pytest.approx(16 / (32 * 20) ** 0.5)
+    assert (value(rows[1]["r_ga"]), value(rows[1]["r_ja"])) == (pytest.approx(0.0), pytest.approx(0.0))
+    assert rows[1]["band"] == "strong"
+    # CoT: J right on 5 of 8 and on 2 of 4: GJ 5, JA 5, sum 7, r_GJ = (60 - 56) / sqrt(32 * 35),
+    # r_JA = (60 - 42) / sqrt(36 * 35), partial = r_GJ / sqrt(1 - r_JA^2)
+    r_gj, r_ja = 4 / (32 * 35) ** 0.5, 18 / (36 * 35) ** 0.5
+    assert value(rows[0]["r_gj_given_a"]) == pytest.approx(r_gj / (1 - r_ja**2) ** 0.5)
+    [gain] = table(result, "partial-correlation-gain")
+    assert value(gain["gain"]) == pytest.approx(value(gain["guided"]) - value(gain["cot"]))
+    assert "weak in 1, moderate in 0 and strong in 0 of 1 cases" in result.findings[0]
+    assert "strong in 1 of 1 cases" in result.findings[1]
+
+
+def test_a_judge_that_answers_everything_right_has_no_correlation_and_says_why():
+    result = self_reference_study([JudgeRuns(judge="big", cot=run("ccii"))], truths("1010", "1111"), HOW)
+    [row] = table(result, "partial-correlation")
+    assert (row["r_gj_given_a"], row["band"]) == (None, "undefined")
+    assert row["remark"].startswith("constant: G")
+    assert "undefined in 1" in result.findings[0]
+
+
+def test_failures_and_unknown_own_answers_are_counted_and_left_out():
+    known = truths("1100", "1?01")
+    runs = [JudgeRuns(judge="big", cot={**run("c-ic"), "x": run("c")["0"]})]
+    result = self_reference_study(runs, known, HOW)
+    assert result.counts["judgments"] == 5
+    assert (result.counts["judged"], result.counts["failed"], result.counts["without truth"]) == (3, 1, 1)
+    assert (result.counts["own answer known from the truth file"], result.counts["own answer unknown"]) == (3, 1)
+    [quality] = table(result, "judgment-quality")
+    assert (quality["n"], quality["failed"], value(quality["generation_accuracy"])) == (3, 1, pytest.approx(2 / 3))
+    assert any("1 of 5 judgments failed" in warning for warning in result.warnings)
+
+
+def test_own_answers_of_the_guided_run_serve_the_cot_run_too():
+    guided = {key: Judgment(sample_id=key, mode="correctness", verdict=LabelVerdict(label="correct"), shown=(),
+                            solves=(Solve(text="", answer=answer),))
+              for key, answer in (("0", "4"), ("1", "5"))}  # fmt: skip
+    known = {key: AnswerTruth(id=key, agent="a", dataset="X", truth=True, answer="4") for key in ("0", "1")}
+    result = self_reference_study([JudgeRuns(judge="big", cot=run("ci"), guided=guided)], known, HOW)
+    rows = table(result, "f1-by-own-answer")
+    assert [(row["method"], row["n_right"], row["n_wrong"]) for row in rows] == [
+        ("CoT", 1, 1),
+        ("self-reference", 1, 1),
+    ]
+
+
+def test_choosing_the_judge_that_answers_best():
+    own = {"0": {"a": True, "b": True}, "1": {"a": True, "b": False}, "2": {"a": False, "b": False}}
+    known = {key: AnswerTruth(id=key, agent="x", dataset="X", truth=key != "2", own=own[key]) for key in own}
+    runs = [JudgeRuns(judge="a", cot=run("cic")), JudgeRuns(judge="b", cot=run("cci"))]
+    [row] = table(self_reference_study(runs, known, HOW), "judge-selection")
+    # a answers 2/3, its F1: TP 1, FN 1, FP 1: 2/4; b answers 1/3, its F1 is 1
+    assert (row["chosen"], row["best"], row["place"]) == ("a", "b", 2)
+    assert (value(row["chosen_f1"]), value(row["regret"]), row["mean_f1"]) == (0.5, 0.5, 0.75)
+    assert (row["spearman"], row["spearman_interval"]) == (None, None)
+
+
+def test_crossover_is_where_every_judge_gains_from():
+    found = crossover([(0.3, -0.2), (0.6, 0.1), (0.5, 0.0), (0.8, 0.3)])
+    assert (found.n, found.gaining, found.last_without, found.from_accuracy) == (4, 2, 0.5, 0.6)
+    # least squares: means 0.55 and 0.05; slope (0.0625 + 0.0025 + 0.0025 + 0.0625) / 0.13 = 1; 0 at 0.5
+    assert found.line == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([], (None, None, None)),
+        ([(0.5, 0.1)], (0.5, None, None)),
+        ([(0.3, 0.1), (0.5, 0.2), (0.9, -0.1)], (None, 0.9, None)),  # the most accurate loses, the line falls
+        ([(0.5, 0.1), (0.5, 0.2), (0.5, 0.3)], (0.5, None, None)),  # accuracies alike: no line
+    ],
+)
+def test_crossovers_that_are_not_there(points, expected):
+    found = crossover(points)
+    assert (found.from_accuracy, found.last_without, found.line) == expected
+
+
+def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
+    def standings(*pairs):
+        return [
+            Standing(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
+            for place, (x, y) in enumerate(pairs)
+        ]
+
+    # ranks 1 2 3 4 5 against 2 1 3 4 5: 1 - 6 * 2 / (5 * 24) = 0.9
+    found = rank_correlation(standings((0.1, 0.2), (0.2, 0.1), (0.3, 0.3), (0.4, 0.4), (0.5, 0.5)))
+    assert (found.value, found.n) == (pytest.approx(0.9), 5)
+    assert rank_correlation(standings((0.1, 0.1), (0.2, 0.2), (0.3, 0.3), (0.4, 0.4))) is None
+    assert rank_correlation(standings(*[(0.5, x / 10) for x in range(6)])) is None
+
+
+def test_the_result_is_json_and_names_every_figure_once():
+    result = study(cot=run(COT), guided=run(GUIDED))
+    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["study"] == "self-reference"
+    names = {figure.name for figure in result.figures}
+    assert {
+        "generation-and-judgment-1",
+        "four-way-accuracy-cot-1",
+        "four-way-f1-guided-1",
+        "four-way-change-1",
+    } <= names
+
+
+def test_judges_of_one_name_are_refused():
+    with pytest.raises(InputError, match="a name of its own"):
+        self_reference_study([JudgeRuns(judge="a", cot=run("c"))] * 2, truths("1", "1"), HOW)

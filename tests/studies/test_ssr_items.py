@@ -1,0 +1,113 @@
+import math
+
+import pytest
+
+from judgelm.errors import InputError
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, Shown, Solve, Unparsed
+from judgelm.studies.ssr_items import PairTruth, credit, join_items, outcome, pair_truth_from_row, pairs_by_sample
+
+
+def judged(key, given, swapped, answers=(), **fields):
+    """Labels as the judge wrote them in each order: `1` is the answer shown first."""
+    shown = (Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped))
+    solves = tuple(Solve(text="", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="ssr", verdict=PairVerdict(winner="tie"), shown=shown, solves=solves, **fields)
+
+
+def failed(key):
+    failure = Unparsed("off_grammar", "?")
+    return Judgment(sample_id=key, mode="ssr", verdict=None, shown=(), failure=failure)
+
+
+@pytest.mark.parametrize(
+    ("given", "swapped", "winner", "expected"),
+    [
+        ("1", "2", 1, "right"),  # the first answer in both orders
+        ("1", "2", 2, "wrong"),
+        ("1", "1", 1, "split"),  # whoever stands first
+        ("A", "b", 1, "right"),
+        ("1", "tie", 1, "right"),  # one vote to none
+        ("tie", "tie", 1, "split"),
+        ("tie", "1", 1, "wrong"),
+    ],
+)
+def test_two_orders_vote(given, swapped, winner, expected):
+    assert outcome(judged("x", given, swapped), winner) == expected
+
+
+def test_scores_vote_as_labels_do():
+    shown = (Shown(order=(0, 1), text="", scores=(8, 3)), Shown(order=(1, 0), text="", scores=(2, 9)))
+    judgment = Judgment(sample_id="x", mode="pair", verdict=PairVerdict(winner=1), shown=shown)
+    assert outcome(judgment, 1) == "right"  # 8 > 3 as given; swapped, the first answer has 9
+
+
+def test_without_readable_orders_the_verdict_decides():
+    def judgment(winner):
+        return Judgment(sample_id="x", mode="ssr", verdict=PairVerdict(winner=winner), shown=())
+
+    assert [outcome(judgment(winner), 2) for winner in (1, 2, "tie")] == ["wrong", "right", "split"]
+
+
+def test_a_failure_has_no_outcome_and_another_verdict_is_refused():
+    assert outcome(failed("x"), 1) is None
+    with pytest.raises(InputError, match="runs of mode ssr"):
+        outcome(Judgment(sample_id="x", mode="m", verdict=LabelVerdict(label="correct"), shown=()), 1)
+
+
+def test_a_split_counts_three_ways():
+    assert [credit("split", rule) for rule in ("wrong", "half")] == [0.0, 0.5]
+    assert math.isnan(credit("split", "tie"))
+    assert (credit("right", "tie"), credit("wrong", "half")) == (1.0, 0.0)
+
+
+def test_items_are_what_both_runs_judged():
+    truths = pairs_by_sample([PairTruth(id=key, winner=1, answer="G") for key in "abcde"])
+    five = ("G", "G", "G", "G", "B")
+    never = {"a": judged("a", "1", "1", five), "b": judged("b", "1", "2"), "c": failed("c"), "e": judged("e", "1", "2")}
+    always = {"a": judged("a", "1", "2", five, own_reference="G"), "b": judged("b", "1", "2", ("B", None)),
+              "c": judged("c", "1", "2", five), "e": judged("e", "1", "2"), "z": judged("z", "1", "2")}  # fmt: skip
+    found = join_items(never, always, truths)
+    first, second = found.items
+    assert (first.majority.agreement, first.majority_right, first.never, first.always) == (0.8, True, "split", "right")
+    assert (first.selective(0.8), first.selective(1.0)) == ("right", "split")
+    assert (second.majority.agreement, second.majority_right) == (0.5, False)
+    counts = found.counts
+    assert (counts["compared"], counts["failed in a run"], counts["without solves"], counts["not in both runs"]) == (
+        2,
+        1,
+        1,
+        1,
+    )
+    assert (counts["judgments without truth"], counts["failed without reference"]) == (1, 1)
+
+
+def test_other_solves_and_other_references_are_counted():
+    truths = {"a": PairTruth(id="a", winner=1)}
+    found = join_items(
+        {"a": judged("a", "1", "2", ("G", "B"))}, {"a": judged("a", "1", "2", ("B", "B"), own_reference="G")}, truths
+    )
+    assert found.counts["different solves in the two runs"] == 1
+    assert found.counts["reference is not the majority"] == 1
+    assert found.counts["majority not known to be right or wrong"] == 1
+
+
+def test_nothing_to_compare_is_an_error():
+    truths = {"a": PairTruth(id="a", winner=1)}
+    with pytest.raises(InputError, match="no pair is in both runs"):
+        join_items({}, {"a": judged("a", "1", "2")}, truths)
+    with pytest.raises(InputError, match="no self-solves"):
+        join_items({"a": judged("a", "1", "2")}, {"a": judged("a", "1", "2")}, truths)
+
+
+def test_rows_of_a_truth_file():
+    found = pair_truth_from_row({"id": "a", "winner": 2, "answer": "G", "category": "math"}, "t:1")
+    assert found == PairTruth(id="a", winner=2, answer="G", category="math")
+    for change, message in (
+        ({"winner": "tie"}, "expected 1 or 2"),
+        ({"id": 3}, 'field "id"'),
+        ({"answer": 3}, '"answer"'),
+    ):
+        with pytest.raises(InputError, match=message):
+            pair_truth_from_row({"id": "a", "winner": 1} | change, "t:1")
+    with pytest.raises(InputError, match="stands there twice"):
+        pairs_by_sample([PairTruth(id="a", winner=1)] * 2)
