@@ -195,7 +195,8 @@ def _forest(figure: Forest) -> Canvas:
         seen.add(row.group)
         look: _Look = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
         axes.errorbar(value, [place], xerr=errors, linestyle="none", capsize=3, elinewidth=1.3, label=label, **look)
-        said = f"{_number(found.value)} ({_number(found.low)} to {_number(found.high)}), n = {found.n:,}"
+        number_of, low, high = (_number(one, fine=True) for one in (found.value, found.low, found.high))
+        said = f"{number_of} ({low} to {high}), n = {found.n:,}"
         axes.text(1.02, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [_short(row.label) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -310,8 +311,11 @@ def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
     return [_short(name) for name in names[:MOST_ROWS]], said
 
 
-def _number(value: float) -> str:
+def _number(value: float, *, fine: bool = False) -> str:
+    """`fine` gives numbers below 1 a third decimal, where there is room for it."""
     size = abs(value)
+    if fine and size < 1:
+        return f"{value:.3f}"
     return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
 
 

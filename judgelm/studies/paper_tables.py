@@ -131,7 +131,7 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
     layout = LAYOUTS[number]
     return Table(
         name=f"table-{number}",
-        title=layout.title,
+        title=f"Table {number}: {layout.title}",
         source=f"JudgeLM, Table {number}",
         columns=(
             *(Column(key=key, heading=heading) for key, heading in layout.heads.items()),
@@ -180,7 +180,7 @@ def _efficiency(rows: Sequence[TableRun]) -> Table:
     seconds = ("load_s", "load, s"), ("judge_s", "judge, s"), ("metrics_s", "metrics, s"), ("total_s", "total, s")
     return Table(
         name="table-3",
-        title="Efficiency",
+        title="Table 3: Efficiency",
         source="JudgeLM, Table 3",
         columns=(
             *heads,
