@@ -75,7 +75,7 @@ def test_n_stands_in_the_figure():
     assert rests(LINES, "first") == "first (n = 30 to 1,200 each)"
     assert rests(LINES, "second") == "second"  # plain numbers have none
     assert rests(BARS, "a (") == "a (n = 100)"
-    assert "0.120 (0.020 to 0.220), n = 63,222" in texts(draw(FOREST).svg)
+    assert "0.123 (0.023 to 0.223), n = 63,222" in texts(draw(FOREST).svg)
 
 
 def test_the_level_of_the_whiskers_is_said():
