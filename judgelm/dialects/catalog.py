@@ -1,0 +1,15 @@
+"""All dialects, and which of them a request is of."""
+
+from judgelm.dialects.contract import Asked, Case, Dialect
+
+DIALECTS: tuple[Dialect, ...] = ()
+"""Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
+
+
+def recognise(asked: Asked) -> tuple[Dialect, Case] | None:
+    """The dialect of a request and the case in it; None where no dialect knows it.
+
+    Where two claim it, the split that leaves no doubt goes first.
+    """
+    found = [(dialect, case) for dialect in DIALECTS if (case := dialect.recognise(asked)) is not None]
+    return min(found, key=lambda one: bool(one[1].doubt), default=None)

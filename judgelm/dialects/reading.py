@@ -1,0 +1,132 @@
+"""A request's JSON body as dialects look at it; what clients really send is taken, odd as it may be.
+
+Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
+message alone, fields that no server knows.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from judgelm.dialects.contract import Asked, Message, Tool
+from judgelm.errors import InputError
+
+_MOST_REPLIES = 128
+
+
+def read_chat(body: Mapping[str, Any]) -> Asked:
+    """The body of a chat completion.
+
+    Raises:
+        InputError: it is none; the message names the field.
+    """
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InputError('"messages": expected a list of messages, at least one')
+    wanted = body.get("response_format")
+    forms = wanted if isinstance(wanted, Mapping) else {}
+    return Asked(
+        messages=tuple(_message(place, one) for place, one in enumerate(messages)),
+        n=_count(body, "n", 1, most=_MOST_REPLIES),
+        logprobs=bool(body.get("logprobs")),
+        top_logprobs=_count(body, "top_logprobs", 0, most=20),
+        tools=_tools(body),
+        forced_tool=_forced(body),
+        schema=_schema(forms),
+        json_object=forms.get("type") == "json_object",
+        max_tokens=_most_tokens(body),
+    )
+
+
+def read_completion(body: Mapping[str, Any]) -> Asked:
+    """The body of a plain completion of one prompt.
+
+    Raises:
+        InputError: it is none, or has several prompts.
+    """
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        [prompt] = prompt
+    if not isinstance(prompt, str):
+        raise InputError('"prompt": expected one text; send several prompts as several requests')
+    logprobs = body.get("logprobs")
+    return Asked(
+        messages=(Message(role="prompt", text=prompt),),
+        plain=True,
+        n=_count(body, "n", 1, most=_MOST_REPLIES),
+        logprobs=logprobs is not None and logprobs is not False,
+        top_logprobs=logprobs if isinstance(logprobs, int) and not isinstance(logprobs, bool) else 0,
+        max_tokens=_most_tokens(body),
+    )
+
+
+def _message(place: int, found: object) -> Message:
+    if not isinstance(found, Mapping) or not isinstance(found.get("role"), str):
+        raise InputError(f'"messages", {place}: expected an object with role and content')
+    return Message(role=found["role"], text=_text(place, found.get("content")))
+
+
+def _text(place: int, content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [
+            part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in content
+        ]
+        if all(isinstance(part, str) for part in parts):
+            return "".join(part for part in parts if part is not None)
+    raise InputError(f'"messages", {place}, "content": expected a text or a list of text parts')
+
+
+def _count(body: Mapping[str, Any], name: str, usual: int, *, most: int) -> int:
+    found = body.get(name)
+    if found is None:
+        return usual
+    if not isinstance(found, int) or isinstance(found, bool) or not min(usual, 1) <= found <= most:
+        raise InputError(f'"{name}": expected a whole number from {min(usual, 1)} to {most}, got {found!r}')
+    return found
+
+
+def _most_tokens(body: Mapping[str, Any]) -> int | None:
+    found = body.get("max_completion_tokens") or body.get("max_tokens")
+    if isinstance(found, list) and len(found) == 1:
+        [found] = found
+    if found is None:
+        return None
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise InputError(f'"max_tokens": expected a whole number above 0, got {found!r}')
+    return found
+
+
+def _tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
+    """Functions of the present form, or of the form before it."""
+    present = [one.get("function") for one in body.get("tools") or [] if isinstance(one, Mapping)]
+    former = body.get("functions") or []
+    found = [one for one in [*present, *former] if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+    return tuple(Tool(name=one["name"], parameters=_mapping(one.get("parameters"))) for one in found)
+
+
+def _forced(body: Mapping[str, Any]) -> str | None:
+    for name in ("tool_choice", "function_call"):
+        choice = body.get(name)
+        if isinstance(choice, Mapping):
+            inner = choice.get("function", choice)
+            if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
+                return str(inner["name"])
+        tools = _tools(body)
+        if choice in ("required", "any") and len(tools) == 1:
+            return tools[0].name
+    return None
+
+
+def _schema(forms: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Of a reply held to a JSON schema."""
+    if forms.get("type") != "json_schema":
+        return None
+    outer = _mapping(forms.get("json_schema"))
+    return _mapping(outer.get("schema"))
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
