@@ -12,13 +12,17 @@ def requests(shared_data, folder):
     path = shared_data / "dialects" / folder / "requests.jsonl"
     if not path.is_file():
         pytest.skip(f"no captured requests of {folder}")
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in _rows(path):
         read = read_completion if "prompt" in row["body"] else read_chat
         yield row["item"], read(row["body"])
 
 
 def replies(shared_data, folder):
     """(reply, what the client's parser concluded) of each captured reply."""
-    path = shared_data / "dialects" / folder / "replies.jsonl"
-    return [(row["reply"], row["parsed"]) for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())]
+    return [(row["reply"], row["parsed"]) for row in _rows(shared_data / "dialects" / folder / "replies.jsonl")]
+
+
+def _rows(path):
+    """Lines end at a line feed alone: the texts hold U+2028."""
+    with open(path, encoding="utf-8", newline="\n") as file:
+        return [json.loads(line) for line in file]
