@@ -7,6 +7,7 @@ with Judge("my-judge") as judge:
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -129,6 +130,38 @@ class Judge:
         """
         sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
         [judgment] = judge([sample], self.pairwise(both_orders=both_orders, **options), self.engine)
+        return judgment
+
+    def grade(
+        self,
+        question: str,
+        answer: str,
+        *,
+        reference: str | None = None,
+        anchor: str | None = None,
+        mode: str = "single",
+        **options: Any,
+    ) -> Judgment:
+        """Grade one answer: beside the reference, beside another answer (`anchor`), or by itself.
+
+        `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... With
+        `mode="rubric"` the answer is rated on the dimensions of a rubric: `dimensions=["helpfulness"]`, ...
+        """
+        given = {} if anchor is None else {"anchor": anchor}
+        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=given)
+        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
+        return judgment
+
+    def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
+        """Rank two answers or more; `options` are fields of the multi mode: `permutations=3`, ...
+
+        Raises:
+            ConfigError: fewer than two answers.
+        """
+        if isinstance(answers, str) or len(answers) < 2:
+            raise ConfigError("rank compares two answers or more; give them as a list of texts, or use grade for one")
+        sample = Sample(id="1", question=question, answers=tuple(answers), reference=reference)
+        [judgment] = judge([sample], self.mode("multi", **options), self.engine)
         return judgment
 
     def judge_file(

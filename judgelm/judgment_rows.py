@@ -7,6 +7,7 @@ from typing import Any
 
 from judgelm.records import (
     Cut,
+    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
@@ -33,6 +34,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "decided_by": judgment.decided_by,
         "solves": [asdict(solve) for solve in judgment.solves] or None,
         "own_reference": judgment.own_reference,
+        "votes": dict(judgment.votes) or None,
     }
     return {
         "id": judgment.sample_id,
@@ -72,6 +74,7 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
         decided_by=row.get("decided_by"),
         solves=tuple(Solve(**solve) for solve in row.get("solves", ())),
         own_reference=row.get("own_reference"),
+        votes=row.get("votes", {}),
     )
 
 
@@ -104,12 +107,14 @@ def _given(extras: dict[str, Any]) -> dict[str, Any]:
 def _shown_row(shown: Shown) -> dict[str, Any]:
     extras = {
         "part": shown.part or None,
+        "anchor": shown.anchor,
         "label": shown.label,
         "referenced": shown.referenced,
         "repaired": _failure_row(shown.repaired),
         "reason": shown.reason,
         "reason_failure": _failure_row(shown.reason_failure),
         "distribution": None if shown.distribution is None else _distribution_row(shown.distribution),
+        "grades": None if shown.grades is None else _grades_row(shown.grades),
     }
     return {
         "order": shown.order,
@@ -135,11 +140,13 @@ def _shown(row: Mapping[str, Any]) -> Shown:
         label=row.get("label"),
         referenced=row.get("referenced"),
         scores=_scores(row["scores"]),
+        anchor=row.get("anchor"),
         failure=_failure(row["failure"]),
         repaired=_failure(row.get("repaired")),
         reason=row.get("reason"),
         reason_failure=_failure(row.get("reason_failure")),
         distribution=_distribution(row.get("distribution")),
+        grades=_grades(row.get("grades")),
         cut=tuple(Cut(**cut) for cut in row["cut"]),
     )
 
@@ -148,7 +155,16 @@ def _distribution_row(found: PairDistribution) -> dict[str, Any]:
     """What is NaN, since nothing is assigned, becomes null: JSON has no NaN."""
     row = asdict(found) | {"expected": [_number_row(value) for value in found.expected]}
     row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
-    return row if found.approximation else {key: value for key, value in row.items() if key != "approximation"}
+    return _without_blank(row)
+
+
+def _grades_row(found: GradeDistribution) -> dict[str, Any]:
+    return _without_blank(asdict(found) | {"expected": _number_row(found.expected)})
+
+
+def _without_blank(row: dict[str, Any]) -> dict[str, Any]:
+    """A distribution's row; that it is exact needs no words."""
+    return row if row["approximation"] else {key: value for key, value in row.items() if key != "approximation"}
 
 
 def _distribution(row: Mapping[str, Any] | None) -> PairDistribution | None:
@@ -161,6 +177,17 @@ def _distribution(row: Mapping[str, Any] | None) -> PairDistribution | None:
         tie=_number(row["tie"]),
         unassigned=row["unassigned"],
         likeliest=tuple((s1, s2, probability) for s1, s2, probability in row["likeliest"]),
+        approximation=row.get("approximation", ""),
+    )
+
+
+def _grades(row: Mapping[str, Any] | None) -> GradeDistribution | None:
+    if row is None:
+        return None
+    return GradeDistribution(
+        expected=_number(row["expected"]),
+        unassigned=row["unassigned"],
+        likeliest=tuple((score, probability) for score, probability in row["likeliest"]),
         approximation=row.get("approximation", ""),
     )
 

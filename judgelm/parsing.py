@@ -7,6 +7,7 @@ reason in words, and what lies outside the judge's scale is `out_of_range`. Noth
 
 import math
 import re
+from collections.abc import Sequence
 
 from judgelm.records import Scores, Unparsed
 
@@ -18,13 +19,24 @@ _LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
 _BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
 _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
-_NAMED = re.compile(
-    r"(?:the\s+)?(?:assistant|answer|response)\s*([12])(?:'s)?(?:\s+(?:overall\s+)?(?:score|rating))?(?:\s*(?::|=|-|\bis\b)\s*|\s+)"
-    rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])",
-    re.IGNORECASE,
-)
+
+
+def _named(name: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?:the\s+)?(?:assistant|answer|response)\s*({name})(?:'s)?(?:\s+(?:overall\s+)?(?:score|rating))?"
+        r"(?:\s*(?::|=|-|\bis\b)\s*|\s+)"
+        rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])",
+        re.IGNORECASE,
+    )
+
+
+_NAMED = _named("[12]")
+_NAMED_ANY = _named(r"\d+")
 _BETWEEN_NAMED = re.compile(r"^\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
 _ANY_NUMBER = re.compile(_NUMBER)
+_SCORE = rf"{_NUMBER}(?:\s*/\s*\d+)?"
+_LIST = re.compile(rf"{_SCORE}(?:(?:\s*[,;|]\s*|\s+){_SCORE})*\.?")
+_NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 
 def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
@@ -48,12 +60,49 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
     return found
 
 
-def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed:
-    """The first line that is not blank, whatever comes below it."""
+def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
+    """Read a line of `count` scores: the first line of `text` that is not blank; two are read as `parse_pair` does.
+
+    The scores are joined in one way throughout (`8 6 5`, `8, 6, 5`, `8/10 6/10 5/10`), since `8,5 6` could be two
+    scores as well as three, or each of them is named (`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order).
+
+    Args:
+        text: the judge's reply, with or without a reason after the score line.
+        count: how many answers were shown, 1 or more.
+        scale: lowest and highest score of the judge's card; a denominator must equal the highest.
+
+    Returns:
+        The scores in the order shown, or why there are none.
+
+    Source: JudgeLM, section 6.4 and Figures 5 and 6.
+    """
+    if count == 2:
+        return parse_pair(text, scale)
+    plain, below = _first_line(text)
+    if bracketed := _BRACKETS.fullmatch(plain.replace("[[", "[").replace("]]", "]")):
+        plain = bracketed[1]
+    if _LIST.fullmatch(plain):
+        found = _NUMBER_OF.findall(plain)
+        joined = {between.strip() for between in re.split(_SCORE, plain)[1:-1]}
+        denominators = [denominator or None for _, denominator in found]
+        if len(found) == count and len(joined) <= 1 and len({one is None for one in denominators}) == 1:
+            return _in_scale([number for number, _ in found], denominators, scale, text)
+    elif _NAMED_ANY.match(plain):
+        return _parse_all_named("\n".join([plain, *below]), count, scale, text)
+    return Unparsed("off_grammar", text, _why_off_grammar(plain, count))
+
+
+def _first_line(text: str) -> tuple[str, list[str]]:
+    """The first line that is not blank, undressed, and the lines below it."""
     cleaned = _INVISIBLE.sub("", _MARKDOWN.sub("", text))
     first, *below = [line for line in cleaned.splitlines() if line.strip()] or [""]
     plain = first.strip().strip('"“”')
-    plain = plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain
+    return plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain, below
+
+
+def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed:
+    """The first line that is not blank, whatever comes below it."""
+    plain, below = _first_line(text)
     if bracketed := _BRACKETS.fullmatch(plain):
         plain = bracketed[1]
     if bare := _BARE.fullmatch(plain):
@@ -101,22 +150,42 @@ def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | 
     return _in_scale((one[2], two[2]), (one[3], two[3]), scale, text)
 
 
+def _parse_all_named(plain: str, count: int, scale: tuple[float, float], text: str) -> Scores | Unparsed:
+    """`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order, on one line or several."""
+    matches: list[re.Match[str]] = []
+    tail = rest = plain
+    while len(matches) < count and (match := _NAMED_ANY.match(rest)):
+        matches.append(match)
+        tail = rest[match.end() :]
+        rest = _BETWEEN_NAMED.sub("", tail, count=1)
+    matches.sort(key=lambda match: int(match[1]))
+    if [int(match[1]) for match in matches] != list(range(1, count + 1)):
+        return Unparsed("off_grammar", text, f"the scores of Assistant 1 to {count} do not stand side by side")
+    if tail.split("\n")[0].strip(' \t.,;"“”'):
+        return Unparsed("off_grammar", text, "more text follows the scores on their line")
+    return _in_scale([match[2] for match in matches], [match[3] for match in matches], scale, text)
+
+
 def _in_scale(
-    numbers: tuple[str, str], denominators: tuple[str | None, str | None], scale: tuple[float, float], text: str
+    numbers: Sequence[str], denominators: Sequence[str | None], scale: tuple[float, float], text: str
 ) -> Scores | Unparsed:
     low, high = scale
     if any(below is not None and float(below) != high for below in denominators):
         return Unparsed("off_grammar", text, f"a score is out of something other than {high:g}")
-    values = (float(numbers[0]), float(numbers[1]))
+    values = tuple(float(number) for number in numbers)
     if not all(low <= value <= high for value in values):
-        return Unparsed("out_of_range", text, f"{values[0]:g} {values[1]:g} is outside {low:g} to {high:g}")
+        said = " ".join(f"{value:g}" for value in values)
+        return Unparsed("out_of_range", text, f"{said} is outside {low:g} to {high:g}")
     return Scores(values)
 
 
-def _why_off_grammar(line: str) -> str:
+def _why_off_grammar(line: str, count: int = 2) -> str:
     if not line:
         return "the reply is empty"
     found = len(_ANY_NUMBER.findall(line))
-    if found == 2:
-        return "two numbers, but how they are joined can be read in more than one way"
-    return f"the first line holds {found} numbers, not 2"
+    if found != count:
+        return f"the first line holds {found} numbers, not {count}"
+    if count == 1:
+        return "one number, but not by itself on the first line"
+    said = "two" if count == 2 else count
+    return f"{said} numbers, but how they are joined can be read in more than one way"

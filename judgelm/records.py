@@ -12,12 +12,12 @@ from typing import Literal
 Winner = Literal[1, 2, "tie"]
 """Which answer of a pair is better, in *sample* order (never in the order shown)."""
 
-FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine"]
-"""Why there is no score. `engine` is the engine's fault, the others are the judge's or the input's."""
+FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
+"""Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
 
 FinishReason = Literal["stop", "length", "too_long", "error"]
 
-SpanKind = Literal["template", "question", "reference", "answer"]
+SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
 Role = Literal["system", "user", "assistant"]
 
@@ -43,13 +43,14 @@ class Unparsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One question and the answers to be judged."""
+    """One question, the images that it is about (paths or URLs, which engines read), and the answers to be judged."""
 
     id: str
     question: str
     answers: tuple[str, ...]
     reference: str | None = None
     answer_models: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
     category: str | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
 
@@ -72,7 +73,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a prompt. Text of kind `answer` may be cut; every kind but `template` is untrusted."""
+    """A piece of a prompt; `answer` may be cut, all but `template` is untrusted, an `image`'s text is where it lies."""
 
     text: str
     kind: SpanKind = "template"
@@ -92,6 +93,11 @@ class Prompt:
     chat: bool = False
     continuation: str = ""
     neutralised: int = 0
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Where its images lie, in the order shown."""
+        return tuple(span.text for span in self.spans if span.kind == "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +245,21 @@ class PairDistribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GradeDistribution:
+    """The judge's probabilities of all scores of one answer; `unassigned` and `approximation` as for a pair.
+
+    Attributes:
+        expected: mean score over the mass that is assigned; NaN (null in a run file) where none is.
+        likeliest: (score, probability), likeliest first; those of 0.0001 or more.
+    """
+
+    expected: float
+    unassigned: float
+    likeliest: tuple[tuple[float, float], ...]
+    approximation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """One prompt that the judge saw and what it wrote.
 
@@ -246,6 +267,7 @@ class Shown:
         order: `order[i]` is the index in the sample of the answer shown at place i.
         part: what this prompt asked for, where a mode asks for several things: a dimension of a rubric, a turn.
         scores: in the order shown.
+        anchor: the score of an answer that stood beside the sample's own, to compare it with.
         label: the word that the reply ends in, in the modes that conclude in one; of a pair without scores the place of
             the better answer, `1` or `2`, or `tie`.
         referenced: whether a reference stood in the prompt; None where the mode does not say.
@@ -253,13 +275,14 @@ class Shown:
         reason: what the judge wrote when it went on from its score line, where that was asked for.
         reason_failure: why there is no reason though it was asked for, or what it lacks: `truncated` where it has no
             end, `too_long` where the answers had to be cut further than for the scores.
-        distribution: where it was asked for and can be had.
+        distribution: where it was asked for and can be had; `grades` instead where one answer is graded.
     """
 
     order: tuple[int, ...]
     text: str
     part: str = ""
     scores: tuple[float, ...] | None = None
+    anchor: float | None = None
     label: str | None = None
     referenced: bool | None = None
     failure: Unparsed | None = None
@@ -267,6 +290,7 @@ class Shown:
     reason: str | None = None
     reason_failure: Unparsed | None = None
     distribution: PairDistribution | None = None
+    grades: GradeDistribution | None = None
     cut: tuple[Cut, ...] = ()
 
 
@@ -277,14 +301,16 @@ class Judgment:
     Attributes:
         verdict: None exactly when `failure` is set.
         scores: in sample order, on the judge's scale.
-        consistent: whether both orders name the same winner; None with one order, or when an order failed.
+        consistent: whether all orders give the same winner or ranking; None with one order, or when an order failed.
         probability: P(first better), in [0, 1], over all orders shown, antisymmetrised; of modes that end in `correct`
             or `incorrect` P(correct). None where it was not asked for or cannot be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
-        decided_by: which step of a cascade decided: the `small` or `large` judge, `exact_match`; None outside of one.
+        decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions
+            `exact_match`, `blank_answer` or the `judge`. None outside of one.
         solves: the judge's own answers to the question, in the modes that ask for them; kept for other runs to use.
         own_reference: what of them was shown as the reference; None where none was.
+        votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None.
     """
 
     sample_id: str
@@ -302,6 +328,7 @@ class Judgment:
     decided_by: str | None = None
     solves: tuple[Solve, ...] = ()
     own_reference: str | None = None
+    votes: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def winner(self) -> Winner | None:

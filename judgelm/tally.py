@@ -18,8 +18,10 @@ class Tally:
         repaired: replies that only a retry held to the grammar made readable.
         reasons: written; `reasons_incomplete` of them have no end, or were written about answers cut further.
         reasons_failed: asked for in vain.
+        parts_failed: prompts without a readable reply, of judgments that have a verdict all the same.
         probabilities: judgments with a P(first better).
         little_mass: judgments without one since the score lines of an order have less than half of the probability.
+        grade_distributions: prompts for one answer with the probability of every grade.
         distributions: orders with a score distribution; `unassigned` is what they leave to other replies, added up.
         approximations: in what distributions are not exact, by wording.
     """
@@ -45,8 +47,10 @@ class Tally:
     reasons: int = 0
     reasons_incomplete: int = 0
     reasons_failed: int = 0
+    parts_failed: int = 0
     probabilities: int = 0
     little_mass: int = 0
+    grade_distributions: int = 0
     distributions: int = 0
     unassigned: float = 0.0
     approximations: Counter[str] = field(default_factory=Counter)
@@ -69,6 +73,8 @@ class Tally:
         self.probabilities += judgment.probability is not None
         for one in judgment.shown:
             self._add_shown(one)
+        if judgment.failure is None:
+            self.parts_failed += sum(one.failure is not None for one in judgment.shown)
         found = [one.distribution for one in judgment.shown if one.distribution is not None]
         self.little_mass += judgment.probability is None and not all(is_assigned(one) for one in found)
 
@@ -85,6 +91,7 @@ class Tally:
                 self.rankings += 1
 
     def _add_shown(self, shown: Shown) -> None:
+        self.grade_distributions += shown.grades is not None
         self.repaired += shown.repaired is not None
         self.reasons += shown.reason is not None
         self.reasons_incomplete += shown.reason is not None and shown.reason_failure is not None

@@ -16,7 +16,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
-from judgelm.records import PairVerdict, Sample
+from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
 
 COMPACT = Card(template="judgelm-compact", template_sha=get_template("judgelm-compact").sha, scale=(0, 5))
 
@@ -40,6 +40,26 @@ def test_compare_takes_the_pair_modes_options():
     assert (judgment.probability, judgment.verdict) == (0.5, PairVerdict(winner="tie"))
     assert judgment.shown[0].distribution.expected == (8, 6)
     assert "since it is" in judgment.reason
+
+
+def test_grade_takes_a_reference_an_anchor_or_nothing():
+    with Judge("7", engine="scripted") as judge:
+        beside_nothing, beside_reference = judge.grade("q", "a"), judge.grade("q", "a", reference="r")
+        beside_anchor = judge.grade("q", "a", anchor="b")
+    assert beside_nothing.verdict == beside_reference.verdict == GradeVerdict(score=7)
+    assert [one.shown[0].referenced for one in (beside_nothing, beside_reference)] == [False, True]
+    assert beside_anchor.failure.code == "off_grammar"  # two scores were asked for
+    with Judge("Explanation: so, Answer: correct", engine="scripted") as judge:
+        rated = judge.grade("q", "a", mode="rubric", dimensions=["logical_correctness"])
+    assert rated.verdict == GradeVerdict(score=1)
+
+
+def test_rank_takes_two_answers_or_more():
+    with Judge("5 1 8", engine="scripted") as judge:
+        assert judge.rank("q", ["a", "b", "c"]).verdict == RankingVerdict(order=((2,), (0,), (1,)))
+        for answers in (["a"], "abc"):
+            with pytest.raises(ConfigError, match="rank compares two answers or more"):
+                judge.rank("q", answers)
 
 
 def test_engine_arguments_go_to_the_engine():

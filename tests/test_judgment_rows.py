@@ -9,6 +9,7 @@ from judgelm.distribution import pair_distribution, score_lines
 from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import (
     Cut,
+    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
@@ -95,3 +96,17 @@ def test_every_kind_of_verdict_comes_back_from_its_row(verdict):
 def test_a_plain_judgment_row_does_not_speak_of_what_it_has_not():
     row = judgment_row(Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=()))
     assert not {"solves", "own_reference", "decided_by"} & row.keys()
+
+
+@pytest.mark.parametrize("expected", [7.4, math.nan])
+def test_grades_anchors_and_votes_come_back_from_their_row(expected):
+    grades = GradeDistribution(expected=expected, unassigned=0.1, likeliest=((7, 0.6), (8, 0.3)))
+    shown = Shown(order=(0,), text="6 7", scores=(7,), anchor=6, grades=grades)
+    judgment = Judgment(
+        sample_id="1", mode="single", verdict=GradeVerdict(score=7), shown=(shown,), votes={"a": "7", "b": None}
+    )
+    found = there_and_back(judgment)
+    assert (found.votes, found.shown[0].anchor) == (judgment.votes, 6)
+    assert found.shown[0].grades.likeliest == grades.likeliest
+    assert math.isnan(found.shown[0].grades.expected) if math.isnan(expected) else found == judgment
+    assert "approximation" not in judgment_row(judgment)["shown"][0]["grades"]

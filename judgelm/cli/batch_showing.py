@@ -15,7 +15,7 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     """What the input's fields were taken for, and how it will be judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
     console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
-    how = _pairs(judge, mode) if isinstance(mode, Pairwise) else _others(judge, mode)
+    how = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.print(f"judging: {how}", markup=False, highlight=False, soft_wrap=True)
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
         console.print("[yellow]reasons:[/] this judge saw none in its training, says its card; do not trust them")

@@ -24,7 +24,10 @@ def summary_table(tally: Tally, mode: BatchMode, stats: Mapping[str, Any]) -> Ta
     table.add_row("  failed", _counts(tally.failures))
     if tally.both_orders:
         share = tally.consistent / tally.both_orders
-        table.add_row("same winner in both orders", f"{share:.1%} of {tally.both_orders}")
+        table.add_row(
+            "same ranking in all orders" if tally.rankings else "same winner in both orders",
+            f"{share:.1%} of {tally.both_orders}",
+        )
     for name, value in (*_asked(tally, mode), *_noticed(tally)):
         table.add_row(name, value)
     table.add_row("prompt / reply tokens", f"{tally.prompt_tokens:,} / {tally.completion_tokens:,}")
@@ -62,15 +65,23 @@ def _asked(tally: Tally, mode: BatchMode) -> Iterator[tuple[str, str]]:
         incomplete = f" ({tally.reasons_incomplete} incomplete)" if tally.reasons_incomplete else ""
         yield "reasons written / failed", f"{tally.reasons}{incomplete} / {tally.reasons_failed}"
     if getattr(mode, "distribution", False):
-        yield "with P(first better)", f"{tally.probabilities} of {tally.judged}"
+        if tally.grade_distributions:
+            yield "with the probability of every grade", f"{tally.grade_distributions} prompts"
+        else:
+            yield f"with {_probability(tally)}", f"{tally.probabilities} of {tally.judged}"
         if tally.mean_unassigned is not None:
             yield "mean probability on no score line", f"{tally.mean_unassigned:.3f} (n = {tally.distributions})"
         if tally.little_mass:
             yield "without: score lines have less than half of the probability", str(tally.little_mass)
-        if tally.judged and not tally.distributions:
+        if tally.judged and not (tally.distributions or tally.grade_distributions or tally.probabilities):
             yield "without: the engine gave no probabilities", str(tally.judged)
     for wording, count in tally.approximations.most_common():
         yield f"approximation: {wording}", f"{count} of {tally.distributions}"
+
+
+def _probability(tally: Tally) -> str:
+    """Of what a judgment's probability is: the first word of two, or the first answer of a pair."""
+    return f"P({'correct' if tally.labels else 'first better'})"
 
 
 def _noticed(tally: Tally) -> Iterator[tuple[str, str]]:
@@ -80,6 +91,7 @@ def _noticed(tally: Tally) -> Iterator[tuple[str, str]]:
         ("rejected input lines", tally.rejected),
         ("judged in an earlier session", tally.skipped),
         ("input cells that were no text, coerced", tally.coerced),
+        ("unreadable replies of judgments that stand without them", tally.parts_failed),
         ("samples with an answer cut to fit", tally.cut),
         ("samples with look-alikes neutralised", tally.neutralised),
     ):

@@ -8,9 +8,13 @@ import yaml
 from rich.table import Table
 
 from judgelm.cli.console import console
+from judgelm.cli.data_import import import_command
 from judgelm.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
+
+
+app.command("import")(import_command)
 
 
 @app.callback()

@@ -9,6 +9,8 @@ from judgelm.cli.batch import batch
 from judgelm.cli.console import run_app
 from judgelm.cli.doctor import doctor
 from judgelm.cli.evaluation import eval_command, report_command
+from judgelm.cli.panel import panel_command
+from judgelm.cli.study import study_app
 from judgelm.version import VERSION
 
 app = typer.Typer(
@@ -22,7 +24,9 @@ app.command("batch", no_args_is_help=True)(batch)
 app.command("eval", no_args_is_help=True)(eval_command)
 app.command("report", no_args_is_help=True)(report_command)
 app.command("doctor")(doctor)
+app.command("panel", no_args_is_help=True)(panel_command)
 app.add_typer(data.app, name="data")
+app.add_typer(study_app, name="study")
 
 
 def _show_version(value: bool) -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from judgelm.data.rows import Row
 from judgelm.errors import InputError
@@ -13,6 +14,7 @@ from judgelm.records import Winner
 ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
+_URLS = ("data:", "http://", "https://")
 _NUMBERS = re.compile(r"\s*\[?\s*(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*\]?\s*")
 _WINNERS: Mapping[object, Winner] = {
     **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
@@ -107,6 +109,21 @@ def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...
         if not isinstance(text, str) or not _encodable(text):
             raise field_error(row, name, f"expected {expected}, got {described(text)} among them")
     return tuple(value)
+
+
+def images_field(row: Row) -> tuple[str, ...]:
+    """Where the row's images lie, from `images` (a list of texts) or `image` (one text); none where there is neither.
+
+    A path is taken from the file's own folder; URLs (`data:`, `http:`, `https:`) stay as they are.
+    """
+    name = "images" if row.data.get("images") else "image"
+    value = row.data.get(name)
+    if not value:
+        return ()
+    images = value if isinstance(value, list) else [value]
+    if not all(isinstance(image, str) and image and _encodable(image) for image in images):
+        raise field_error(row, name, f"expected where an image lies, as text, got {described(value)}; write its path")
+    return tuple(image if image.startswith(_URLS) else str(Path(row.file).parent / image) for image in images)
 
 
 def numbered_fields(row: Row, pattern: str, needs: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data import preferences, row_labels, row_samples
+from judgelm.data import dialogue_samples, preferences, row_labels, row_samples
 from judgelm.data.fields import ID_FIELDS, row_error
 from judgelm.data.rows import Row
 from judgelm.errors import InputError
@@ -45,6 +45,18 @@ def _no_label(row: Row, with_reference: bool) -> Label | None:
 _BATTLE_LABELS = "winner_model_a, winner_model_b / winner / score / scores / score_1, score_2 / score_a, score_b"
 
 FORMATS = (
+    Format(
+        name="dialogue",
+        needs=("turns",),
+        mapping={
+            "id": "id / question_id / idx / review_id",
+            "turns": "turns",
+            "models": "answer_models / model_a, model_b / model_1, model_2",
+            "label": _BATTLE_LABELS,
+        },
+        sample=dialogue_samples.dialogue_sample,
+        label=preferences.battle_label,
+    ),
     Format(
         name="judgelm",
         needs=("question_body", "answer1_body", "answer2_body"),
@@ -123,6 +135,7 @@ FORMATS = (
             "question": "question",
             "answers": "answers / answer_1, answer_2 / answer",
             "models": "answer_models / model_1, model_2",
+            "images": "images / image",
             "reference": "reference",
             "category": "category",
             "label": "winner / score / scores / score_1, score_2 / score_a, score_b",

@@ -10,6 +10,7 @@ from judgelm.data.fields import (
     content_id,
     extra_fields,
     field_error,
+    images_field,
     numbered_fields,
     optional_text,
     reference_field,
@@ -37,6 +38,7 @@ _ALPACA_FIELDS = frozenset(
 )
 _PLAIN_FIELDS = frozenset(
     {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
+    | {"image", "images"}
     | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
     | {"score_a", "score_b"}
 )
@@ -160,6 +162,7 @@ def plain_sample(row: Row) -> Sample:
         answers=answers,
         reference=reference,
         answer_models=texts_field(row, "answer_models", len(answers)) if data.get("answer_models") else _models(row),
+        images=images_field(row),
         category=optional_text(row, "category") or _category(metadata),
         metadata=metadata,
     )

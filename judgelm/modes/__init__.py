@@ -7,15 +7,29 @@ the completions in the same order, and returns the judgment. It does no I/O and 
 `data_tools/` and are no ways to run a judge, so they have no name here.
 """
 
+from judgelm.modes.baseline import Baseline
+from judgelm.modes.chat import Chat
+from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.flow import BatchMode, Flow, Mode
+from judgelm.modes.multi import Multi
 from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.qa import QaCorrectness
+from judgelm.modes.rubric import Rubric
+from judgelm.modes.single import Single
 from judgelm.modes.ssr import SelectiveSelfReference
 
 MODES: dict[str, type[BatchMode]] = {
     "pair": Pairwise,
+    "single": Single,
+    "multi": Multi,
+    "rubric": Rubric,
     "correctness": Correctness,
+    "qa": QaCorrectness,
     "ssr": SelectiveSelfReference,
+    "baseline": Baseline,
+    "conversation": Conversation,
+    "chat": Chat,
 }
 
 __all__ = ["MODES", "BatchMode", "Flow", "Mode", "Pairwise"]

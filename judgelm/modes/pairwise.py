@@ -3,6 +3,7 @@
 Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; both orders as in section 6.1.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
@@ -97,8 +98,25 @@ class Pairwise:
 
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line of each order, mend and conclude, then ask for the reasons."""
-        orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
-        prompts = [self._prompt(sample, order) for order in orders]
+        return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
+
+    @property
+    def orders(self) -> tuple[tuple[int, int], ...]:
+        """In which orders the answers are shown, as indices into a sample's answers."""
+        return (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
+
+    def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
+        """What the judge sees; `part` is empty, since a pair is judged in one piece."""
+        reference = None if self.reference == "ignore" else sample.reference
+        return get_template(self.template).render(sample, order, reference)
+
+    def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
+        """As a call, with prompts of the caller's own making.
+
+        Args:
+            sample: its id makes the seed, and names the judgment.
+            prompts: one for each of `orders`; a score line for two is expected of each.
+        """
         sampling = self._sampling(sample, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.repair else None
         candidates = lines.texts if lines is not None and self.distribution else ()
@@ -108,7 +126,7 @@ class Pairwise:
         ]
         shown = tuple(
             read_reply(order, one, scale=self.scale, max_tokens=self.max_tokens, lines=lines)
-            for order, one in zip(orders, completions, strict=True)
+            for order, one in zip(self.orders, completions, strict=True)
         )
         neutralised = sum(prompt.neutralised for prompt in prompts) + sum(one.neutralised for one in completions)
         if lines is not None and self.repair:
@@ -126,10 +144,6 @@ class Pairwise:
         places = places_to_explain(judgment, self.reasons, self.close_band)
         going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
         return (yield from explain(judgment, places, prompts, going_on))
-
-    def _prompt(self, sample: Sample, order: tuple[int, int]) -> Prompt:
-        reference = None if self.reference == "ignore" else sample.reference
-        return get_template(self.template).render(sample, order, reference)
 
     def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
         return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)

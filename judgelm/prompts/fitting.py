@@ -5,7 +5,7 @@ the response marker are never cut. Answers share what room is left evenly and ar
 still does not fit is `too_long`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
@@ -44,7 +44,7 @@ class Tokenizer(Protocol):
         """The text of token ids."""
         ...
 
-    def apply_chat_template(self, conversation: list[dict[str, str]], **options: object) -> str:
+    def apply_chat_template(self, conversation: list[dict[str, Any]], **options: object) -> str:
         """The conversation as one string."""
         ...
 
@@ -55,8 +55,22 @@ class Fitted:
 
     text: str
     ids: list[int]
+    images: tuple[str, ...] = ()
     cut: tuple[Cut, ...] = ()
     neutralised: int = 0
+
+
+class ImageTexts(Protocol):
+    """How a vision-language model's prompt says that an image stands somewhere."""
+
+    @property
+    def placeholder(self) -> str:
+        """What a chat template writes for one image."""
+        ...
+
+    def text_of(self, image: str) -> str:
+        """What the model reads for this one: as many tokens as it has features, and what goes around them."""
+        ...
 
 
 class Fitter:
@@ -65,11 +79,13 @@ class Fitter:
     Args:
         tokenizer: a fast tokenizer.
         window: tokens that prompt and reply may have together.
+        images: of a vision-language model; without, a prompt with images is refused.
     """
 
-    def __init__(self, tokenizer: Tokenizer, window: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, window: int, images: ImageTexts | None = None) -> None:
         self.tokenizer = tokenizer
         self.window = window
+        self._images = images
         self._defuser = Defuser(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
@@ -83,9 +99,12 @@ class Fitter:
             kept of each answer do not fit.
 
         Raises:
-            ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it.
+            ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it; or it has
+                images, and the model takes text alone.
         """
         fitted = self._fit(prompt, self.window - reply_tokens)
+        if prompt.images and not isinstance(fitted, Unparsed):
+            fitted = replace(fitted, images=prompt.images)
         if not prompt.continuation or isinstance(fitted, Unparsed):
             return fitted
         text = fitted.text + prompt.continuation
@@ -128,7 +147,7 @@ class Fitter:
         total = 0
         out = []
         for span in prompt.spans:
-            if span.kind == "template":
+            if span.kind in ("template", "image"):
                 out.append(span)
                 continue
             text, found = self.defuse(span.text, chat=prompt.chat)
@@ -185,11 +204,26 @@ class Fitter:
         """The spans as one text; those of a chat in the tokenizer's chat template, the reply's opening included.
 
         Raises:
-            ConfigError: the tokenizer has no chat template or one that refuses these messages.
+            ConfigError: the tokenizer has no chat template or one that refuses these messages, or there are images
+                which the model cannot see or its chat template does not show.
         """
-        if not chat:
-            return "".join(span.text for span in spans)
-        messages = chat_messages(spans)
+        images = [span.text for span in spans if span.kind == "image"]
+        if self._images is None:
+            if images:
+                raise ConfigError("the prompt has images, and this tokenizer's model reads text alone; judge without")
+            return self._templated(chat_messages(spans)) if chat else "".join(span.text for span in spans)
+        mark = self._images.placeholder
+        if chat:
+            text = self._templated(chat_parts(spans))
+        else:
+            text = "".join(mark if span.kind == "image" else span.text for span in spans)
+        pieces = text.split(mark)
+        if len(pieces) != len(images) + 1:
+            raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
+        shown = [self._images.text_of(image) for image in images]
+        return "".join(piece + image for piece, image in zip(pieces, [*shown, ""], strict=True))
+
+    def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
             return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except (ValueError, TemplateError) as error:
@@ -214,9 +248,24 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
     ]
 
 
+def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
+    """As `chat_messages`, each message a list of its texts and images, as vision-language templates take them."""
+    return [{"role": str(role), "content": _parts(group)} for role, group in groupby(spans, key=lambda span: span.role)]
+
+
+def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = []
+    for is_image, same in groupby(spans, key=lambda span: span.kind == "image"):
+        if is_image:
+            found += [{"type": "image"} for _ in same]
+        else:
+            found.append({"type": "text", "text": "".join(span.text for span in same)})
+    return found
+
+
 def prompt_key(prompt: Prompt) -> str:
-    """What is not template in a prompt, joined by `|`: how the scripted engine knows prompts."""
-    return "|".join(span.text for span in prompt.spans if span.kind != "template")
+    """What is neither template nor image in a prompt, joined by `|`: how the scripted engine knows prompts."""
+    return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 
 def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:

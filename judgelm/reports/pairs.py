@@ -134,7 +134,8 @@ def failure_examples(
 
 def _reply(shown: Shown) -> Reply:
     return Reply(
-        order=", then ".join(f"answer {place + 1}" for place in shown.order),
+        order=", then ".join(f"answer {place + 1}" for place in shown.order)
+        + (f" ({shown.part})" if shown.part else ""),
         text=clipped(shown.text),
         scores=score_text(shown.scores),
         failure=_failure_text(shown.failure),

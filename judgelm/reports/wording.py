@@ -16,6 +16,7 @@ FAILURE_NAMES: dict[str, str] = {
     "off_grammar": "the reply does not have the expected form",
     "out_of_range": "a score lies outside the judge's scale",
     "too_long": "the prompt did not fit the judge's context window",
+    "undecided": "the judges of a panel are split, or too few of them gave a verdict",
     "engine": "the engine failed; this is not the judge's fault",
     "reversed_order": "only the judgment of the reversed order failed",
 }

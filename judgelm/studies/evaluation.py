@@ -259,8 +259,10 @@ def _protocol(rows: list[JoinedPair], options: EvaluationOptions, two_files: boo
     elif twice:
         partly = "" if twice == len(rows) else f" ({twice} of {len(rows)} pairs; the others in one)"
         orders = f"Each pair was judged in both orders{partly}, {_RULES[options.order_rule]}"
-    else:
+    elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
+    else:
+        orders = "Each pair's verdict was put together from those of several judges"
     if options.order_rule == "probability":
         orders += f", a tie within {options.tie_band:g} of a probability of 0.5"
     scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"

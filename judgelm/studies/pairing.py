@@ -1,12 +1,13 @@
 """From a judgment to integer labels in sample order: what each order said, and how two orders make one label."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from judgelm.distribution import antisymmetrised, winner_by
 from judgelm.errors import InputError
-from judgelm.records import Judgment, Label, Shown, Winner
+from judgelm.modes.conversation import per_order
+from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 OrderRule = Literal["as_judged", "mean", "tie", "probability"]
 """`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM), `probability`
@@ -142,13 +143,20 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
         InputError: two judgments of one sample.
     """
     if isinstance(judgments, Mapping):
-        return dict(judgments)
+        return {key: _by_order(judgment) for key, judgment in judgments.items()}
     found: dict[str, Judgment] = {}
     for judgment in judgments:
         if judgment.sample_id in found:
             raise InputError(f"judgments: sample {judgment.sample_id} is judged twice; keep one of them")
-        found[judgment.sample_id] = judgment
+        found[judgment.sample_id] = _by_order(judgment)
     return found
+
+
+def _by_order(judgment: Judgment) -> Judgment:
+    """With one `Shown` for each order, where several prompts stand for one: a dialogue's turns."""
+    if not isinstance(judgment.verdict, PairVerdict | None):
+        return judgment
+    return replace(judgment, shown=per_order(judgment.shown))
 
 
 def _single(judgment: Judgment) -> OrderLabel:

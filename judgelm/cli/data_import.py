@@ -1,0 +1,77 @@
+"""`judgelm data import`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli.console import console
+from judgelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from judgelm.data.importing import Imported
+
+_SHOWN = 5
+
+
+def import_command(
+    name: Annotated[str | None, typer.Argument(help="Which benchmark; without it, all are listed.")] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Its published files.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol stands beside.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
+) -> None:
+    """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
+
+    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, preference sets, GSM8K, MMLU-Pro,
+    HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet. How each one's metric is taken is printed and kept in
+    OUT.protocol.json; a file of another shape is refused.
+
+    Example:  judgelm data import pandalm testset-v1.json -o pandalm.jsonl
+    """
+    from judgelm.data.benchmarks.catalog import get_benchmark
+
+    if name is None:
+        _list()
+        return
+    benchmark = get_benchmark(name)
+    if not files:
+        raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
+    if out is None:
+        raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
+    from judgelm.data.importing import import_benchmark
+
+    done = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
+    if not quiet:
+        _show(done)
+
+
+def _list() -> None:
+    from judgelm.data.benchmarks.catalog import BENCHMARKS
+
+    for name, benchmark in BENCHMARKS.items():
+        _print(f"{name:14} {benchmark.files}")
+
+
+def _show(done: "Imported") -> None:
+    labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(done.winners.items()))
+    counts = [f"{done.rows:,} rows"]
+    counts += [f"labels {labels}"] if labels else []
+    counts += [f"{done.unlabelled:,} without label"] if done.unlabelled and labels else []
+    counts += [f"{done.truths:,} with a known truth"] if done.truths else []
+    count = len(done.categories)
+    counts += [f"{count:,} {'category' if count == 1 else 'categories'}"] if count else []
+    _print(f"{done.benchmark.name}: {', '.join(counts)}")
+    for reject in done.rejects[:_SHOWN]:
+        _print(f"rejected {reject.message}")
+    if len(done.rejects) > _SHOWN:
+        _print(f"{len(done.rejects):,} rows rejected in all; they are in the rejects file")
+    _print(f"protocol: {done.benchmark.protocol}")
+    if done.benchmark.judge_with:
+        _print(f"judge with: judgelm-batch {done.benchmark.judge_with}")
+    _print(f"written: {', '.join(str(path) for path in done.paths)}")
+
+
+def _print(text: str) -> None:
+    """Plain text: file names and rows may hold what Rich would read as markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

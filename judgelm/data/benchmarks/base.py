@@ -1,0 +1,162 @@
+"""What a benchmark's loader is, and what all of them share.
+
+A loader makes rows of judgelm's plain format, which batch runs and label readers read. `judgelm.data.importing` writes
+them.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from judgelm.data.fields import described, row_error
+from judgelm.data.readers import read_rows
+from judgelm.data.row_labels import as_written
+from judgelm.data.rows import Reject, Row
+from judgelm.data.samples import OnReject, rejected
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample
+
+
+class Entry(NamedTuple):
+    """One row to write.
+
+    `truth` is the line that the studies on correctness read about it (`judgelm study self-reference`, `ssr`); None
+    where the benchmark knows no objective truth.
+    """
+
+    row: dict[str, object]
+    truth: dict[str, object] | None = None
+
+
+Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """One benchmark.
+
+    Attributes:
+        name: what the command line calls it.
+        files: which files are to be given, in words.
+        protocol: how its metric is taken, in one sentence; printed, and kept beside what is imported.
+        judge_with: the options of `judgelm-batch` that the protocol asks for; empty where none.
+        source: paper and published file.
+        load: files, what to do with rejects -> entries. Raises InputError where a file has another shape.
+        details: what the protocol needs beyond the rows, such as a table of sections.
+    """
+
+    name: str
+    files: str
+    protocol: str
+    judge_with: str
+    source: str
+    load: Load
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+def rows_of(path: str, name: str, needs: Sequence[str], on_reject: OnReject) -> Iterator[Row]:
+    """The rows of a file that have these fields.
+
+    Args:
+        path: the file.
+        name: of the benchmark, for errors.
+        needs: fields of each row.
+        on_reject: gets lines that are no rows, and later rows without one of the fields.
+
+    Raises:
+        InputError: the file cannot be read, or its first good row lacks a field: it is something else.
+    """
+    known = False
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            on_reject(row)
+            continue
+        missing = [need for need in needs if need not in row.data]
+        if not missing:
+            known = True
+            yield row
+            continue
+        found = ", ".join(row.data) or "none"
+        error = row_error(row, f"no row of {name}: it lacks {', '.join(missing)} and has the fields {found}")
+        if not known:
+            raise InputError(f"{error}; give the published file, or name the benchmark that this is")
+        on_reject(rejected(row, error))
+
+
+def converted(rows: Iterable[Row], make: Callable[[Row, int], Entry], on_reject: OnReject) -> Iterator[Entry]:
+    """The entry that each row and its number, from 1, make; a row that cannot be used is a reject."""
+    for number, row in enumerate(rows, 1):
+        try:
+            yield make(row, number)
+        except InputError as error:
+            on_reject(rejected(row, error))
+
+
+def only_file(files: Sequence[str], benchmark: str) -> str:
+    """The one file that was given.
+
+    Raises:
+        InputError: more than one.
+    """
+    if len(files) != 1:
+        raise InputError(f"{benchmark}: expected one file, got {len(files)}: {', '.join(files)}; import one at a time")
+    return files[0]
+
+
+def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
+    """A sample and its label as a plain row, without the fields that have nothing in them."""
+    row: dict[str, object] = {"id": sample.id, "question": sample.question}
+    if len(sample.answers) == 2:
+        row |= {"answer_1": sample.answers[0], "answer_2": sample.answers[1]}
+    elif len(sample.answers) == 1:
+        row["answer"] = sample.answers[0]
+    elif sample.answers:
+        row["answers"] = list(sample.answers)
+    if label is not None and label.winner is not None:
+        row["winner"] = label.winner
+    if label is not None and label.scores is not None:
+        row["scores"] = as_written(label.scores)
+    more = {
+        "votes": list(label.votes) if label is not None else None,
+        "reason": None if label is None else label.reason,
+        "answer_models": list(sample.answer_models),
+        "reference": sample.reference,
+        "category": sample.category,
+        "metadata": {name: _in_json(value) for name, value in sample.metadata.items()},
+    }
+    return row | {name: value for name, value in more.items() if value}
+
+
+def _in_json(value: object) -> object:
+    """A value as JSON can say it: NaN, which tables have for nothing, is null; a date is its text."""
+    if isinstance(value, Mapping):
+        return {str(name): _in_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_json(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def one_of(row: Row, name: str, values: Mapping[object, str]) -> str:
+    """What a field's value stands for.
+
+    Raises:
+        InputError: it is none of the known values.
+    """
+    value = row.data.get(name)
+    known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
+    if not known:
+        expected = ", ".join(str(key) for key in values)
+        raise row_error(row, f'field "{name}": expected one of {expected}, got {described(value)}; correct the row')
+    return values[value]
+
+
+def model_of_file(path: str) -> str:
+    """A file's name without its endings, which names the model whose answers it holds."""
+    name = Path(path).name
+    for ending in (".gz", ".jsonl", ".json"):
+        name = name.removesuffix(ending)
+    return name

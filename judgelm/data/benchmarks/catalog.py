@@ -1,0 +1,34 @@
+"""All benchmarks by name."""
+
+import difflib
+from collections.abc import Mapping
+
+from judgelm.data.benchmarks.base import Benchmark
+from judgelm.data.benchmarks.correctness import GSM8K, MMLU_PRO
+from judgelm.data.benchmarks.faireval import FAIREVAL
+from judgelm.data.benchmarks.mt_bench import MT_BENCH
+from judgelm.data.benchmarks.pairs import AUTO_J, JUDGEBENCH, LLMBAR, PANDALM
+from judgelm.data.benchmarks.preferences import PREFERENCES, REWARDBENCH, REWARDBENCH_2
+from judgelm.data.benchmarks.questions import MM_VET, QA_BENCHMARKS
+from judgelm.errors import ConfigError
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    one.name: one
+    for one in (
+        *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, PREFERENCES),
+        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET),
+    )
+}
+
+
+def get_benchmark(name: str) -> Benchmark:
+    """The benchmark of that name.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+    """
+    if name in BENCHMARKS:
+        return BENCHMARKS[name]
+    close = difflib.get_close_matches(name, BENCHMARKS, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ";"
+    raise ConfigError(f"benchmark {name!r} is not known{hint} There are: {', '.join(BENCHMARKS)}")

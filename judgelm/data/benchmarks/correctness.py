@@ -1,0 +1,199 @@
+"""Questions with one right answer, GSM8K and MMLU-Pro, and models' answers to them, right or wrong.
+
+Each answer is a row for mode `correctness`, with a line of truth beside it. MMLU-Pro's pairs of a right and a wrong
+answer are rows for mode `ssr`. Files of questions alone make rows without answers, for an answering run.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from judgelm.data.benchmarks.base import Benchmark, Entry, converted, model_of_file, one_of, plain_row, rows_of
+from judgelm.data.fields import described, field_error, row_error, row_id, text_field, texts_field
+from judgelm.data.readers import read_rows
+from judgelm.data.rows import Row
+from judgelm.data.samples import OnReject, rejected
+from judgelm.errors import InputError
+from judgelm.prompts.final_answers import canonical, final_answer
+from judgelm.records import Label, Sample, Winner
+
+_GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
+_MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+shots?)?$")
+_PAIR_LABELS: Mapping[object, str] = {"A": "1", "B": "2"}
+
+
+def _first_fields(path: str) -> set[str]:
+    first = next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    return set() if first is None else set(first.data)
+
+
+def _gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    for path in files:
+        needs = ("question", "ground_truth") if "ground_truth" in _first_fields(path) else ("question", "answer")
+        for number, row in enumerate(rows_of(path, _GSM8K, needs, on_reject), 1):
+            try:
+                yield from _gsm8k_entries(row, number, needs[1])
+            except InputError as error:
+                on_reject(rejected(row, error))
+
+
+def _gsm8k_entries(row: Row, number: int, gold_field: str) -> Iterator[Entry]:
+    question = text_field(row, "question", "question, answer")
+    worked = text_field(row, gold_field, "question, answer")
+    gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
+    if gold is None:
+        raise field_error(row, gold_field, 'no final number behind "####"; this is no row of GSM8K')
+    metadata = {"data_set": _GSM8K, "solution": worked}
+    asked = Sample(id=f"gsm8k-{number}", question=question, answers=(), reference=gold, metadata=metadata)
+    if gold_field == "answer":
+        yield Entry(plain_row(asked))
+        return
+    solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
+    if not solved:
+        raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
+    for model, value in solved.items():
+        answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
+        stated = value.get("is_correct")
+        truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
+        yield _judged(asked, model, answer, truth=truth)
+
+
+def _judged(asked: Sample, model: str, answer: str, *, truth: bool) -> Entry:
+    """One model's answer to a question, and whether it is right."""
+    sample = replace(asked, id=f"{asked.id}/{model}", answers=(answer,), answer_models=(model,))
+    known = {
+        "id": sample.id,
+        "agent": model,
+        "dataset": asked.metadata["data_set"],
+        "truth": truth,
+        "question": asked.id,
+        "answer": asked.reference,
+    }
+    return Entry(plain_row(sample), known)
+
+
+def _mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Pairs where a file of pairs is among the files, else every model's answer by itself."""
+    pairs = [path for path in files if {"model_a", "model_b", "label"} <= _first_fields(path)]
+    others = [path for path in files if path not in pairs]
+    needs = ("question_id", "question", "options", "answer")
+    if not pairs:
+        for path in others:
+            for row in rows_of(path, _MMLU_PRO, needs, on_reject):
+                try:
+                    yield from _mmlu_entries(row, path)
+                except InputError as error:
+                    on_reject(rejected(row, error))
+        return
+    questions: dict[str, Row] = {}
+    outputs: dict[str, dict[str, str]] = {}
+    for path in others:
+        for row in rows_of(path, _MMLU_PRO, needs, on_reject):
+            try:
+                key = _key(row)
+                outputs.setdefault(key, {}).update(_outputs(row, path))
+            except InputError as error:
+                on_reject(rejected(row, error))
+                continue
+            questions.setdefault(key, row)
+    for path in pairs:
+        rows = rows_of(path, _MMLU_PRO, ("question_id", "model_a", "model_b", "label"), on_reject)
+        yield from converted(rows, lambda row, _: _mmlu_pair(row, questions, outputs), on_reject)
+
+
+def _key(row: Row) -> str:
+    name = row_id(row, ("question_id",))
+    if name is None:
+        raise row_error(row, "no question_id, which names the question")
+    return f"mmlu-pro-{name}"
+
+
+def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:
+    gold = canonical(text_field(row, "answer", "question, options, answer"), "choice")
+    options = texts_field(row, "options")
+    if gold is None or ord(gold) - ord("A") >= len(options):
+        raise field_error(row, "answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
+    return Sample(
+        id=_key(row) + "".join(f"/{model}" for model in models),
+        question=text_field(row, "question", "question, options, answer"),
+        answers=answers,
+        reference=gold,
+        answer_models=models,
+        category=text_field(row, "category", "category") if row.data.get("category") is not None else None,
+        metadata={"data_set": _MMLU_PRO, "options": list(options)},
+    )
+
+
+def _outputs(row: Row, path: str) -> dict[str, str]:
+    """Model -> what it wrote: of one model, named by the file, in the published results; of several in `outputs`."""
+    several = row.data.get("outputs")
+    if isinstance(several, dict):
+        texts = {str(model): one.get("text") if isinstance(one, dict) else one for model, one in several.items()}
+    elif row.data.get("model_outputs") is not None:
+        name = model_of_file(path)
+        found = _MODEL_IN_NAME.search(name)
+        texts = {found[1] if found else name: row.data["model_outputs"]}
+    else:
+        return {}
+    for model, text in texts.items():
+        if not isinstance(text, str):
+            raise row_error(row, f"the output of {model}: expected text, got {described(text)}; leave the row out")
+    return {model: str(text) for model, text in texts.items()}
+
+
+def _mmlu_entries(row: Row, path: str) -> Iterator[Entry]:
+    question = _question(row)
+    outputs = _outputs(row, path)
+    if not outputs:
+        yield Entry(plain_row(question))
+        return
+    letters = len(texts_field(row, "options"))
+    for model, text in outputs.items():
+        letter = _stated(row, model) or (final_answer(text, "choice", letters=letters),)
+        truth = letter[0] == question.reference
+        yield _judged(question, model, text, truth=truth)
+
+
+def _stated(row: Row, model: str) -> tuple[object] | None:
+    """The letter (or none) that MMLU-Pro's own code extracted, `l2`; None where the row does not say."""
+    several = row.data.get("outputs")
+    one = several.get(model) if isinstance(several, dict) else None
+    return (one["l2"],) if isinstance(one, dict) and "l2" in one else None
+
+
+def _mmlu_pair(row: Row, questions: Mapping[str, Row], outputs: Mapping[str, Mapping[str, str]]) -> Entry:
+    key = _key(row)
+    models = tuple(text_field(row, name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
+    missing = [model for model in models if model not in outputs.get(key, {})]
+    if missing:
+        raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
+    answers = tuple(outputs[key][model] for model in models)
+    winner: Winner = 1 if one_of(row, "label", _PAIR_LABELS) == "1" else 2
+    sample = _question(questions[key], answers, models)
+    truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
+    if sample.category is not None:
+        truth["category"] = sample.category
+    return Entry(plain_row(sample, Label(sample_id="", winner=winner)), truth)
+
+
+GSM8K = Benchmark(
+    name="gsm8k",
+    files="example_model_solutions.jsonl (answers to judge) or test.jsonl (questions to answer)",
+    protocol="Each answer is judged by itself as correct or incorrect without seeing the reference; truth is the final "
+    "number's, as the file states it; F1 of `correct` per agent, and on right and wrong answers apart.",
+    judge_with="--mode correctness --mode-arg task=number",
+    source="Cobbe et al. 2021; openai/grade-school-math; protocol of Self-Reference, section 4",
+    load=_gsm8k,
+)
+MMLU_PRO = Benchmark(
+    name="mmlu-pro",
+    files="questions, models' published results (model_outputs_MODEL_5shots.json) or rows of `outputs`, and a file of "
+    "pairs where pairs are to be judged",
+    protocol="An answer is right where the letter extracted from its text (by MMLU-Pro's own rules where the file says "
+    "what they find, `l2`, else by ours) is the gold one, and wrong where another or none is, since the files' "
+    "predictions hold random guesses; answers are judged by themselves without the reference, pairs in both orders, "
+    "where both must name the right answer.",
+    judge_with="--mode correctness --mode-arg task=choice (pairs: --mode ssr)",
+    source="Wang et al. 2024; TIGER-AI-Lab/MMLU-Pro; protocols of Self-Reference, section 4, and SSR-Judge, section 4",
+    load=_mmlu_pro,
+)

@@ -1,0 +1,143 @@
+"""Pairs of answers with one label each: PandaLM's test set, LLMBar, JudgeBench, Auto-J's pairwise test set."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from judgelm.data.benchmarks.base import Benchmark, Entry, converted, one_of, only_file, plain_row, rows_of
+from judgelm.data.fields import optional_text, row_error, row_id, text_field
+from judgelm.data.row_labels import llmbar_label, pandalm_label
+from judgelm.data.row_samples import llmbar_sample, pandalm_sample
+from judgelm.data.rows import Row
+from judgelm.data.samples import OnReject
+from judgelm.records import Label, Sample, Winner
+
+_WINNERS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
+
+
+def _pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    needs = ("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
+    path = only_file(files, "pandalm")
+    yield from converted(rows_of(path, "PandaLM's test set", needs, on_reject), _pandalm_entry, on_reject)
+
+
+def _pandalm_entry(row: Row, number: int) -> Entry:
+    """Instruction and input stay apart in the metadata, since PandaLM's own prompt shows them apart."""
+    sample = pandalm_sample(row)
+    context = optional_text(row, "input")
+    if context:
+        parts = {"instruction": text_field(row, "instruction", "instruction"), "input": context}
+        sample = replace(sample, metadata={**sample.metadata, **parts})
+    return Entry(plain_row(sample, pandalm_label(row, False)))
+
+
+def _llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """The set of each file is the name of its folder, as published."""
+    for path in files:
+        subset = Path(path).resolve().parent.name
+        rows = rows_of(path, "LLMBar", ("input", "output_1", "output_2", "label"), on_reject)
+        yield from converted(rows, partial(_llmbar_entry, subset), on_reject)
+
+
+def _llmbar_entry(subset: str, row: Row, number: int) -> Entry:
+    label = llmbar_label(row, False)
+    if label is None or label.winner == "tie":
+        raise row_error(row, "LLMBar's labels are 1 or 2, and this row has neither; leave the row out")
+    sample = replace(llmbar_sample(row), id=f"{subset}-{number}", category=subset)
+    return Entry(plain_row(sample, label))
+
+
+_JUDGEBENCH_LABELS: Mapping[object, str] = {"A>B": "1", "B>A": "2"}
+_JUDGEBENCH_CATEGORIES = {
+    "mmlu-pro": "knowledge",
+    "livebench-reasoning": "reasoning",
+    "livebench-math": "math",
+    "livecodebench": "coding",
+}
+_JUDGEBENCH_NEEDS = ("pair_id", "source", "question", "response_A", "response_B", "label")
+
+
+def _judgebench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    for path in files:
+        yield from converted(rows_of(path, "JudgeBench", _JUDGEBENCH_NEEDS, on_reject), _judgebench_entry, on_reject)
+
+
+def _judgebench_entry(row: Row, number: int) -> Entry:
+    needs = ", ".join(_JUDGEBENCH_NEEDS)
+    winner = one_of(row, "label", _JUDGEBENCH_LABELS)
+    source = text_field(row, "source", needs)
+    category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
+    if category is None:
+        known = ", ".join(_JUDGEBENCH_CATEGORIES)
+        raise row_error(row, f'field "source": "{source}" begins with none of {known}; correct the row')
+    model = optional_text(row, "response_model")
+    sample = Sample(
+        id=text_field(row, "pair_id", needs),
+        question=text_field(row, "question", needs),
+        answers=(text_field(row, "response_A", needs), text_field(row, "response_B", needs)),
+        answer_models=() if model is None else (model, model),
+        category=category,
+        metadata={"source": source, "original_id": row_id(row, ("original_id",))},
+    )
+    return Entry(plain_row(sample, Label(sample_id="", winner=_WINNERS[winner])))
+
+
+_AUTO_J_LABELS: Mapping[object, str] = {0: "1", 1: "2", 2: "tie"}
+_AUTO_J_NEEDS = ("scenario", "label", "prompt", "response 1", "response 2")
+
+
+def _auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    path = only_file(files, "auto-j")
+    rows = rows_of(path, "Auto-J's pairwise test set", _AUTO_J_NEEDS, on_reject)
+    yield from converted(rows, _auto_j_entry, on_reject)
+
+
+def _auto_j_entry(row: Row, number: int) -> Entry:
+    needs = ", ".join(_AUTO_J_NEEDS)
+    winner = one_of(row, "label", _AUTO_J_LABELS)
+    sample = Sample(
+        id=f"auto-j-{number}",
+        question=text_field(row, "prompt", needs),
+        answers=(text_field(row, "response 1", needs), text_field(row, "response 2", needs)),
+        category=text_field(row, "scenario", needs),
+    )
+    return Entry(plain_row(sample, Label(sample_id="", winner=_WINNERS[winner])))
+
+
+PANDALM = Benchmark(
+    name="pandalm",
+    files="testset-v1.json",
+    protocol="The human label is the majority of three annotators; the judge sees each pair in both orders, a conflict "
+    "is a tie, and accuracy and macro precision, recall and F1 over 1, 2 and tie are reported.",
+    judge_with="--both-orders --order-rule tie",
+    source="PandaLM (Wang et al. 2023), WeOpenML/PandaLM, data/testset-v1.json",
+    load=_pandalm,
+)
+LLMBAR = Benchmark(
+    name="llmbar",
+    files="one dataset.json for each set, in the folder that names the set",
+    protocol="Accuracy per set is the mean of the two orders' accuracies, beside it the share of pairs on which both "
+    "orders agree; the four Adversarial sets are also averaged with equal weights; there are no ties.",
+    judge_with="--both-orders",
+    source="Zeng et al. 2024, Evaluating Large Language Models at Evaluating Instruction Following; LLMBar, Dataset/",
+    load=_llmbar,
+)
+JUDGEBENCH = Benchmark(
+    name="judgebench",
+    files="one or more files of pairs, dataset=judgebench,response_model=....jsonl",
+    protocol="Each pair is judged in both orders; it counts as right where both name the right answer, or one does and "
+    "the other says tie; all else, failures included, is wrong; accuracy overall and per category.",
+    judge_with="--both-orders",
+    source="JudgeBench (Tan et al. 2024), ScalerLab/JudgeBench, data/ and utils/metrics.py",
+    load=_judgebench,
+)
+AUTO_J = Benchmark(
+    name="auto-j",
+    files="testdata_pairwise.jsonl",
+    protocol="Agreement is the share of pairs on which both orders give the human label (1, 2 or tie), consistency the "
+    "share on which both orders say the same, overall and per scenario.",
+    judge_with="--both-orders --order-rule tie",
+    source="Auto-J (Li et al. 2023), GAIR-NLP/auto-j, data/test/ and codes/leaderboard/pairwise_eval.py",
+    load=_auto_j,
+)

@@ -1,0 +1,139 @@
+"""Chosen and rejected answers: RewardBench, RewardBench 2 (best of four), and preference sets in general."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from judgelm.data.benchmarks.base import Benchmark, Entry, converted, only_file, plain_row, rows_of
+from judgelm.data.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
+from judgelm.data.preferences import preference_label, preference_sample
+from judgelm.data.rows import Row
+from judgelm.data.samples import OnReject, SampleStream, rejected
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample
+
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Chat": ("alpacaeval-easy", "alpacaeval-length", "alpacaeval-hard", "mt-bench-easy", "mt-bench-med"),
+    "Chat Hard": (
+        *("mt-bench-hard", "llmbar-natural", "llmbar-adver-neighbor", "llmbar-adver-GPTInst"),
+        *("llmbar-adver-GPTOut", "llmbar-adver-manual"),
+    ),
+    "Safety": (
+        *("refusals-dangerous", "refusals-offensive", "xstest-should-refuse", "xstest-should-respond"),
+        "donotanswer",
+    ),
+    "Reasoning": ("math-prm", "hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"),
+}
+"""RewardBench's four sections (its fifth, Prior Sets, is published apart)."""
+
+_SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
+_MATH_WEIGHT = 984
+SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+_SECOND_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
+_PREFERENCE_FORMATS = ("preference", "arena", "responses")
+
+
+def _rewardbench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    needs = ("prompt", "chosen", "rejected", "subset", "id")
+    path = only_file(files, "rewardbench")
+    yield from converted(rows_of(path, "RewardBench", needs, on_reject), _rewardbench_entry, on_reject)
+
+
+def _rewardbench_entry(row: Row, number: int) -> Entry:
+    if isinstance(row.data["chosen"], list) and not any(isinstance(one, dict) for one in row.data["chosen"]):
+        raise row_error(row, "several chosen answers; this is RewardBench 2, import it as rewardbench-2")
+    subset = text_field(row, "subset", "subset")
+    if subset not in _SECTION_OF:
+        raise row_error(row, f'field "subset": "{subset}" is none of RewardBench\'s 23; import it as preferences')
+    sample = preference_sample(row)
+    metadata = {**sample.metadata, "section": _SECTION_OF[subset]}
+    return Entry(plain_row(replace(sample, category=subset, metadata=metadata), preference_label(row, False)))
+
+
+def _rewardbench_2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    path = only_file(files, "rewardbench-2")
+    yield from converted(rows_of(path, "RewardBench 2", _SECOND_NEEDS, on_reject), _best_of, on_reject)
+
+
+def _best_of(row: Row, number: int) -> Entry:
+    """All answers in an order that depends on their texts alone; the right ones have the score 1, the others 0."""
+    for name in ("chosen", "rejected"):
+        if not isinstance(row.data[name], list):
+            finding = "expected a list of texts; with one text each this is rewardbench"
+            raise row_error(row, f'field "{name}": {finding}')
+    question, subset = (text_field(row, name, ", ".join(_SECOND_NEEDS)) for name in ("prompt", "subset"))
+    chosen, wrong = texts_field(row, "chosen"), texts_field(row, "rejected")
+    if subset not in SECOND_SUBSETS:
+        known = ", ".join(SECOND_SUBSETS)
+        raise row_error(row, f'field "subset": expected one of {known}, got "{subset}"; correct the row')
+    if subset != "Ties" and len(chosen) != 1:
+        raise row_error(row, f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
+    answers = (*chosen, *wrong)
+    order = sorted(range(len(answers)), key=lambda place: _place(question, answers[place]))
+    models = row.data.get("models")
+    named = texts_field(row, "models") if isinstance(models, list) and len(models) == len(answers) else ()
+    shown = tuple(answers[place] for place in order)
+    sample = Sample(
+        id=row_id(row) or content_id(question, shown, None),
+        question=question,
+        answers=shown,
+        answer_models=tuple(named[place] for place in order) if named else (),
+        category=subset,
+        metadata=extra_fields(row, {*_SECOND_NEEDS, *ID_FIELDS, "models"}),
+    )
+    scores = tuple(1.0 if place < len(chosen) else 0.0 for place in order)
+    return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
+
+
+def _place(question: str, answer: str) -> str:
+    return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).hexdigest()
+
+
+def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    path = only_file(files, "preferences")
+    stream = SampleStream([path], on_reject=on_reject)
+    if stream.format.name not in _PREFERENCE_FORMATS:
+        known = ", ".join(_PREFERENCE_FORMATS)
+        raise InputError(f"{path}: read as {stream.format.name}, which is no preference set; expected one of {known}")
+    for row, sample in stream.pairs():
+        try:
+            label = stream.format.label(row, False)
+        except InputError as error:
+            on_reject(rejected(row, error))
+            continue
+        yield Entry(plain_row(sample, label))
+
+
+REWARDBENCH = Benchmark(
+    name="rewardbench",
+    files="the filtered set, as Parquet or JSON lines",
+    protocol="Accuracy per subset, a tie or a failure counting one half; per section the mean over its subsets, "
+    f"weighted by their numbers of prompts, math-prm with {_MATH_WEIGHT}; overall the mean of the four sections.",
+    judge_with="",
+    source="RewardBench (Lambert et al. 2024), allenai/reward-bench, rewardbench/constants.py and scripts",
+    load=_rewardbench,
+    details={
+        "sections": {section: list(subsets) for section, subsets in SECTIONS.items()},
+        "weight of math-prm": _MATH_WEIGHT,
+    },
+)
+REWARDBENCH_2 = Benchmark(
+    name="rewardbench-2",
+    files="the test set, as Parquet or JSON lines",
+    protocol="Accuracy per subset is the share of prompts whose chosen answer is alone best of four, a shared first "
+    "place counting its share and a failure one quarter; Ties is scored by ratings (all right answers above all wrong "
+    "ones, and margins); overall the mean of the six subsets.",
+    judge_with="--mode multi",
+    source="RewardBench 2 (Malik et al. 2025), allenai/reward-bench, scripts/run_generative_v2.py",
+    load=_rewardbench_2,
+    details={"subsets": list(SECOND_SUBSETS)},
+)
+PREFERENCES = Benchmark(
+    name="preferences",
+    files="a preference set: chosen and rejected, arena battles, or pairs of responses",
+    protocol="Accuracy is the share of pairs whose preferred answer the judge prefers, in both orders; ties of people "
+    "are a class of their own; chosen and rejected are placed by a hash of their texts.",
+    judge_with="--both-orders",
+    source="formats preference, arena and responses of judgelm.data.formats",
+    load=_preferences,
+)

@@ -1,0 +1,258 @@
+"""Questions about a finished judgment, which the judge answers with its own prompt and reply before it.
+
+    talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
+    exchange = yield from talk("Why is the second answer better?")
+    talk = talk.after(exchange)
+
+`FollowUp` is as pure as a mode: a server or a page drives it with whatever engine it has, and keeps the history. `Chat`
+is the same in a batch: each sample brings its questions along.
+
+Source: JudgeLM, section 6 (multi-turn chat about judgments) and Figure 19.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.conversation import FOLLOW_UP
+from judgelm.modes.drawing import sampling_for
+from judgelm.modes.flow import Asking, Flow
+from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.reasons import Reasons
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
+from judgelm.records import Completion, Cut, Judgment, Request, Sample, Shown, Unparsed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A question and what the judge said to it.
+
+    Attributes:
+        reply: None where there is none.
+        failure: why there is no reply, or `truncated` where it has no end.
+        cut: answers under judgment that had to be cut to make room for the talk.
+        neutralised: look-alikes of turn markers defused in all that was said up to the question.
+    """
+
+    question: str
+    reply: str | None
+    failure: Unparsed | None = None
+    cut: tuple[Cut, ...] = ()
+    neutralised: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """A talk about one judgment; called with a question it asks the judge.
+
+    It goes on from one of the prompts shown: the first that was explained, else the first that could be read.
+
+    Attributes:
+        mode: that judged; it makes the prompt again.
+        sample: what was judged.
+        judgment: by that mode, with at least one readable reply.
+        history: what was said before.
+        max_tokens: room for a reply.
+        temperature: 0 is greedy; otherwise each reply has a seed made of `seed`, the sample's id and its place.
+
+    Raises:
+        ConfigError: no room for a reply.
+        InputError: the judgment is another sample's or mode's, or holds no readable reply to talk about.
+    """
+
+    mode: Pairwise
+    sample: Sample
+    judgment: Judgment
+    history: tuple[Exchange, ...] = ()
+    max_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        asked, given = (self.mode.name, self.sample.id), (self.judgment.mode, self.judgment.sample_id)
+        if asked != given:
+            raise InputError(
+                f"the judgment is of sample {given[1]} by mode {given[0]}, not of {asked[1]} by {asked[0]}; "
+                "give the sample and the mode that it was made with"
+            )
+        if not any(_talked_about(one) for one in self.judgment.shown):
+            raise InputError(f"judgment {given[1]}: it holds no readable reply to talk about; judge the sample again")
+
+    @property
+    def shown(self) -> Shown:
+        """The prompt and reply that the talk goes on from."""
+        readable = [one for one in self.judgment.shown if _talked_about(one)]
+        return next((one for one in readable if one.reason is not None), readable[0])
+
+    @property
+    def reply(self) -> str:
+        """What the judge wrote: its score line, and the reason where there is one."""
+        return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
+
+    def __call__(self, question: str) -> Asking[Exchange]:
+        """Ask.
+
+        Raises:
+            InputError: the question is blank, or an earlier one got no reply.
+        """
+        if not question.strip():
+            raise InputError(f"sample {self.sample.id}: follow-up {len(self.history) + 1} is blank; write a question")
+        judged = self.mode.prompt_of(self.sample, self.shown.order, self.shown.part)
+        said = [judged.continuation + self.reply]
+        for number, earlier in enumerate(self.history, 1):
+            if earlier.reply is None:
+                raise InputError(
+                    f"sample {self.sample.id}: follow-up {number} has no reply; leave it out of the history"
+                )
+            said += [earlier.question, earlier.reply]
+        template = get_template(self.mode.template)
+        prompt = follow_up_prompt(template, judged, [*said, question])
+        sampling = sampling_for(
+            f"{self.sample.id} follow-up {len(self.history) + 1}",
+            temperature=self.temperature,
+            seed=self.seed,
+            max_tokens=self.max_tokens,
+            stop=stops(template),
+        )
+        [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
+        return self._exchange(question, prompt.neutralised - judged.neutralised, completion)
+
+    def after(self, exchange: Exchange) -> "FollowUp":
+        """The talk with one exchange more behind it."""
+        return replace(self, history=(*self.history, exchange))
+
+    def _exchange(self, question: str, neutralised: int, completion: Completion) -> Exchange:
+        ended = completion.finish_reasons[0]
+        failure = None
+        if ended == "error":
+            failure = Unparsed("engine", completion.error)
+        elif ended == "too_long":
+            failure = Unparsed("too_long", "", completion.error)
+        elif ended == "length":
+            failure = Unparsed("truncated", "", f"no end within {self.max_tokens} tokens or the window")
+        reply = completion.texts[0].strip() if completion.texts else None
+        if reply == "":
+            reply, failure = None, Unparsed("off_grammar", "", "the reply is empty")
+        return Exchange(
+            question=question,
+            reply=reply,
+            failure=failure,
+            cut=completion.cut,
+            neutralised=neutralised,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat(Pairwise):
+    """Judge a pair, then answer the questions about it that the sample brings along.
+
+    The questions are the sample's `metadata["follow_ups"]`, a list of texts, asked one after the other; the replies
+    stand in `Judgment.shown` behind the orders, as parts `follow-up 1` and on, each with its text or its failure. The
+    verdict is a pair's and does not change with them. A judgment without verdict is not talked about, and after a
+    question without reply no other is asked: those say so.
+
+    Attributes:
+        reasons: as in `Pairwise`; by default the judge explains itself first, as there is more to talk about then.
+        reply_tokens: room for each reply.
+
+    The others are those of `Pairwise`.
+
+    Raises:
+        ConfigError: options that do not exist or do not fit together.
+    """
+
+    name: ClassVar[str] = "chat"
+
+    reasons: Reasons = "all"
+    reply_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        """Check the options of pairs, and the room for replies."""
+        Pairwise.__post_init__(self)
+        if self.reply_tokens < 1:
+            raise ConfigError(f"reply_tokens is {self.reply_tokens}; it must be above 0")
+        stops(get_template(self.template))  # raises where a plain template does not say how it goes on
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template's bytes for a pair, and of what stands between the turns of a talk."""
+        return talk_sha(get_template(self.template))
+
+    def __call__(self, sample: Sample) -> Flow:
+        """Judge, then ask question after question.
+
+        Raises:
+            InputError: as `check`.
+        """
+        questions = follow_ups_of(sample)
+        judgment = yield from Pairwise.__call__(self, sample)
+        if judgment.verdict is None or not questions:
+            return judgment
+        talk = FollowUp(
+            mode=self,
+            sample=sample,
+            judgment=judgment,
+            max_tokens=self.reply_tokens,
+            temperature=self.temperature,
+            seed=self.seed,
+        )
+        while len(talk.history) < len(questions):
+            exchange = yield from talk(questions[len(talk.history)])
+            talk = talk.after(exchange)
+            if exchange.reply is None:
+                break
+        return _with_replies(judgment, talk, len(questions))
+
+    def check(self, sample: Sample) -> None:
+        """See that the sample's questions, if it has any, are questions.
+
+        Raises:
+            InputError: they are not.
+        """
+        follow_ups_of(sample)
+
+
+def follow_ups_of(sample: Sample) -> tuple[str, ...]:
+    """The questions that a sample brings along; none where it has none.
+
+    Raises:
+        InputError: they are no list of texts that say something.
+    """
+    given = sample.metadata.get("follow_ups")
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not all(isinstance(one, str) and one.strip() for one in given):
+        raise InputError(f'sample {sample.id}: follow_ups: expected a list of questions, such as ["Why?"]')
+    return tuple(given)
+
+
+def _talked_about(shown: Shown) -> bool:
+    return shown.failure is None and not shown.part.startswith(FOLLOW_UP)
+
+
+def _with_replies(judgment: Judgment, talk: FollowUp, asked: int) -> Judgment:
+    """The judgment with what was said behind it."""
+    order = talk.shown.order
+    shown = [
+        Shown(order=order, part=f"{FOLLOW_UP} {number}", text=one.reply or "", failure=one.failure, cut=one.cut)
+        for number, one in enumerate(talk.history, 1)
+    ]
+    for number in range(len(shown) + 1, asked + 1):
+        last = talk.history[-1].failure
+        assert last is not None, "the talk only breaks off where a reply failed"
+        failure = Unparsed(last.code, "", f"not asked, since follow-up {len(talk.history)} has no reply")
+        shown.append(Shown(order=order, part=f"{FOLLOW_UP} {number}", text="", failure=failure))
+    return replace(
+        judgment,
+        shown=(*judgment.shown, *shown),
+        neutralised=judgment.neutralised + talk.history[-1].neutralised,
+        prompt_tokens=judgment.prompt_tokens + sum(one.prompt_tokens for one in talk.history),
+        completion_tokens=judgment.completion_tokens + sum(one.completion_tokens for one in talk.history),
+    )

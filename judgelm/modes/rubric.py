@@ -1,0 +1,144 @@
+"""One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
+
+Source: Play Favorites, section 4.2 and appendix D; scores are divided by their dimension's maximum as its authors do.
+"""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.drawing import sampling_for
+from judgelm.modes.flow import Flow
+from judgelm.modes.solving import failure_of
+from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
+from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
+from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rubric:
+    """Rate one answer.
+
+    Each dimension is a request of its own, and an entry of `shown`: `part` is the dimension, `label` the level that
+    the reply ends in, `scores` its score on the dimension's own scale. A level without a score ("not applicable") is a
+    missing value: it has a label and no score, and is no failure. The verdict is a `GradeVerdict`: the mean, over the
+    dimensions that have a score, of the score divided by the dimension's highest, so at most 1. A judgment fails where
+    a dimension failed, and where no dimension has a score.
+
+    Attributes:
+        dimensions: which to ask for, of the user's own and the paper's six (`completeness`, `conciseness`,
+            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). None named is all of the
+            user's own, or without any all six.
+        rubric: the user's own dimensions by name; `configs/judge/rubric.yaml` is an example.
+        accept_missing: where some dimensions failed, take the mean of the others instead of failing.
+        chat: one user message for the tokenizer's chat template; else plain text, for base models.
+        temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
+        max_tokens: room for a reply, its reasoning included.
+
+    Raises:
+        ConfigError: a dimension that does not exist, is named twice, or has the name of one of the paper's.
+    """
+
+    name: ClassVar[str] = "rubric"
+    reference: ClassVar[Literal["ignore"]] = "ignore"
+    answers: ClassVar[tuple[int, int]] = (1, 1)
+
+    dimensions: tuple[str, ...] = ()
+    rubric: Mapping[str, Dimension] = field(default_factory=dict)
+    accept_missing: bool = False
+    chat: bool = True
+    temperature: float = 0.0
+    seed: int = 0
+    max_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        if taken := sorted(self.rubric.keys() & PLAY_FAVORITES.keys()):
+            raise ConfigError(f"rubric {taken[0]}: the paper's dimension has this name; choose another")
+        known = [*self.rubric, *PLAY_FAVORITES]
+        for name in self.dimensions:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ";"
+                raise ConfigError(f"dimension {name!r} does not exist{hint} there are: {', '.join(known)}")
+        if len(set(self.dimensions)) < len(self.dimensions):
+            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is named twice; ask for each once")
+
+    @property
+    def template(self) -> str:
+        """`play-favorites`, or `own-rubric` where a dimension is the user's."""
+        return "play-favorites" if all(one.name in PLAY_FAVORITES for one in self.scales()) else "own-rubric"
+
+    @property
+    def template_sha(self) -> str:
+        """Hash of the prompts and levels of the dimensions asked for."""
+        return scales_sha(self.scales())
+
+    def scales(self) -> list[Scale]:
+        """The dimensions asked for, in the order asked."""
+        names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
+        return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
+
+    def __call__(self, sample: Sample) -> Flow:
+        """Ask for all dimensions at once and conclude.
+
+        Raises:
+            InputError: the sample has not exactly one answer.
+        """
+        if len(sample.answers) != 1:
+            raise InputError(f"sample {sample.id}: expected 1 answer, got {len(sample.answers)}; use another mode")
+        scales = self.scales()
+        prompts = [one.prompt(sample, chat=self.chat) for one in scales]
+        sampling = sampling_for(
+            sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens, stop=()
+        )
+        completions = yield [
+            Request(key=one.name, prompt=prompt, sampling=sampling) for one, prompt in zip(scales, prompts, strict=True)
+        ]
+        shown = tuple(self._read(one, reply) for one, reply in zip(scales, completions, strict=True))
+        return replace(
+            self._conclude(sample, scales, shown),
+            neutralised=sum(one.neutralised for one in prompts) + sum(one.neutralised for one in completions),
+            prompt_tokens=sum(one.prompt_tokens for one in completions),
+            completion_tokens=sum(one.completion_tokens for one in completions),
+        )
+
+    def _read(self, scale: Scale, completion: Completion) -> Shown:
+        """The level of one dimension; a reply that was cut off has none, since the judge had not come to its end."""
+        text, cut = "".join(completion.texts[:1]), completion.cut
+        failure = failure_of(completion)
+        if failure is None and completion.finish_reasons[0] == "length":
+            failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")
+        level = failure or scale.read(text)
+        if isinstance(level, Unparsed):
+            return Shown(order=(0,), text=text, part=scale.name, failure=level, cut=cut)
+        score = scale.levels[level]
+        scores = None if score is None else (score,)
+        return Shown(order=(0,), text=text, part=scale.name, label=level, scores=scores, cut=cut)
+
+    def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: tuple[Shown, ...]) -> Judgment:
+        shares = [
+            one.scores[0] / scale.maximum for scale, one in zip(scales, shown, strict=True) if one.scores is not None
+        ]
+        failure = next(
+            (replace(one.failure, why=f"{one.part}: {one.failure.why}") for one in shown if one.failure is not None),
+            None,
+        )
+        if shares and self.accept_missing:
+            failure = None
+        if not shares and failure is None:
+            why = "every dimension was answered with a level that has no score"
+            failure = Unparsed("out_of_range", "", why)
+        grade = None if failure else math.fsum(shares) / len(shares)
+        return Judgment(
+            sample_id=sample.id,
+            mode=self.name,
+            verdict=None if grade is None else GradeVerdict(score=grade),
+            shown=shown,
+            scores=None if grade is None else (grade,),
+            failure=failure,
+        )

@@ -1,0 +1,140 @@
+"""How the verdicts of several judges on one sample become one.
+
+`vote` counts verdicts: the winner of a pair, or the label, that more judges gave than any other. Of a pair without such
+a winner the panel says `tie`; of labels it is undecided. Rankings are put together by Borda's count: an answer has a
+point for each answer that a judge puts below it, and half a point for each it ties with. `mean` compares the mean
+scores. Failures have no part in either: they are no ties and no zeros.
+
+Source: Play Favorites, section 7 (panels of judges from several families).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from judgelm.modes.multi import ranking
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed, Verdict, Winner
+
+Rule = Literal["vote", "mean"]
+
+Vote = TypeVar("Vote", str, Winner)
+
+_SAME_SCORE = 9
+"""Means that agree to so many decimals are the same score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a judge, or a family of judges, or the panel concluded; scores and probability where it has them."""
+
+    verdict: Verdict
+    scores: tuple[float, ...] | None = None
+    probability: float | None = None
+
+
+def combine(opinions: Sequence[Opinion], rule: Rule, *, comparable: bool) -> Opinion | Unparsed:
+    """One opinion out of several of one kind of verdict.
+
+    Args:
+        opinions: at least one; under `mean` all with scores.
+        rule: how.
+        comparable: whether all scores are on one scale; their means are given only then.
+
+    Returns:
+        The opinion with mean scores and mean probability where all have them; `undecided` where a vote is split.
+
+    Raises:
+        ValueError: no opinions, kinds that differ, numbers of scores that differ, or a vote on grades.
+    """
+    verdicts = [one.verdict for one in opinions]
+    if len({type(one) for one in verdicts}) != 1:
+        raise ValueError("verdicts of no judge, or of different kinds, cannot be put together")
+    if len({_answers(one) for one in opinions} - {0}) > 1:
+        raise ValueError("the judges saw different numbers of answers")
+    scores = _mean_scores(opinions) if comparable else None
+    verdict = _voted(verdicts) if rule == "vote" else _by_scores(verdicts[0], scores)
+    if isinstance(verdict, Unparsed):
+        return verdict
+    known = [one.probability for one in opinions if one.probability is not None]
+    probability = math.fsum(known) / len(known) if len(known) == len(opinions) else None
+    return Opinion(verdict=verdict, scores=scores, probability=probability)
+
+
+def word_of(verdict: Verdict) -> str:
+    """A verdict in a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
+    match verdict:
+        case PairVerdict():
+            return str(verdict.winner)
+        case LabelVerdict():
+            return verdict.label
+        case GradeVerdict():
+            return f"{verdict.score:g}"
+        case RankingVerdict():
+            return ">".join("=".join(str(index + 1) for index in tied) for tied in verdict.order)
+
+
+def _answers(opinion: Opinion) -> int:
+    """How many answers were judged; 0 where that is not known."""
+    if isinstance(opinion.verdict, RankingVerdict):
+        return sum(len(tied) for tied in opinion.verdict.order)
+    return 0 if opinion.scores is None else len(opinion.scores)
+
+
+def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
+    scores = [one.scores for one in opinions if one.scores is not None]
+    if len(scores) < len(opinions):
+        return None
+    return tuple(round(math.fsum(column) / len(scores), _SAME_SCORE) for column in zip(*scores, strict=True))
+
+
+def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
+    if scores is None:
+        raise ValueError("judges without comparable scores have no mean")
+    match kind:
+        case PairVerdict():
+            first, second = scores
+            return PairVerdict(winner=winner_of((first, second)))
+        case RankingVerdict():
+            return RankingVerdict(order=ranking(scores))
+        case GradeVerdict():
+            return GradeVerdict(score=scores[0])
+        case LabelVerdict():
+            raise ValueError("labels have no mean")
+
+
+def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
+    winners = [one.winner for one in verdicts if isinstance(one, PairVerdict)]
+    labels = [one.label for one in verdicts if isinstance(one, LabelVerdict)]
+    orders = [one.order for one in verdicts if isinstance(one, RankingVerdict)]
+    if winners:
+        chosen: Winner | None = _most(winners)
+        return PairVerdict(winner="tie" if chosen is None else chosen)
+    if labels:
+        label = _most(labels)
+        said = ", ".join(f"{name} {count}" for name, count in Counter(labels).most_common())
+        return Unparsed("undecided", "", f"a split vote: {said}") if label is None else LabelVerdict(label=label)
+    if orders:
+        return RankingVerdict(order=ranking(_points(orders)))
+    raise ValueError("grades are numbers and have no vote")
+
+
+def _most(votes: Sequence[Vote]) -> Vote | None:
+    """What more gave than anything else; None where there is no such thing."""
+    (first, count), *rest = Counter(votes).most_common(2)
+    return None if rest and rest[0][1] == count else first
+
+
+def _points(orders: Sequence[tuple[tuple[int, ...], ...]]) -> list[float]:
+    """Borda's count of each answer over all rankings."""
+    answers = sum(len(tied) for tied in orders[0])
+    points = [0.0] * answers
+    for order in orders:
+        below = answers
+        for tied in order:
+            below -= len(tied)
+            for index in tied:
+                points[index] += below + (len(tied) - 1) / 2
+    return points

@@ -1,0 +1,265 @@
+"""Dialogues of several turns, shown in the blocks of a template that judges of single answers were trained on.
+
+A dialogue comes with its sample as `metadata["turns"]`, one object for each turn in their order:
+
+    {"question": "...", "answers": ["...", "..."], "reference": "..."}
+
+`answers` are the assistants' (two for a pair, one to be graded) and `reference` may be missing or null; the sample's
+own `question` and `answers` are the last turn's. A sample without `turns` is a dialogue of one turn.
+
+The blocks stay what the template's bytes say they are. The question block holds the user's turns, each assistant's
+block its own answers, the reference block the references, all under labels:
+
+    [Turn 1]
+    ...
+
+    [Turn 2]
+    ...
+
+Behind the user's turns a note says which answers are judged. Labels and note are ours; a judge that was trained on the
+template has not seen them. A dialogue of one turn has neither: it has the bytes of a pair, or of a single answer. The
+user's turns stand there once, not once for each assistant as in MT-Bench, so that both orders begin alike and the
+longest texts are not doubled.
+
+Source: MT-bench (Zheng et al. 2023), its multi-turn prompts, for what is shown; JudgeLM, Figures 3 to 5, for the
+blocks.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from judgelm.errors import InputError
+from judgelm.prompts.grading import grading_family
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.template import Layout, Template
+from judgelm.records import Prompt, Role, Sample, Span, SpanKind
+
+WHOLE = "dialogue"
+"""Names the view of all turns, judged together."""
+
+_LABEL = "[Turn {n}]\n"
+_BETWEEN = "\n\n"
+_NOTES = {
+    "turn of two": "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
+    "judge the answers to turn {count}; the turns before it show what they go on from.",
+    "whole of two": "[Note]\nThis is a dialogue of {count} turns that each assistant had with the same user. Please "
+    "judge each assistant's answers to all turns together.",
+    "turn of one": "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
+    "answer to turn {count}; the turns before it show what it goes on from.",
+    "whole of one": "[Note]\nThis is a dialogue of {count} turns between a user and the assistant. Please judge the "
+    "answers to all turns together.",
+}
+_MARKERS = ("[Turn {n}]", "[Note]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialogueTurn:
+    """What the user said, what each assistant answered, and what would be a good answer."""
+
+    question: str
+    answers: tuple[str, ...]
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What of a dialogue one prompt shows.
+
+    Attributes:
+        part: `turn 2`, or `dialogue`.
+        turns: those that are shown, up to the one that is judged.
+        whole: all of them are judged together, not the last one only.
+    """
+
+    part: str
+    turns: tuple[DialogueTurn, ...]
+    whole: bool = False
+
+    @property
+    def referenced(self) -> bool:
+        """Whether references are shown: where the judged turn has one, or of a whole dialogue any turn."""
+        judged = self.turns if self.whole else self.turns[-1:]
+        return any(turn.reference is not None for turn in judged)
+
+    @property
+    def anchored(self) -> bool:
+        """Whether the references make a dialogue of their own, which a single one can be judged against."""
+        return all(turn.reference is not None for turn in self.turns)
+
+
+def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTurn, ...]:
+    """The turns of a sample's dialogue; references are left out where `referenced` is False.
+
+    The sample's own reference is the last turn's, and goes before the one in `turns`.
+
+    Raises:
+        InputError: `turns` is no such list, or its last turn is not what the sample says.
+    """
+    turns = tuple(_turns(sample, sample.metadata.get("turns")))
+    if turns[-1].question != sample.question or turns[-1].answers != sample.answers:
+        raise _wrong(sample, "", "the last turn is not the sample's question and answers; write the same texts in both")
+    if not referenced:
+        return tuple(replace(turn, reference=None) for turn in turns)
+    return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
+
+
+def turn_view(turns: Sequence[DialogueTurn], number: int) -> View:
+    """Turn `number` (from 1) with those before it; what comes after it is not shown."""
+    return View(part=f"turn {number}", turns=tuple(turns[:number]))
+
+
+def whole_view(turns: Sequence[DialogueTurn]) -> View:
+    """All turns, to be judged together."""
+    return View(part=WHOLE, turns=tuple(turns), whole=True)
+
+
+def dialogue_prompt(template: Template, view: View, order: tuple[int, ...], *, full_score: float = 10) -> Prompt:
+    """Two dialogues in the template's blocks for a pair, or one behind the dialogue of its references.
+
+    Each answer is a span of its own, so the length policy cuts answers and nothing else: `Cut.answer` counts the turns
+    of the assistant shown first, then those of the other.
+
+    Args:
+        template: of the judge.
+        view: what is shown; for one assistant it must be `anchored`.
+        order: of the assistants, as indices into each turn's answers; one index or two.
+        full_score: what the references get, see `Template.render`.
+
+    Raises:
+        ValueError: one assistant's dialogue, and a turn without reference.
+    """
+    if len(order) == 1 and not view.anchored:
+        raise ValueError("one dialogue alone is shown behind its references, and a turn has none")
+    if len(view.turns) == 1:
+        [turn] = view.turns
+        sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
+        return template.render(sample, order, turn.reference, full_score=full_score)
+    filled = _Filling(view=view, order=order, assistants=2).prompt(template.layout(len(order)), chat=template.chat)
+    return replace(filled, continuation=f"{full_score:g}" if len(order) == 1 else "")
+
+
+def grading_prompt(template: Template, view: View, *, scale: tuple[float, float]) -> Prompt:
+    """One assistant's dialogue in the blocks of a plain grade, for where not every turn has a reference.
+
+    Args:
+        template: of the judge; it decides whether this is a chat.
+        view: what is shown.
+        scale: lowest and highest score, named in the prompt.
+    """
+    layout = _grading_layout(scale, chat=template.chat)
+    return _Filling(view=view, order=(0,), assistants=1).prompt(layout, chat=template.chat)
+
+
+def dialogue_sha(template: Template) -> str:
+    """sha256 (hex) over all bytes that dialogues are judged with under a template."""
+    grades = [_grading_layout((1, 10), chat=chat).with_reference for chat in (False, True)]
+    words = {
+        "label": _LABEL,
+        "between": _BETWEEN,
+        "notes": _NOTES,
+        "grades": grades,
+        "grade": grading_family((1, 10)).sha,
+    }
+    canonical = json.dumps([template.sha, template.sha_for(1), words], ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Filling:
+    """A layout's slots, filled with a dialogue."""
+
+    view: View
+    order: tuple[int, ...]
+    assistants: int
+
+    def prompt(self, layout: Layout, *, chat: bool) -> Prompt:
+        """The layout with its slots filled."""
+        defuse = _neutraliser(layout.delimiters)
+        spans: list[Span] = []
+        neutralised = 0
+        for role, pieces in layout.pieces[self.view.referenced]:
+            for place, piece in enumerate(pieces):
+                if place % 2 == 0:
+                    spans += [Span(piece, "template", role)] if piece else []
+                    continue
+                for span in self._block(piece, role):
+                    text, found = (span.text, 0) if span.kind == "template" else defuse(span.text)
+                    neutralised += found
+                    spans.append(replace(span, text=text))
+        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+
+    def _block(self, slot: str, role: Role | None) -> Iterator[Span]:
+        """What stands in a slot: text under labels where there are several turns."""
+        kind, texts = self._texts(slot)
+        labelled = len(self.view.turns) > 1
+        said = [(number, text) for number, text in enumerate(texts, 1) if text is not None]
+        for place, (number, text) in enumerate(said):
+            if labelled:
+                before = _BETWEEN if place else ""
+                yield Span(before + _LABEL.replace("{n}", str(number)), "template", role)
+            yield Span(text, kind, role)
+        if labelled and slot == "question":
+            yield Span(_BETWEEN + self._note(), "template", role)
+
+    def _texts(self, slot: str) -> tuple[SpanKind, list[str | None]]:
+        turns = self.view.turns
+        if slot == "question":
+            return "question", [turn.question for turn in turns]
+        if slot == "reference":
+            return "reference", [turn.reference for turn in turns]
+        assistant = self.order[int(slot.removeprefix("answer_")) - 1]
+        return "answer", [turn.answers[assistant] for turn in turns]
+
+    def _note(self) -> str:
+        name = f"{'whole' if self.view.whole else 'turn'} of {'one' if self.assistants == 1 else 'two'}"
+        return _NOTES[name].replace("{count}", str(len(self.view.turns)))
+
+
+@cache
+def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
+    """A plain grade's prompt as a layout, which can show a reference too."""
+    given = grading_family(scale).texts["chat" if chat else "plain"]
+    role: Role | None = "user" if chat else None
+    referenced = given.text.replace("{question}\n\n", "{question}\n\n[Reference Answer]\n{reference}\n\n")
+    referenced = referenced.replace("Please rate", "Based on the reference answer, please rate")
+    return Layout(
+        plain=((role, given.text),),
+        with_reference=((role, referenced),),
+        delimiters=(*given.delimiters, "[Reference Answer]"),
+    )
+
+
+@cache
+def _neutraliser(delimiters: tuple[str, ...]) -> Neutraliser:
+    return Neutraliser((*delimiters, *_MARKERS))
+
+
+def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
+    if given is None:
+        yield DialogueTurn(question=sample.question, answers=sample.answers)
+        return
+    if not isinstance(given, list) or not given:
+        raise _wrong(sample, "", "expected a list of one turn or more; leave it out for a single turn")
+    for place, turn in enumerate(given):
+        if not isinstance(turn, dict):
+            raise _wrong(sample, f"[{place}]", 'expected {"question": ..., "answers": [...]}')
+        question, answers, reference = turn.get("question"), turn.get("answers"), turn.get("reference")
+        if not isinstance(question, str):
+            raise _wrong(sample, f"[{place}].question", "expected a text")
+        if not isinstance(answers, list) or not all(isinstance(one, str) for one in answers):
+            raise _wrong(sample, f"[{place}].answers", "expected a list of texts, one for each assistant")
+        if len(answers) != len(sample.answers):
+            raise _wrong(
+                sample, f"[{place}].answers", f"expected {len(sample.answers)}, as the sample has, got {len(answers)}"
+            )
+        if reference is not None and not isinstance(reference, str):
+            raise _wrong(sample, f"[{place}].reference", "expected a text or null")
+        blank = reference is None or not reference.strip()
+        yield DialogueTurn(question=question, answers=tuple(answers), reference=None if blank else reference)
+
+
+def _wrong(sample: Sample, where: str, finding: str) -> InputError:
+    return InputError(f"sample {sample.id}: turns{where}: {finding}")

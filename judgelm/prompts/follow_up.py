@@ -1,0 +1,117 @@
+"""A judgment that is talked about: the judge's prompt, its reply, and the questions and replies that follow, in turns.
+
+For a chat template the turns are messages: what the judge read is the first user message, what it wrote the assistant's
+answer to it, and so on. A plain template goes on in the manner in which it opens its reply:
+
+- `judgelm-v1` ends `### Response:`, as Alpaca's prompts do, so a question stands under `### Instruction:`;
+- `judgelm-paper` names its blocks, so a question stands in a `[Question]` block and the reply in a `[Response]` block;
+- `judgelm-compact` has its short markers `[Q]` and `[S]`.
+
+The papers do not say how plain turns were written, so this is ours, and the released judges were trained on a single
+turn. No end-of-sequence token stands between plain turns.
+
+Source: JudgeLM, section 6 (multi-turn chat about judgments) and Figure 19.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from judgelm.errors import ConfigError
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.template import Template
+from judgelm.records import Prompt, Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainTurns:
+    """How plain text goes on with another turn.
+
+    Attributes:
+        before: stands between a reply and the next question.
+        after: stands between a question and its reply.
+        markers: what begins a turn; look-alikes in what was said are defused, and a reply ends before `before`'s.
+    """
+
+    before: str
+    after: str
+    markers: tuple[str, ...]
+
+    @cached_property
+    def neutraliser(self) -> Neutraliser:
+        """Defuses look-alikes of the markers."""
+        return Neutraliser(self.markers)
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Where a judge that has no end goes on to ask itself."""
+        return (f"\n{self.before.strip()}",)
+
+
+_PLAIN: Mapping[str, PlainTurns] = {
+    "judgelm-v1": PlainTurns(
+        before="\n\n### Instruction:\n", after="\n\n### Response:", markers=("### Instruction:", "### Response:")
+    ),
+    "judgelm-paper": PlainTurns(
+        before="\n\n[Question]\n", after="\n\n[Response]\n", markers=("[Question]", "[Response]")
+    ),
+    "judgelm-compact": PlainTurns(before="\n[Q] ", after="\n[S]", markers=("[Q]", "[S]")),
+}
+
+
+def plain_turns(template: Template) -> PlainTurns:
+    """How a plain template goes on.
+
+    Raises:
+        ConfigError: this one does not say how.
+    """
+    if template.id not in _PLAIN:
+        there_are = ", ".join(_PLAIN)
+        raise ConfigError(f"template {template.id}: no turns to follow a reply; choose one of {there_are}, or a chat's")
+    return _PLAIN[template.id]
+
+
+def stops(template: Template) -> tuple[str, ...]:
+    """Where a reply to a follow-up question ends at the latest; a chat's ends with its message."""
+    return () if template.chat else plain_turns(template).stop
+
+
+def talk_sha(template: Template) -> str:
+    """sha256 (hex) over the template's bytes for a pair and those between turns; a chat has none of its own."""
+    turns = None if template.chat else plain_turns(template)
+    between = None if turns is None else [turns.before, turns.after]
+    return hashlib.sha256(json.dumps([template.sha, between]).encode()).hexdigest()
+
+
+def follow_up_prompt(template: Template, judged: Prompt, said: Sequence[str]) -> Prompt:
+    """The judge's prompt with all that was said since.
+
+    Only the answers under judgment may be cut when it all grows too long for the window. What the judge wrote is
+    treated as untrusted, since it may quote an answer.
+
+    Args:
+        template: that the judge was asked with.
+        judged: what it read; a forced beginning of its reply is expected at the beginning of `said`.
+        said: its reply, a question, its reply, ... and at last the question that is open: an even number.
+
+    Raises:
+        ConfigError: a plain template that does not say how it goes on.
+        ValueError: an odd number of texts, or none.
+    """
+    if not said or len(said) % 2:
+        raise ValueError(f"{len(said)} texts were said; expected the judge's reply, then questions and replies in turn")
+    opened = replace(judged, continuation="")
+    if template.chat:
+        spans = [Span(text, "question", "user" if place % 2 else "assistant") for place, text in enumerate(said)]
+        return replace(opened, spans=(*judged.spans, *spans))
+    turns = plain_turns(template)
+    added: list[Span] = []
+    neutralised = judged.neutralised
+    for place, text in enumerate(said):
+        defused, found = turns.neutraliser(text)
+        neutralised += found
+        said_here = Span(defused, "question")
+        added += [Span(turns.before), said_here, Span(turns.after)] if place % 2 else [said_here]
+    return replace(opened, spans=(*judged.spans, *added), neutralised=neutralised)

@@ -1,0 +1,288 @@
+r"""The prompts of other open judges, so that their released checkpoints run as baselines beside ours.
+
+The bytes are those that the checkpoints' own code builds, the wrapper of their chat format included; the reply goes on
+behind them. With `chat` the tokenizer's chat template wraps the words instead, for servers and for other models.
+
+- `pandalm`: the instruction's `input`, where there is one, has a block of its own; answers are stripped.
+- `auto-j` (a pair, ties allowed) and `auto-j-single` (1 to 10), in Llama 2's `[INST] ... [/INST]`. Its authors gave the
+  words no licence, so they are not here: the user hands them over, from that judge's own code.
+- `prometheus-absolute` and `prometheus-relative` (version 2), each with a reference or without. The wrapper is
+  FastChat's `mistral`: `[INST] `, the system line, one line end, the user's message and ` [/INST]`.
+- `prometheus-1` (version 1, absolute, always with a reference), in FastChat's `llama-2`.
+
+Answers that hold a block's delimiter are defused, which the original code does not do; it deletes special tokens from
+answers (PandaLM), where our engines defuse them.
+
+Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et al. 2023), Prometheus 2 (Kim et al.
+2024), and their code.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from judgelm.errors import ConfigError
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.records import Prompt, Role, Span, SpanKind
+
+BaselineJudge = Literal[
+    "pandalm", "auto-j", "auto-j-single", "prometheus-absolute", "prometheus-relative", "prometheus-1"
+]
+"""Judges whose prompts and replies are known here."""
+
+Slots = Mapping[str, str]
+"""`question`, `answer_1` and, as the judge has places for them, `answer_2`, `input`, `reference`, `rubric`."""
+
+_SLOT = re.compile(r"\{(question|input|answer_[12]|reference|rubric)\}")
+# A rubric, as a question, is never cut: what its last level says would be lost first.
+_KINDS: Mapping[str, SpanKind] = {"reference": "reference", "answer_1": "answer", "answer_2": "answer"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgePrompt:
+    """How one judge is asked.
+
+    Attributes:
+        id: the template's name in manifests.
+        texts: by which of `input` and `reference` are shown (a text of their names, joined by a blank) -> the message
+            with its slots. A judge without a place for either has "" alone.
+        system: the system message; empty where the judge has none.
+        before: what its own wrapper has before the message, the system message included; for plain text.
+        after: and behind the message.
+        delimiters: what bounds the blocks; look-alikes in untrusted text are defused.
+        stripped: whether blanks around the answers are taken off, as the judge's own code does.
+        words_from_user: whether the text here only names the slots, see `with_words`.
+    """
+
+    id: str
+    texts: Mapping[str, str]
+    system: str = ""
+    before: str = ""
+    after: str = ""
+    delimiters: tuple[str, ...]
+    stripped: bool = False
+    words_from_user: bool = False
+
+    def with_words(self, words: str) -> "JudgePrompt":
+        """The same judge asked in these words.
+
+        Args:
+            words: the message, with each slot of this prompt once.
+
+        Raises:
+            ConfigError: a slot is missing, or comes twice.
+        """
+        [(shown, named)] = self.texts.items()
+        slots = _SLOT.findall(named)
+        if sorted(_SLOT.findall(words)) != sorted(slots):
+            wanted = ", ".join(f"{{{slot}}}" for slot in slots)
+            raise ConfigError(f"words of judge {self.id}: expected the text of its own prompt with {wanted} once each")
+        return replace(self, texts={shown: words}, words_from_user=False)
+
+    @cached_property
+    def sha(self) -> str:
+        """sha256 (hex) over id, all texts and the wrapper."""
+        parts = {"id": self.id, "texts": dict(self.texts), "system": self.system, "wrapper": [self.before, self.after]}
+        return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def neutraliser(self) -> Neutraliser:
+        """Defuses look-alikes of the delimiters."""
+        return Neutraliser(self.delimiters)
+
+    @cached_property
+    def takes_reference(self) -> bool:
+        """Whether a reference has a place in it."""
+        return any("{reference}" in text for text in self.texts.values())
+
+    @cached_property
+    def needs_reference(self) -> bool:
+        """Whether it cannot do without one."""
+        return all("{reference}" in text for text in self.texts.values())
+
+    @cached_property
+    def answers(self) -> int:
+        """How many answers it is shown."""
+        return 2 if any("{answer_2}" in text for text in self.texts.values()) else 1
+
+    @cached_property
+    def takes_rubric(self) -> bool:
+        """Whether it grades by a rubric."""
+        return any("{rubric}" in text for text in self.texts.values())
+
+    def render(self, slots: Slots, *, chat: bool) -> Prompt:
+        """The prompt with its slots filled.
+
+        Args:
+            slots: all that is to be shown; `input` and `reference` only where there is one.
+            chat: a system and a user message for the tokenizer's chat template; else plain text in its own wrapper.
+
+        Raises:
+            KeyError: a slot has no value, or the judge has no place for what is to be shown.
+        """
+        shown = " ".join(name for name in ("input", "reference") if name in slots)
+        spans: list[Span] = []
+        role: Role | None = "user" if chat else None
+        if chat and self.system:
+            spans.append(Span(self.system, "template", "system"))
+        if not chat and self.before:
+            spans.append(Span(self.before))
+        neutralised = 0
+        for place, piece in enumerate(_SLOT.split(self.texts[shown])):
+            if place % 2 == 0:
+                spans += [Span(piece, "template", role)] if piece else []
+                continue
+            kind = _KINDS.get(piece, "question")
+            value = slots[piece].strip() if self.stripped and kind == "answer" else slots[piece]
+            text, found = self.neutraliser(value)
+            neutralised += found
+            spans.append(Span(text, kind, role))
+        if not chat and self.after:
+            spans.append(Span(self.after))
+        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+
+
+_PANDALM_TASK = (
+    "Evaluate the responses and generate a reference answer for the task.\n\n### Instruction:\n{question}\n\n"
+)
+_PANDALM_ANSWERS = "### Response 1:\n{answer_1}\n\n### Response 2:\n{answer_2}\n\n### Evaluation:\n"
+_PANDALM = JudgePrompt(
+    id="pandalm",
+    texts={
+        "": (
+            "Below are two responses for a given task. The task is defined by the Instruction. "
+            f"{_PANDALM_TASK}{_PANDALM_ANSWERS}"
+        ),
+        "input": (
+            "Below are two responses for a given task. The task is defined by the Instruction with an Input that "
+            f"provides further context. {_PANDALM_TASK}### Input:\n{{input}}\n\n{_PANDALM_ANSWERS}"
+        ),
+    },
+    delimiters=(
+        *("### Instruction:", "### Input:", "### Response {n}:", "### Evaluation:"),
+        *("### Reason:", "### Reference:"),
+    ),
+    stripped=True,
+)
+
+_LLAMA_2 = ("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>")
+_AUTO_J_MARKS = ("[BEGIN DATA]", "[END DATA]", "[Query]:", "[Response]:", "[Response {n}]:", *_LLAMA_2)
+_AUTO_J = JudgePrompt(
+    id="auto-j",
+    texts={"": "{question}{answer_1}{answer_2}"},
+    before="[INST] ",
+    after=" [/INST]",
+    delimiters=_AUTO_J_MARKS,
+    words_from_user=True,
+)
+_AUTO_J_SINGLE = JudgePrompt(
+    id="auto-j-single",
+    texts={"": "{question}{answer_1}"},
+    before="[INST] ",
+    after=" [/INST]",
+    delimiters=_AUTO_J_MARKS,
+    words_from_user=True,
+)
+
+_PROMETHEUS_MARKS = (
+    *("###Task Description:", "###The instruction to evaluate:", "###Instruction:", "###Response to evaluate:"),
+    *("###Response A:", "###Response B:", "###Reference Answer (Score 5):", "###Reference Answer:"),
+    *("###Score Rubrics:", "###Score Rubric:", "###Feedback:", "[RESULT]", *_LLAMA_2),
+)
+
+
+def _absolute(referenced: bool, opening: str = "") -> str:
+    """The absolute grading message; `opening` stands before the feedback in the format that it asks for."""
+    given = ", a reference answer that gets a score of 5" if referenced else ""
+    block = "###Reference Answer (Score 5):\n{reference}\n\n" if referenced else ""
+    return (
+        "###Task Description:\n"
+        f"An instruction (might include an Input inside it), a response to evaluate{given}, and a score rubric "
+        "representing a evaluation criteria are given.\n"
+        "1. Write a detailed feedback that assess the quality of the response strictly based on the given score "
+        "rubric, not evaluating in general.\n"
+        "2. After writing a feedback, write a score that is an integer between 1 and 5. You should refer to the score "
+        "rubric.\n"
+        f'3. The output format should look as follows: "{opening}(write a feedback for criteria) [RESULT] (an integer '
+        'number between 1 and 5)"\n'
+        "4. Please do not generate any other opening, closing, and explanations.\n\n"
+        "###The instruction to evaluate:\n{question}\n\n###Response to evaluate:\n{answer_1}\n\n"
+        f"{block}###Score Rubrics:\n{{rubric}}\n\n###Feedback: "
+    )
+
+
+def _relative(referenced: bool) -> str:
+    """The relative grading message; its second step names a reference answer whether there is one or not."""
+    given = " a reference answer," if referenced else ""
+    block = "###Reference Answer:\n{reference}\n\n" if referenced else ""
+    return (
+        "###Task Description:\n"
+        "An instruction (might include an Input inside it), two responses to evaluate (denoted as Response A and "
+        f"Response B),{given} and an evaluation criteria are given.\n"
+        "1. Write a detailed feedback that assess the quality of the two responses strictly based on the given "
+        "evaluation criteria, not evaluating in general.\n"
+        "2. Make comparisons between Response A, Response B, and the Reference Answer. Instead of examining Response A "
+        "and Response B separately, go straight to the point and mention about the commonalities and differences "
+        "between them.\n"
+        '3. After writing the feedback, indicate the better response, either "A" or "B".\n'
+        '4. The output format should look as follows: "Feedback: (write a feedback for criteria) [RESULT] (Either "A" '
+        'or "B")"\n'
+        "5. Please do not generate any other opening, closing, and explanations.\n\n"
+        "###Instruction:\n{question}\n\n###Response A:\n{answer_1}\n\n###Response B:\n{answer_2}\n\n"
+        f"{block}###Score Rubric:\n{{rubric}}\n\n###Feedback: "
+    )
+
+
+_ABSOLUTE_SYSTEM = (
+    "You are a fair judge assistant tasked with providing clear, objective feedback based on specific criteria, "
+    "ensuring each assessment reflects the absolute standards set for performance."
+)
+_RELATIVE_SYSTEM = (
+    "You are a fair judge assistant assigned to deliver insightful feedback that compares individual performances, "
+    "highlighting how each stands relative to others within the same cohort."
+)
+_FIRST_SYSTEM = "You are a fair evaluator language model."
+
+OTHER_JUDGES: Mapping[BaselineJudge, JudgePrompt] = {
+    "pandalm": _PANDALM,
+    "auto-j": _AUTO_J,
+    "auto-j-single": _AUTO_J_SINGLE,
+    "prometheus-absolute": JudgePrompt(
+        id="prometheus-absolute",
+        texts={"": _absolute(False), "reference": _absolute(True)},
+        system=_ABSOLUTE_SYSTEM,
+        before=f"[INST] {_ABSOLUTE_SYSTEM}\n",
+        after=" [/INST]",
+        delimiters=_PROMETHEUS_MARKS,
+    ),
+    "prometheus-relative": JudgePrompt(
+        id="prometheus-relative",
+        texts={"": _relative(False), "reference": _relative(True)},
+        system=_RELATIVE_SYSTEM,
+        before=f"[INST] {_RELATIVE_SYSTEM}\n",
+        after=" [/INST]",
+        delimiters=_PROMETHEUS_MARKS,
+    ),
+    "prometheus-1": JudgePrompt(
+        id="prometheus-1",
+        texts={"reference": _absolute(True, "Feedback: ")},
+        system=_FIRST_SYSTEM,
+        before=f"[INST] <<SYS>>\n{_FIRST_SYSTEM}\n<</SYS>>\n\n",
+        after=" [/INST]",
+        delimiters=_PROMETHEUS_MARKS,
+    ),
+}
+"""Every judge's prompt by the name that mode `baseline` has for it."""
+
+HELPFULNESS = """\
+[Does the response do what the instruction asks, correctly, and at a useful level of detail?]
+Score 1: The response does not address the instruction, or is wrong throughout.
+Score 2: The response addresses the instruction in part, with errors or gaps that make it of little use.
+Score 3: The response addresses the instruction, with some errors, gaps or needless text.
+Score 4: The response does what the instruction asks, with only small shortcomings.
+Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
+"""The rubric of a sample that has none; ours. A pair is compared by its first line."""

@@ -1,0 +1,96 @@
+"""Replies of other open judges -> a label, a grade, or why there is neither.
+
+Whatever the judges' own parsers read is read alike; what they do not read is `Unparsed` here, never a tie (PandaLM's
+own code) nor a 0 (Auto-J's). What is stricter or wider than theirs stands at each function.
+"""
+
+import re
+from typing import Literal
+
+from judgelm.records import Unparsed
+
+PairLabel = Literal["1", "2", "tie"]
+"""The better answer's place in the order shown."""
+
+_PANDALM: dict[str, PairLabel] = {"1": "1", "2": "2", "tie": "tie"}
+_DECISION = re.compile(r"final decision is\s*(response [12](?!\d)|tie\b)", re.IGNORECASE)
+_OPENING = "final decision is "
+_SEVERAL = re.compile(r"\s*(?:/|,?\s*(?:or|and)\b)\s*(?:response|tie)\b", re.IGNORECASE)
+_RATING = "Rating: [["
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+_MARK = r"\[(?:RESULT|SCORE)\s*\]?:?"
+_END = r"[\s.*]*$"
+_MARKED_SCORE = re.compile(rf"{_MARK}[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?{_END}", re.IGNORECASE | re.MULTILINE)
+_LAST_SCORE = re.compile(
+    r"(?:\b(?:score|result):?|\bscore\s+of)[\s(\[*]*(\d+)[\s)\]]*(?:/\s*5|out\s+of\s+5)?[\s.*]*\Z", re.IGNORECASE
+)
+_MARKED_LETTER = re.compile(
+    rf"(?:{_MARK}[\s*]*(?:response\s+)?|\[response\s+|^result:?\s*(?:response\s+)?)([AB])\]?{_END}",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def read_pandalm(text: str) -> PairLabel | Unparsed:
+    """The first line that is not blank: `1`, `2` or `Tie` and nothing else; the reason and reference below it."""
+    first = text.strip().split("\n")[0].strip()
+    if (label := _PANDALM.get(first.lower())) is not None:
+        return label
+    return Unparsed("off_grammar", text, "the first line is not 1, 2 or Tie")
+
+
+def read_auto_j(text: str) -> PairLabel | Unparsed:
+    """What the last `final decision is` names: Response 1, Response 2 or Tie.
+
+    Stricter than the original: a decision that names several (`Response 1 / Response 2 / Tie`, the prompt's own words)
+    is no decision.
+    """
+    place = text.rfind(_OPENING)
+    found = None if place < 0 else _DECISION.match(text, place)
+    if found is None:
+        return Unparsed("off_grammar", text, "no final decision for Response 1, Response 2 or Tie")
+    if _SEVERAL.match(text, found.end()):
+        return Unparsed("off_grammar", text, "the final decision names more than one of Response 1, Response 2 and Tie")
+    named = found[1].lower()
+    return "tie" if named == "tie" else "1" if named.endswith("1") else "2"
+
+
+def read_auto_j_rating(text: str) -> float | Unparsed:
+    """The number in the last `Rating: [[...]]`, from 1 to 10."""
+    place = text.rfind(_RATING)
+    end = text.find("]]", place) if place >= 0 else -1
+    inside = text[place + len(_RATING) : end].strip() if end >= 0 else ""
+    if not _NUMBER.fullmatch(inside):
+        return Unparsed("off_grammar", text, "no number in `Rating: [[...]]`")
+    return _in_range(float(inside), 10, text)
+
+
+def read_prometheus_score(text: str) -> float | Unparsed:
+    """The whole number from 1 to 5 behind `[RESULT]`, at the end of a line; all such lines must agree.
+
+    Without one, what the reply ends in: `Score: 3`, `score of 2 out of 5`. Wider than the original, which refuses
+    `[RESULT] 4.`, bold numbers, and text in the lines below.
+    """
+    scores = set(_MARKED_SCORE.findall(text)) or set(_LAST_SCORE.findall(text))
+    if len(scores) != 1:
+        why = "results that differ" if scores else "no [RESULT] with a whole number at the end of its line"
+        return Unparsed("off_grammar", text, why)
+    return _in_range(float(scores.pop()), 5, text)
+
+
+def read_prometheus_letter(text: str) -> PairLabel | Unparsed:
+    """A or B behind `[RESULT]`, at the end of a line; all such lines must agree, and there are no ties.
+
+    Wider than the original, which refuses `[RESULT] A.` and bold letters; stricter where two results differ.
+    """
+    letters = {letter.upper() for letter in _MARKED_LETTER.findall(text)}
+    if len(letters) != 1:
+        why = "results that differ" if letters else "no [RESULT] with A or B at the end of its line"
+        return Unparsed("off_grammar", text, why)
+    return "1" if letters == {"A"} else "2"
+
+
+def _in_range(value: float, highest: int, text: str) -> float | Unparsed:
+    if not 1 <= value <= highest:
+        return Unparsed("out_of_range", text, f"{value:g} is outside 1 to {highest}")
+    return value

@@ -1,0 +1,49 @@
+"""Which level of a rubric a reply ends in.
+
+Source: Play Favorites, appendix D: replies of the form `Explanation: ..., Answer: ...`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from judgelm.records import Unparsed
+
+_DRESS = re.compile("[*_`\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_ANSWER = re.compile(r"(?<!\w)answer\s*:\s*", re.IGNORECASE)
+_AROUND = " \t.,;:!\"“”'‘’()[]-"
+_QUOTED = 60
+
+
+def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
+    """Read the level that a reply ends in.
+
+    What stands behind the last `Answer:` on its line must be a level and nothing else: case, blanks, markdown, quotes,
+    brackets and a final stop do not count. So "incorrect" and "partially correct" are never taken for "correct", and
+    "correct, mostly" is no level. A reply that gives two different levels is `off_grammar`.
+
+    Args:
+        text: the judge's reply.
+        levels: as the prompt names them.
+
+    Returns:
+        The level as the prompt names it, or why there is none.
+    """
+    cleaned = _DRESS.sub("", text)
+    if not cleaned.strip():
+        return Unparsed("off_grammar", text, "the reply is empty")
+    said = [(cleaned[found.end() :].splitlines() or [""])[0] for found in _ANSWER.finditer(cleaned)]
+    if not said:
+        return Unparsed("off_grammar", text, "the reply has no `Answer:`")
+    known = {_bare(level): level for level in levels}
+    if _bare(said[-1]) not in known:
+        what = f"what follows `Answer:` is none of the levels: {said[-1][:_QUOTED]!r}"
+        return Unparsed("off_grammar", text, what)
+    named = {known[one] for one in map(_bare, said) if one in known}
+    if len(named) > 1:
+        return Unparsed("off_grammar", text, f"two answers: {', '.join(sorted(named))}")
+    return named.pop()
+
+
+def _bare(level: str) -> str:
+    """A level without what does not tell it from others."""
+    return " ".join(_DRESS.sub("", level).split()).strip(_AROUND).casefold()

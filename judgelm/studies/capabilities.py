@@ -1,0 +1,286 @@
+"""Grades of models' answers by the capabilities that the questions ask for, alone and in combination.
+
+One run of judgments is of one model's answers. The mean is over the questions that have a grade; failures are counted
+beside it and never taken for a grade (MM-Vet's own evaluator gives an unreadable one 0). `rescaled` is the mean with
+the lowest grade of the scale at 0 and the highest at 1, which MM-Vet's figures, out of 100, can be laid beside.
+
+Source: MM-Vet (Yu et al. 2023), section 3 and Tables 2 to 5 (per capability, per combination); JudgeLM, section 6.4
+and Figures 20 to 23, where JudgeLM grades MM-Vet.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from judgelm.data.mm_vet import VisualQuestion
+from judgelm.errors import InputError
+from judgelm.metrics.capabilities import (
+    Graded,
+    GroupScore,
+    by_capability,
+    by_combination,
+    capability_order,
+    combination_order,
+    mean_score,
+)
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.records import GradeVerdict, Judgment
+from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, StudyResult, Table, Value
+from judgelm.studies.sentences import said_number
+
+_ALL = "all questions"
+_COLUMNS = (
+    Column(key="model", heading="Answers of"),
+    Column(key="capabilities", heading="Capabilities"),
+    Column(key="n", heading="Questions", kind="count"),
+    Column(key="failed", heading="Failed", kind="count"),
+    Column(key="mean", heading="Mean grade", kind="number"),
+    Column(key="rescaled", heading="Rescaled", kind="share"),
+)
+_NOTE = (
+    "The mean is over the questions with a grade; failed judgments are in Questions and in Failed, and in no mean. "
+    "Rescaled puts the lowest grade of the scale at 0 and the highest at 1. Empty: no question has a grade. Without "
+    "interval: one image alone, or all grades alike, of which resampling cannot say how sure they are."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityOptions:
+    """How grades are read and intervals drawn.
+
+    Attributes:
+        scales: lowest and highest grade of each model's judge, by the name of the run.
+        resampling: seed and number of resamples of every interval; questions about one image are drawn together.
+    """
+
+    scales: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    resampling: Resampling = field(default_factory=Resampling)
+
+    def scale(self, model: str) -> tuple[float, float]:
+        """That of a model's judge; 1 to 10 where nobody said."""
+        return self.scales.get(model, (1, 10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    """One model's graded questions."""
+
+    name: str
+    scale: tuple[float, float]
+    graded: tuple[Graded, ...]
+    unknown: int
+    unjudged: int
+
+
+def capability_study(
+    runs: Mapping[str, Mapping[str, Judgment]],
+    questions: Mapping[str, VisualQuestion],
+    options: CapabilityOptions | None = None,
+) -> StudyResult:
+    """Mean grades per capability and per combination, for each model.
+
+    Args:
+        runs: judgments by sample id, by the name of the model whose answers they grade.
+        questions: by sample id.
+        options: the defaults when None.
+
+    Raises:
+        InputError: a run holds other verdicts than grades, or nothing that joins with the questions.
+    """
+    options = options or CapabilityOptions()
+    models = [_joined(name, judgments, questions, options) for name, judgments in runs.items()]
+    judged = {sample_id for judgments in runs.values() for sample_id in judgments}
+    asked = [frozenset(one.capabilities) for sample_id, one in questions.items() if sample_id in judged]
+    names, combinations = capability_order(asked), combination_order(asked)
+    how = options.resampling
+    overall = {model.name: mean_score((), model.graded, how) for model in models}
+    alone = {model.name: by_capability(model.graded, names, how) for model in models}
+    together = {model.name: by_combination(model.graded, combinations, how) for model in models}
+    return StudyResult(
+        study="capabilities",
+        title="Grades by capability",
+        protocol=_protocol(options),
+        findings=tuple(_findings(models, overall, alone)),
+        counts=_counts(models, questions),
+        tables=(
+            _table(
+                "capabilities", "Per capability", models, {m.name: [overall[m.name], *alone[m.name]] for m in models}
+            ),
+            _table("combinations", "Per combination of capabilities", models, together),
+        ),
+        figures=(
+            _bars(models, names, overall, alone),
+            _heat_map(models, combinations, together),
+        ),
+        warnings=tuple(_warnings(models)),
+    )
+
+
+def _joined(
+    name: str, judgments: Mapping[str, Judgment], questions: Mapping[str, VisualQuestion], options: CapabilityOptions
+) -> _Model:
+    graded = []
+    for sample_id, judgment in judgments.items():
+        if sample_id not in questions:
+            continue
+        if judgment.verdict is not None and not isinstance(judgment.verdict, GradeVerdict):
+            raise InputError(
+                f"{name}: judgment {sample_id} is not a grade; give runs of mode multimodal, or another that grades"
+            )
+        question = questions[sample_id]
+        graded.append(
+            Graded(
+                score=None if judgment.verdict is None else judgment.verdict.score,
+                capabilities=frozenset(question.capabilities),
+                cluster=question.image or ("question", sample_id),
+            )
+        )
+    if not graded:
+        raise InputError(f"{name}: none of its {len(judgments)} judgments has the id of a question; check --questions")
+    return _Model(
+        name=name,
+        scale=options.scale(name),
+        graded=tuple(graded),
+        unknown=len(judgments) - len(graded),
+        unjudged=len(questions) - len(graded),
+    )
+
+
+def _protocol(options: CapabilityOptions) -> str:
+    return (
+        "Mean grade over the questions that ask for a capability, whatever else they ask for, and over those that ask "
+        "for exactly a combination; failed judgments are left out and counted; intervals are 95 % from "
+        f"{options.resampling.resamples} resamples of images (seed {options.resampling.seed})."
+    )
+
+
+def _counts(models: Sequence[_Model], questions: Mapping[str, VisualQuestion]) -> dict[str, int]:
+    return {
+        "models": len(models),
+        "questions": len(questions),
+        "judged": sum(len(model.graded) for model in models),
+        "failed": sum(one.score is None for model in models for one in model.graded),
+        "questions_without_judgment": sum(model.unjudged for model in models),
+        "judgments_without_question": sum(model.unknown for model in models),
+    }
+
+
+def _findings(
+    models: Sequence[_Model], overall: Mapping[str, GroupScore], alone: Mapping[str, list[GroupScore]]
+) -> list[str]:
+    lines = []
+    for model in models:
+        low, high = model.scale
+        lines.append(f"{model.name}: mean grade {_said(overall[model.name].mean)} on a scale of {low:g} to {high:g}.")
+        known = [(_point(one.mean), one) for one in alone[model.name] if one.mean is not None]
+        if len(known) > 1:
+            best, worst = (choose(known, key=lambda pair: pair[0])[1] for choose in (max, min))
+            lines.append(
+                f"{model.name}: highest on {best.capabilities[0]}, {_said(best.mean)}; lowest on "
+                f"{worst.capabilities[0]}, {_said(worst.mean)}."
+            )
+    return lines
+
+
+def _warnings(models: Sequence[_Model]) -> list[str]:
+    lines = []
+    for model in models:
+        failed = sum(one.score is None for one in model.graded)
+        if failed:
+            lines.append(
+                f"{model.name}: {failed} of {len(model.graded)} judgments failed and are in no mean; where harder "
+                "questions fail more often, the means are too high."
+            )
+        if model.unjudged:
+            lines.append(f"{model.name}: {model.unjudged} questions have no judgment.")
+    if len({model.scale for model in models}) > 1:
+        lines.append("The judges' scales differ: compare the rescaled means, not the grades.")
+    if len({frozenset(_kinds(model)) for model in models}) > 1:
+        lines.append("The models were not graded on the same number of questions of each kind.")
+    return lines
+
+
+def _kinds(model: _Model) -> list[tuple[frozenset[str], int]]:
+    return list(Counter(one.capabilities for one in model.graded).items())
+
+
+def _table(name: str, title: str, models: Sequence[_Model], groups: Mapping[str, Sequence[GroupScore]]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            model.name,
+            " + ".join(one.capabilities) or _ALL,
+            one.n,
+            one.failed,
+            one.mean,
+            rescaled(one.mean, model.scale),
+        )
+        for model in models
+        for one in groups[model.name]
+    ]
+    return Table(name=name, title=title, columns=_COLUMNS, rows=tuple(rows), note=_NOTE)
+
+
+def _bars(
+    models: Sequence[_Model],
+    names: Sequence[str],
+    overall: Mapping[str, GroupScore],
+    alone: Mapping[str, list[GroupScore]],
+) -> Bars:
+    return Bars(
+        name="capability-grades",
+        title="Grades by capability, rescaled to 0 to 1",
+        x_label="capability",
+        y_label="rescaled mean grade",
+        categories=(*names, _ALL),
+        groups=tuple(
+            Group(
+                name=model.name,
+                values=tuple(rescaled(one.mean, model.scale) for one in (*alone[model.name], overall[model.name])),
+            )
+            for model in models
+        ),
+    )
+
+
+def _heat_map(
+    models: Sequence[_Model], combinations: Sequence[tuple[str, ...]], together: Mapping[str, list[GroupScore]]
+) -> HeatMap:
+    return HeatMap(
+        name="combination-grades",
+        title="Grades by combination of capabilities, rescaled to 0 to 1",
+        x_label="answers of",
+        y_label="combination",
+        value_label="rescaled mean grade",
+        rows=tuple(" + ".join(one) for one in combinations),
+        columns=tuple(model.name for model in models),
+        values=tuple(
+            tuple(_bare(rescaled(together[model.name][place].mean, model.scale)) for model in models)
+            for place in range(len(combinations))
+        ),
+    )
+
+
+def rescaled(mean: Value, scale: tuple[float, float]) -> Value:
+    """A mean grade with the lowest grade at 0 and the highest at 1; its interval alike."""
+    low, high = scale
+    if mean is None:
+        return None
+    if not isinstance(mean, Estimate):
+        return (mean - low) / (high - low)
+    value, below, above = ((one - low) / (high - low) for one in (mean.value, mean.low, mean.high))
+    return replace(mean, value=value, low=below, high=above)
+
+
+def _point(mean: Value) -> float:
+    assert mean is not None, "only groups with a mean are compared"
+    return mean.value if isinstance(mean, Estimate) else mean
+
+
+def _bare(value: Value) -> float | None:
+    return None if value is None else _point(value)
+
+
+def _said(mean: Value) -> str:
+    if mean is None:
+        return "unknown, since every judgment failed"
+    return said_number(mean, ".2f") if isinstance(mean, Estimate) else f"{mean:.2f} (no interval)"

@@ -1,0 +1,85 @@
+"""`judgelm data import`, and a judging run over what it wrote."""
+
+import json
+
+ROW = {
+    "idx": 7,
+    "motivation_app": "Gmail",
+    "cmp_key": "a_b",
+    "instruction": "Sum up.",
+    "input": "A long text.",
+    "response1": "x",
+    "response2": "y",
+    "annotator1": 1,
+    "annotator2": 1,
+    "annotator3": 2,
+}
+
+
+def written(tmp_path):
+    path = tmp_path / "testset-v1.json"
+    path.write_text(json.dumps([ROW, ROW | {"idx": 8, "annotator1": 0, "annotator2": 0}]))
+    return path
+
+
+def test_it_says_what_it_read_and_how_the_metric_is_taken(cli, tmp_path):
+    code, out, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "out.jsonl")
+    assert (code, out) == (0, "")
+    assert "pandalm: 2 rows, labels 1: 1, tie: 1, 1 category" in err
+    assert "protocol: The human label is the majority of three annotators" in err
+    assert "judge with: judgelm-batch --both-orders --order-rule tie" in err
+    assert "out.protocol.json" in err
+
+
+def test_without_a_name_it_lists_the_benchmarks(cli):
+    code, _, err = cli("judgelm", "data", "import")
+    assert code == 0
+    assert "rewardbench-2" in err
+
+
+def test_what_is_missing_is_said(cli, tmp_path):
+    code, _, err = cli("judgelm", "data", "import", "pandalm")
+    assert (code, "it takes testset-v1.json" in err) == (1, True)
+    code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
+    assert (code, "-o is missing" in err) == (1, True)
+
+
+def test_pandalm_runs_as_a_baseline_over_it(cli, tmp_path):
+    cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "pairs.jsonl", "-q")
+    options = (
+        "--engine",
+        "scripted",
+        "--model",
+        "1\\n\\n### Reason: x",
+        "--mode",
+        "baseline",
+        "--mode-arg",
+        "judge=pandalm",
+    )
+    command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", *options)
+    code, _, err = cli(*command, "--both-orders")
+    assert code == 0
+    assert "mode baseline, template pandalm, both_orders True" in err
+    rows = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    # always "1": the first answer as given, the second one swapped
+    assert [row["verdict"]["winner"] for row in rows] == ["tie", "tie"]
+    manifest = json.loads((tmp_path / "run.run.json").read_text())
+    assert manifest["fingerprint"]["template"]["id"] == "pandalm"
+    assert manifest["fingerprint"]["mode"]["judge"] == "pandalm"
+
+
+def test_another_judge_over_the_same_file_is_another_run(cli, tmp_path):
+    cli("judgelm", "data", "import", "pandalm", written(tmp_path), "-o", tmp_path / "pairs.jsonl", "-q")
+    command = ("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "run.jsonl", "--engine", "scripted")
+    reply = ("--model", "So, the final decision is Tie. [RESULT] A")
+    code, *_ = cli(*command, *reply, "--mode", "baseline", "--mode-arg", "judge=prometheus-relative")
+    assert code == 0
+    code, _, err = cli(*command, *reply, "--mode", "baseline", "--mode-arg", "judge=pandalm")
+    assert code == 1
+    assert "holds judgments of another run" in err
+
+
+def test_a_judge_that_does_not_exist_is_refused(cli, pairs, tmp_path):
+    command = ("judgelm-batch", pairs(1), "-o", tmp_path / "run.jsonl", "--engine", "scripted", "--model", "1")
+    code, _, err = cli(*command, "--mode", "baseline", "--mode-arg", "judge=judge-9")
+    assert (code, "judge" in err) == (1, True)

@@ -1,0 +1,59 @@
+"""Mean scores by what questions ask for."""
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from judgelm.metrics.capabilities import (
+    Graded,
+    by_capability,
+    by_combination,
+    capability_order,
+    combination_order,
+    mean_score,
+)
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(resamples=200)
+ROWS = [
+    Graded(score=2.0, capabilities=frozenset({"ocr"}), cluster="a"),
+    Graded(score=8.0, capabilities=frozenset({"ocr", "math"}), cluster="b"),
+    Graded(score=5.0, capabilities=frozenset({"ocr", "math"}), cluster="c"),
+    Graded(score=None, capabilities=frozenset({"math"}), cluster="d"),
+]
+
+
+def test_a_capability_takes_all_questions_that_need_it():
+    ocr, math = by_capability(ROWS, ["ocr", "math"], HOW)
+    assert (ocr.mean.value, ocr.n, ocr.failed) == (5.0, 3, 0)  # (2 + 8 + 5) / 3
+    assert (math.mean.value, math.n, math.failed) == (6.5, 3, 1)  # (8 + 5) / 2, one failed
+    assert math.mean.n == 2
+
+
+def test_a_combination_takes_those_that_need_exactly_it():
+    both, alone = by_combination(ROWS, [("ocr", "math"), ("math",)], HOW)
+    assert (both.mean.value, both.n) == (6.5, 2)
+    assert (alone.mean, alone.n, alone.failed) == (None, 1, 1)  # undefined, not 0
+
+
+def test_one_cluster_alone_or_scores_alike_have_no_interval():
+    alike = [Graded(score=4.0, capabilities=frozenset(), cluster=place) for place in range(5)]
+    assert mean_score((), alike, HOW).mean == 4.0
+    one = [Graded(score=score, capabilities=frozenset(), cluster="a") for score in (1.0, 9.0)]
+    assert mean_score((), one, HOW).mean == 5.0
+
+
+def test_orders_are_by_frequency_then_name():
+    asked = [row.capabilities for row in ROWS] + [frozenset({"know"})]
+    assert capability_order(asked) == ("math", "ocr", "know")  # 3, 3, 1
+    assert combination_order(asked) == (("math", "ocr"), ("know",), ("math",), ("ocr",))
+
+
+def test_the_interval_is_scipys():
+    draw = np.random.default_rng(0)
+    scores = draw.integers(1, 11, size=80).astype(float)
+    rows = [Graded(score=score, capabilities=frozenset(), cluster=place) for place, score in enumerate(scores)]
+    found = mean_score((), rows, Resampling(resamples=20_000)).mean
+    theirs = bootstrap((scores,), np.mean, n_resamples=20_000, method="percentile", random_state=1).confidence_interval
+    assert found.value == pytest.approx(scores.mean())
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=0.03)

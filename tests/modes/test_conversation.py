@@ -1,0 +1,227 @@
+"""Dialogues judged: turn by turn, as pairs and by themselves."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from flows import broken, drive, reply
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.conversation import Conversation, per_order, side_by_side
+from judgelm.modes.making import make_mode
+from judgelm.records import Cut, GradeVerdict, PairVerdict, Sample, Shown
+from judgelm.runner import judge
+
+TURNS = [
+    {"question": "q1", "answers": ["a1", "b1"]},
+    {"question": "q2", "answers": ["a2", "b2"], "reference": "r2"},
+]
+DIALOGUE = Sample(id="d", question="q2", answers=("a2", "b2"), reference="r2", metadata={"turns": TURNS})
+ALONE = Sample(
+    id="s",
+    question="q2",
+    answers=("a2",),
+    metadata={"turns": [{"question": "q1", "answers": ["a1"]}, {"question": "q2", "answers": ["a2"]}]},
+)
+
+
+def anchored():
+    turns = [turn | {"reference": f"r{place}"} for place, turn in enumerate(ALONE.metadata["turns"], 1)]
+    return Sample(id="s", question="q2", answers=("a2",), reference="r2", metadata={"turns": turns})
+
+
+def parts(judgment):
+    return [(one.part, one.order) for one in judgment.shown]
+
+
+def test_each_turn_is_judged_with_those_before_it_and_the_means_decide():
+    script = {"q1|a1|b1": "8 6\n", "q1|q2|r2|a1|a2|b1|b2": "3 9\n"}
+    [judgment] = judge([DIALOGUE], Conversation(), ScriptedEngine(script))
+    assert parts(judgment) == [("turn 1", (0, 1)), ("turn 2", (0, 1))]
+    # (8 + 3) / 2 = 5.5 against (6 + 9) / 2 = 7.5
+    assert (judgment.scores, judgment.verdict) == ((5.5, 7.5), PairVerdict(winner=2))
+    assert [one.referenced for one in judgment.shown] == [False, True]
+
+
+@pytest.mark.parametrize(("turns", "part"), [("last", "turn 2"), ("whole", "dialogue")])
+def test_one_judgment_of_the_last_turn_or_of_all(turns, part):
+    script = {"q1|q2|r2|a1|a2|b1|b2": "3 9\n"}
+    [judgment] = judge([DIALOGUE], Conversation(turns=turns), ScriptedEngine(script | {"": ""}))
+    assert parts(judgment) == [(part, (0, 1))]
+    assert judgment.verdict == PairVerdict(winner=2)
+
+
+def test_references_are_ignored_where_that_is_said():
+    script = {"q1|a1|b1": "8 6\n", "q1|q2|a1|a2|b1|b2": "3 9\n"}
+    [judgment] = judge([DIALOGUE], Conversation(reference="ignore"), ScriptedEngine(script))
+    assert judgment.failure is None
+    assert [one.referenced for one in judgment.shown] == [False, False]
+
+
+def test_all_turns_and_orders_are_asked_at_once():
+    asked, judgment = drive(
+        Conversation(both_orders=True), [reply("8 6"), reply("6 8"), reply("5 7"), reply("7 5")], sample=DIALOGUE
+    )
+    assert len(asked) == 1
+    assert parts(judgment) == [("turn 1", (0, 1)), ("turn 1", (1, 0)), ("turn 2", (0, 1)), ("turn 2", (1, 0))]
+    # in sample order: turn 1 (8, 6) and (8, 6), turn 2 (5, 7) and (5, 7); means (6.5, 6.5) in both orders
+    assert (judgment.scores, judgment.verdict, judgment.consistent) == ((6.5, 6.5), PairVerdict(winner="tie"), True)
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 12)
+
+
+@pytest.mark.parametrize(("rule", "winner"), [("mean", 2), ("tie", "tie")])
+def test_a_conflict_of_orders_is_one_of_the_whole_dialogue(rule, winner):
+    # as given: turn 1 (8, 6), turn 2 (7, 7): means (7.5, 6.5), the first wins
+    # exchanged, put back: turn 1 (4, 9), turn 2 (8, 6): means (6, 7.5), the second wins; of both (6.75, 7)
+    replies = [reply("8 6"), reply("9 4"), reply("7 7"), reply("6 8")]
+    _, judgment = drive(Conversation(both_orders=True, order_rule=rule), replies, sample=DIALOGUE)
+    assert judgment.consistent is False
+    assert (judgment.scores, judgment.verdict) == ((6.75, 7.0), PairVerdict(winner=winner))
+
+
+def test_a_failed_turn_fails_its_order_and_so_the_judgment():
+    replies = [reply("8 6"), reply("6 8"), reply("no idea"), reply("7 5")]
+    _, judgment = drive(Conversation(both_orders=True), replies, sample=DIALOGUE)
+    assert (judgment.verdict, judgment.scores, judgment.consistent) == (None, None, None)
+    assert judgment.failure.code == "off_grammar"
+    _, lenient = drive(Conversation(both_orders=True, accept_one_order=True), replies, sample=DIALOGUE)
+    # the exchanged order alone: turn 1 (8, 6), turn 2 (5, 7); means (6.5, 6.5)
+    assert (lenient.scores, lenient.verdict, lenient.consistent) == ((6.5, 6.5), PairVerdict(winner="tie"), None)
+
+
+def test_the_probability_is_the_mean_over_turns_and_orders():
+    replies = [
+        reply("8 6", lines={"8 6": 0.9, "6 8": 0.1}),
+        reply("6 8", lines={"6 8": 0.7, "8 6": 0.3}),
+        reply("8 6", lines={"8 6": 0.6, "6 8": 0.4}),
+        reply("8 6", lines={"6 8": 0.2, "8 6": 0.8}),
+    ]
+    mode = Conversation(both_orders=True, order_rule="probability")
+    _, judgment = drive(mode, replies, sample=DIALOGUE)
+    # as given (0.9 + 0.6) / 2 = 0.75; exchanged (0.3 + 0.8) / 2 = 0.55 for the second, 0.45 for the first; mean 0.6
+    assert judgment.probability == pytest.approx(0.6)
+    assert judgment.verdict == PairVerdict(winner=1)
+
+
+def test_a_turn_with_little_on_score_lines_leaves_no_probability():
+    replies = [reply("8 6", lines={"8 6": 0.9}), reply("8 6", lines={"8 6": 0.4})]
+    _, judgment = drive(Conversation(order_rule="probability"), replies, sample=DIALOGUE)
+    assert (judgment.probability, judgment.verdict, judgment.failure.code) == (None, None, "off_grammar")
+
+
+def test_reasons_are_asked_turn_by_turn():
+    asked, judgment = drive(
+        Conversation(reasons="all"), [reply("8 6"), reply("7 5")], [reply("first"), reply("second")], sample=DIALOGUE
+    )
+    assert [one.prompt.continuation for one in asked[1]] == ["8 6\n", "7 5\n"]
+    assert [one.reason for one in judgment.shown] == ["first", "second"]
+
+
+def test_only_the_unreadable_turn_is_repaired():
+    asked, judgment = drive(Conversation(repair=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE)
+    assert asked[1][0].prompt == asked[0][1].prompt
+    assert [one.repaired is not None for one in judgment.shown] == [False, True]
+    assert judgment.scores == (7.5, 5.5)
+
+
+def test_drawn_turns_have_seeds_of_their_own():
+    first, second = next(Conversation(temperature=1.0)(DIALOGUE))
+    assert first.sampling.seed != second.sampling.seed
+
+
+def test_one_dialogue_gets_the_mean_of_its_grades():
+    script = {"q1|a1": "8\n", "q1|q2|a1|a2": "Score: 5/10\n"}
+    [judgment] = judge([ALONE], Conversation(), ScriptedEngine(script))
+    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=6.5), (6.5,))
+    assert parts(judgment) == [("turn 1", (0,)), ("turn 2", (0,))]
+
+
+def test_one_dialogue_behind_its_references_goes_on_from_the_full_score():
+    asked, judgment = drive(
+        Conversation(reasons="all"), [reply(" 8"), reply(" 6")], [reply("x"), reply("y")], sample=anchored()
+    )
+    assert [one.prompt.continuation for one in asked[0]] == ["10", "10"]
+    assert [one.prompt.continuation for one in asked[1]] == ["10 8\n", "10 6\n"]
+    assert judgment.verdict == GradeVerdict(score=7.0)
+    assert [(one.text, one.scores, one.reason) for one in judgment.shown] == [
+        (" 8", (8.0,), "x"),
+        (" 6", (6.0,), "y"),
+    ]
+
+
+def test_a_grade_has_its_distribution():
+    # behind the references' score a grade begins with a blank; of 1 to 10, 8 has 0.75 and 6 has 0.25
+    found = {" 8": math.log(0.75), " 6": math.log(0.25)}
+    logprobs = tuple(found.get(f" {value}", -math.inf) for value in range(1, 11))
+    asked, judgment = drive(
+        Conversation(turns="whole", distribution=True),
+        [replace(reply(" 8"), candidate_logprobs=logprobs)],
+        sample=anchored(),
+    )
+    assert asked[0][0].candidates == tuple(f" {value}" for value in range(1, 11))
+    assert judgment.shown[0].grades.expected == pytest.approx(7.5)
+
+
+@pytest.mark.parametrize("sample", [ALONE, anchored()])
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (reply("well"), "off_grammar"),
+        (reply(" 80"), "out_of_range"),
+        (reply(" 8 and on", finish="length"), "truncated"),
+        (broken("error", "gone"), "engine"),
+        (broken("too_long", "no room"), "too_long"),
+    ],
+)
+def test_a_grade_that_failed_is_no_number(sample, bad, code):
+    _, judgment = drive(Conversation(), [reply(" 8"), bad], sample=sample)
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
+    assert judgment.shown[0].scores == (8.0,)
+
+
+def test_what_was_cut_stands_with_its_turn():
+    cut = (Cut(answer=3, tokens_before=90, tokens_after=20),)
+    _, judgment = drive(Conversation(), [reply("8 6"), reply("8 6", cut=cut)], sample=DIALOGUE)
+    assert [one.cut for one in judgment.shown] == [(), cut]
+
+
+def test_the_prompt_of_a_part_can_be_made_again():
+    mode = Conversation(both_orders=True)
+    asked, judgment = drive(mode, [reply("8 6")] * 4, sample=DIALOGUE)
+    again = [mode.prompt_of(DIALOGUE, one.order, one.part) for one in judgment.shown]
+    assert again == [request.prompt for request in asked[0]]
+
+
+def test_three_answers_and_unknown_options_are_refused():
+    with pytest.raises(InputError, match="sample x: expected 1 or 2 answers, got 3"):
+        next(Conversation()(Sample(id="x", question="q", answers=("a", "b", "c"))))
+    with pytest.raises(ConfigError, match="turns 'all' does not exist; there are: each, last, whole"):
+        Conversation(turns="all")
+    made = make_mode("conversation", {"turns": "last"}, {"template": "judgelm-chat", "scale": (1, 5)})
+    assert made == Conversation(turns="last", template="judgelm-chat", scale=(1, 5))
+
+
+def test_per_order_takes_means_and_the_first_failure():
+    shown = [
+        Shown(order=(0, 1), text="8 6", part="turn 1", scores=(8.0, 6.0)),
+        Shown(order=(0, 1), text="5 7", part="turn 2", scores=(5.0, 7.0)),
+    ]
+    [merged] = per_order(shown)
+    assert (merged.part, merged.scores, merged.text) == ("dialogue", (6.5, 6.5), "8 6\n5 7")
+    assert per_order([*shown[:1], Shown(order=(0, 1), text="So.", part="follow-up 1")]) == (shown[0],)
+
+
+def test_flows_side_by_side_keep_their_order_and_may_end_apart():
+    def flow(name, rounds):
+        got = []
+        for number in range(rounds):
+            got += yield [f"{name}{number}"]
+        return got
+
+    both = side_by_side([flow("a", 1), flow("b", 0), flow("c", 2)])
+    assert next(both) == ["a0", "c0"]
+    assert both.send(["A0", "C0"]) == ["c1"]
+    with pytest.raises(StopIteration) as ended:
+        both.send(["C1"])
+    assert ended.value.value == [["A0"], [], ["C0", "C1"]]

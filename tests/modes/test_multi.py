@@ -1,0 +1,157 @@
+"""Any number of answers, ranked."""
+
+import math
+
+import pytest
+from flows import broken, drive, reply
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError
+from judgelm.modes.making import make_mode
+from judgelm.modes.multi import Multi, ranking
+from judgelm.records import Cut, RankingVerdict, Sample
+from judgelm.runner import judge
+
+THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
+
+
+def concluded(*texts, sample=THREE, **options):
+    [asked], judgment = drive(Multi(**options), [reply(text) for text in texts], sample=sample)
+    return asked, judgment
+
+
+def text_of(prompt):
+    return "".join(span.text for span in prompt.spans)
+
+
+def test_three_answers_on_one_line():
+    [request], judgment = concluded("5 1 8")
+    assert "performance of three AI assistants" in text_of(request.prompt)
+    # as in Figure 18: the third is best, the second worst
+    assert (judgment.verdict, judgment.scores) == (RankingVerdict(order=((2,), (0,), (1,))), (5, 1, 8))
+    assert (judgment.consistent, judgment.failure) == (None, None)
+
+
+def test_equal_scores_are_a_tie():
+    assert concluded("8 6 8")[1].verdict == RankingVerdict(order=((0, 2), (1,)))
+    assert concluded("7 7 7")[1].verdict == RankingVerdict(order=((0, 1, 2),))
+
+
+def test_rotated_orders_are_put_back_in_sample_order_and_averaged():
+    # shown abc: 9 5 1; bca: b 6, c 2, a 8; cab: c 3, a 7, b 4. a (9+8+7)/3 = 8, b (5+6+4)/3 = 5, c (1+2+3)/3 = 2
+    asked, judgment = concluded("9 5 1", "6 2 8", "3 7 4", permutations=3)
+    answers = [[span.text for span in one.prompt.spans if span.kind == "answer"] for one in asked]
+    assert answers == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
+    assert (judgment.scores, judgment.consistent) == ((8, 5, 2), True)
+    assert judgment.shown[1].order == (1, 2, 0)
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (30, 9)
+
+
+def test_orders_that_rank_differently_are_not_consistent():
+    # a judge that likes what stands first: 9 5 1 throughout, so that each has (9 + 5 + 1) / 3 = 5
+    _, judgment = concluded("9 5 1", "9 5 1", "9 5 1", permutations=3)
+    assert (judgment.consistent, judgment.verdict) == (False, RankingVerdict(order=((0, 1, 2),)))
+
+
+def test_a_tie_in_one_order_alone_is_another_ranking():
+    # abc: 9 5 5; bca: b 5, c 4, a 9
+    _, judgment = concluded("9 5 5", "5 4 9", permutations=2)
+    assert (judgment.consistent, judgment.scores) == (False, (9, 5, 4.5))
+
+
+def test_a_failed_order_fails_the_judgment_unless_the_user_accepts_the_others():
+    _, judgment = concluded("9 5 1", "well", permutations=2)
+    assert (judgment.verdict, judgment.consistent, judgment.failure.code) == (None, None, "off_grammar")
+    _, judgment = concluded("9 5 1", "well", permutations=2, accept_missing=True)
+    assert (judgment.scores, judgment.consistent, judgment.failure) == ((9, 5, 1), None, None)
+    assert concluded("well", "well", permutations=2, accept_missing=True)[1].failure.code == "off_grammar"
+
+
+def test_no_more_orders_than_there_are():
+    assert Multi(permutations=9).orders("1", 3) == [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    assert len(set(Multi(permutations=9, drawing="seeded").orders("1", 3))) == 6
+    assert Multi(permutations=9, drawing="seeded").orders("1", 2) == [(0, 1), (1, 0)]
+
+
+@given(st.integers(2, 7), st.integers(1, 12), st.sampled_from(["cyclic", "seeded"]))
+def test_orders_are_distinct_permutations_and_the_first_is_the_given_one(count, permutations, drawing):
+    orders = Multi(permutations=permutations, drawing=drawing).orders("x", count)
+    assert orders[0] == tuple(range(count))
+    assert all(sorted(order) == list(range(count)) for order in orders)
+    most = count if drawing == "cyclic" else math.factorial(count)
+    assert len(set(orders)) == len(orders) == min(permutations, most)
+
+
+def test_drawn_orders_repeat_and_belong_to_the_sample_and_the_seed():
+    mode = Multi(permutations=4, drawing="seeded")
+    assert mode.orders("1", 6) == mode.orders("1", 6)
+    assert mode.orders("1", 6) != mode.orders("2", 6)
+    assert mode.orders("1", 6) != Multi(permutations=4, drawing="seeded", seed=1).orders("1", 6)
+
+
+@given(st.lists(st.integers(1, 10), min_size=2, max_size=8))
+def test_a_ranking_holds_each_answer_once_and_never_a_worse_one_above_a_better(scores):
+    order = ranking(scores)
+    assert sorted(index for tied in order for index in tied) == list(range(len(scores)))
+    means = [{scores[index] for index in tied} for tied in order]
+    assert all(len(one) == 1 for one in means)
+    assert [max(one) for one in means] == sorted({*scores}, reverse=True)
+
+
+def test_means_that_differ_by_rounding_alone_are_tied():
+    assert ranking((0.1 + 0.2, 0.3, 0.4)) == ((2,), (0, 1))
+
+
+def cut_to(tokens, before=100, place=1):
+    return reply("9 5 1", cut=(Cut(answer=place, tokens_before=before, tokens_after=tokens),))
+
+
+def test_an_answer_of_which_too_little_is_left_is_not_judged():
+    _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(39)], sample=THREE)
+    assert (judgment.verdict, judgment.failure.code, judgment.shown[0].scores) == (None, "too_long", None)
+    assert "place 2 would keep 39 of 100 tokens, fewer than 40" in judgment.failure.why
+    _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(40)], sample=THREE)
+    assert judgment.scores == (9, 5, 1)
+    assert judgment.shown[0].cut[0].tokens_after == 40
+
+
+def test_what_does_not_fit_at_all_is_too_long():
+    _, judgment = drive(Multi(), [broken("too_long", "no room")], sample=THREE)
+    assert (judgment.failure.code, judgment.failure.why) == ("too_long", "no room")
+
+
+def test_the_room_for_the_line_grows_with_the_answers():
+    [request], _ = concluded("1 2 3")
+    assert request.sampling.max_tokens == 36
+    assert concluded("1 2 3", max_tokens=5)[0][0].sampling.max_tokens == 5
+
+
+def test_the_first_readable_order_is_explained():
+    [_, [request]], judgment = drive(
+        Multi(permutations=2, accept_missing=True, reasons="all"),
+        [reply("well"), reply("5 1 9")],
+        [reply("The first is best.")],
+        sample=THREE,
+    )
+    assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["b", "c", "a"]
+    assert request.prompt.continuation == "5 1 9\n"
+    assert [one.reason for one in judgment.shown] == [None, "The first is best."]
+
+
+@pytest.mark.parametrize(("use", "key"), [("auto", "q|r|a|b|c"), ("ignore", "q|a|b|c")])
+def test_the_reference_is_shown_as_asked(use, key):
+    sample = Sample(id="1", question="q", answers=("a", "b", "c"), reference="r")
+    [judgment] = judge([sample], Multi(reference=use), ScriptedEngine({key: "9 5 1\n", "": ""}))
+    assert (judgment.failure, judgment.shown[0].referenced) == (None, use == "auto")
+
+
+@pytest.mark.parametrize(
+    "options", [{"permutations": 0}, {"drawing": "all"}, {"min_answer_tokens": 15}, {"reasons": "close"}]
+)
+def test_options_that_do_not_exist_are_refused(options):
+    with pytest.raises(ConfigError):
+        Multi(**options)
+    with pytest.raises(ConfigError):
+        make_mode("multi", options)

@@ -1,0 +1,144 @@
+"""One answer on the dimensions of a rubric."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from flows import broken, drive, reply
+
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.making import make_mode
+from judgelm.modes.rubric import Rubric
+from judgelm.records import GradeVerdict, Sample
+
+ONE = Sample(id="1", question="q", answers=("a",))
+TWO_DIMENSIONS = ("logical_correctness", "helpfulness")
+OWN = {
+    "tone": {"question": "How friendly?", "levels": {"rude": {"score": 0}, "kind": {"score": 4}}},
+    "step": {"question": "A next step?", "levels": {"no": {"score": 1}, "yes": {"score": 2}, "NA": {"score": None}}},
+}
+EXAMPLE = Path(__file__).parents[2] / "configs" / "judge" / "rubric.yaml"
+
+
+def rated(*texts, mode=None):
+    mode = mode or Rubric(dimensions=TWO_DIMENSIONS)
+    completions = [reply(f"Explanation: so, Answer: {text}") for text in texts]
+    [asked], judgment = drive(mode, completions, sample=ONE)
+    return asked, judgment
+
+
+def own(**options):
+    return make_mode("rubric", {"rubric": OWN} | options)
+
+
+def test_the_grade_is_the_mean_of_scores_over_their_maximum():
+    # partially correct is 2 of 3, very helpful 6 of 7: (2/3 + 6/7) / 2 = 32/42
+    asked, judgment = rated("partially correct", "very helpful")
+    assert [one.key for one in asked] == ["logical_correctness", "helpfulness"]
+    assert judgment.verdict == GradeVerdict(score=pytest.approx(32 / 42))
+    found = [(one.part, one.label, one.scores) for one in judgment.shown]
+    assert found == [("logical_correctness", "partially correct", (2,)), ("helpfulness", "very helpful", (6,))]
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (20, 6)
+
+
+def test_all_six_are_asked_for_unless_some_are_named():
+    [asked], judgment = drive(Rubric(), [reply("Answer: correct")] * 6, sample=ONE)
+    assert [one.key for one in asked] == [
+        "completeness", "conciseness", "logical_robustness", "logical_correctness", "helpfulness", "faithfulness",
+    ]  # fmt: skip
+    assert [one.failure is None for one in judgment.shown] == [False, False, False, True, False, False]
+
+
+def test_a_failed_dimension_fails_the_judgment_and_keeps_the_others():
+    _, judgment = rated("correct", "fairly helpful")
+    assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
+    assert judgment.failure.why.startswith("helpfulness: what follows `Answer:` is none of the levels")
+    assert (judgment.shown[0].scores, judgment.shown[1].scores) == ((3,), None)
+
+
+def test_the_others_are_enough_where_the_user_says_so():
+    mode = Rubric(dimensions=TWO_DIMENSIONS, accept_missing=True)
+    assert rated("incorrect", "?", mode=mode)[1].verdict == GradeVerdict(score=pytest.approx(1 / 3))
+    assert rated("?", "?", mode=mode)[1].failure.code == "off_grammar"
+
+
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [
+        (broken(), "engine"),
+        (broken("too_long", "no room"), "too_long"),
+        (reply("Explanation: so, Answer: correct", finish="length"), "truncated"),
+    ],
+)
+def test_what_was_not_answered_is_a_failure(completion, code):
+    _, judgment = drive(Rubric(dimensions=("logical_correctness",)), [completion], sample=ONE)
+    assert (judgment.verdict, judgment.failure.code) == (None, code)
+
+
+def test_a_level_without_a_score_is_missing_and_no_failure():
+    # kind is 4 of 4, NA is left out: the mean is that of one dimension
+    _, judgment = rated("kind", "NA", mode=own())
+    assert (judgment.verdict, judgment.failure) == (GradeVerdict(score=1), None)
+    assert (judgment.shown[1].label, judgment.shown[1].scores, judgment.shown[1].failure) == ("NA", None, None)
+
+
+def test_a_judgment_of_missing_values_alone_has_no_grade():
+    _, judgment = rated("na", mode=own(dimensions=["step"]))
+    assert (judgment.verdict, judgment.failure.code) == (None, "out_of_range")
+    assert "a level that has no score" in judgment.failure.why
+
+
+def test_ones_own_dimensions_and_the_papers_can_be_mixed():
+    mode = own(dimensions=["faithfulness", "tone"])
+    asked, judgment = rated("all is faithful", "rude", mode=mode)
+    assert [one.key for one in asked] == ["faithfulness", "tone"]
+    assert judgment.scores == (0.5,)  # (5/5 + 0/4) / 2
+    assert (mode.template, own(dimensions=["faithfulness"]).template) == ("own-rubric", "play-favorites")
+
+
+def test_the_hash_tells_dimensions_and_levels_apart():
+    levels = OWN["tone"]["levels"] | {"warm": {"score": 9}}
+    other = make_mode("rubric", {"rubric": OWN | {"tone": OWN["tone"] | {"levels": levels}}})
+    assert len({Rubric().template_sha, Rubric(dimensions=TWO_DIMENSIONS).template_sha, own().template_sha}) == 3
+    assert own().template_sha != other.template_sha
+
+
+def test_it_is_chat_or_plain_text_as_asked():
+    for chat in (True, False):
+        asked, _ = rated("correct", mode=Rubric(dimensions=("logical_correctness",), chat=chat))
+        assert asked[0].prompt.chat is chat
+        assert asked[0].prompt.spans[-1].text.endswith("incorrect" if chat else "incorrect\n\n")
+
+
+def test_the_example_is_a_rubric():
+    mode = make_mode("rubric", yaml.safe_load(EXAMPLE.read_text())["mode_arg"])
+    assert [(one.name, one.maximum) for one in mode.scales()] == [("tone", 3), ("next_step", 2), ("helpfulness", 7)]
+
+
+@pytest.mark.parametrize(
+    ("options", "finding"),
+    [
+        ({"dimensions": ["helpfulnes"]}, "did you mean helpfulness"),
+        ({"dimensions": ["helpfulness", "helpfulness"]}, "one is named twice"),
+        ({"rubric": {"helpfulness": OWN["tone"]}}, "the paper's dimension has this name"),
+        ({"rubric": {"tone": OWN["tone"] | {"weight": 2}}}, "rubric.tone.weight: Unexpected keyword argument"),
+        ({"rubric": {"tone": {"question": "x"}}}, "rubric.tone.levels"),
+        (
+            {"rubric": {"tone": {"question": "x", "levels": {"a": {"score": 1, "means": ""}, "b": {"score": 2}}}}},
+            "means",
+        ),
+        (
+            {"rubric": {"tone": {"question": "x", "levels": {True: {"score": 1}, "b": {"score": 2}}}}},
+            r"levels\.1.*got True",
+        ),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+    ],
+)
+def test_what_is_no_rubric_is_refused(options, finding):
+    with pytest.raises(ConfigError, match=finding):
+        make_mode("rubric", options)
+
+
+def test_more_than_one_answer_is_refused():
+    with pytest.raises(InputError, match="expected 1 answer, got 2"):
+        next(Rubric()(Sample(id="1", question="q", answers=("a", "b"))))

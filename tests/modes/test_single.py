@@ -1,0 +1,200 @@
+"""One answer, graded."""
+
+import math
+
+import pytest
+from flows import broken, drive
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, InputError
+from judgelm.modes.making import make_mode
+from judgelm.modes.single import Single
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Completion, GradeVerdict, Sample
+from judgelm.runner import judge
+
+BARE = Sample(id="1", question="q", answers=("a",))
+REFERENCED = Sample(id="1", question="q", answers=("a",), reference="r")
+ANCHORED = Sample(id="1", question="q", answers=("a",), metadata={"anchor": "b"})
+
+
+def reply(text, logprobs=None, finish="stop", **fields):
+    fields = {"prompt_tokens": 10, "completion_tokens": 3} | fields
+    return Completion(key="", texts=(text,), finish_reasons=(finish,), candidate_logprobs=logprobs, **fields)
+
+
+def graded(text, sample, **options):
+    [[request]], judgment = drive(Single(**options), [reply(text)], sample=sample)
+    return request, judgment
+
+
+def text_of(prompt):
+    return "".join(span.text for span in prompt.spans)
+
+
+def test_beside_a_reference_the_judge_goes_on_from_the_full_score():
+    request, judgment = graded(" 7", REFERENCED)
+    # Figure 5: the reference is Assistant 1, and its score of 10 is forced
+    assert (text_of(request.prompt), request.prompt.continuation) == (
+        text_of(get_template("judgelm-v1").render(REFERENCED, (0,), "r")),
+        "10",
+    )
+    assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=7), (7,))
+    [shown] = judgment.shown
+    assert (shown.order, shown.scores, shown.referenced, shown.anchor) == ((0,), (7,), True, None)
+    assert (judgment.prompt_tokens, judgment.completion_tokens) == (10, 3)
+
+
+def test_the_forced_score_is_the_judges_highest():
+    request, judgment = graded(" 4", REFERENCED, scale=(0, 5))
+    assert request.prompt.continuation == "5"
+    assert judgment.scores == (4,)
+
+
+def test_beside_an_anchor_both_are_scored():
+    request, judgment = graded("6 8", ANCHORED)
+    pair = Sample(id="1", question="q", answers=("b", "a"))
+    assert text_of(request.prompt) == text_of(get_template("judgelm-v1").render(pair, (0, 1), None))
+    assert request.prompt.continuation == ""
+    [shown] = judgment.shown
+    assert (judgment.scores, shown.scores, shown.anchor, shown.referenced) == ((8,), (8,), 6, False)
+
+
+def test_a_references_file_can_hold_the_anchors():
+    request, judgment = graded("6 8", REFERENCED, against="anchor")
+    assert request.prompt.continuation == ""
+    assert (judgment.scores, judgment.shown[0].anchor) == ((8,), 6)
+
+
+def test_by_itself_the_answer_gets_one_number():
+    request, judgment = graded("8/10", BARE)
+    assert "only one value indicating the score for the assistant" in text_of(request.prompt)
+    assert (judgment.scores, judgment.shown[0].referenced) == ((8,), False)
+
+
+def test_nothing_is_shown_beside_the_answer_where_nothing_was_asked_for():
+    request, _ = graded("8", REFERENCED, against="nothing")
+    assert [span.text for span in request.prompt.spans if span.kind != "template"] == ["q", "a"]
+
+
+def test_a_chat_template_asks_in_chat():
+    request, _ = graded("8", BARE, template="judgelm-chat")
+    assert request.prompt.chat
+
+
+@pytest.mark.parametrize(
+    ("text", "sample", "code"),
+    [
+        (" 11", REFERENCED, "out_of_range"),
+        (" 10 7", REFERENCED, "off_grammar"),  # the forced score once more: which number is the answer's?
+        ("8", ANCHORED, "off_grammar"),
+        ("good", BARE, "off_grammar"),
+    ],
+)
+def test_what_cannot_be_read_is_a_failure(text, sample, code):
+    _, judgment = graded(text, sample)
+    assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
+    assert judgment.shown[0].text == text
+
+
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [(broken(), "engine"), (broken("too_long", "no room"), "too_long"), (reply("7", finish="length"), "truncated")],
+)
+def test_what_was_not_answered_is_a_failure(completion, code):
+    _, judgment = drive(Single(distribution=True), [completion], sample=BARE)
+    assert (judgment.verdict, judgment.failure.code) == (None, code)
+
+
+def test_the_distribution_gives_the_expected_grade():
+    # scale 1 to 3: P(1) = 0.1, P(2) = 0.2, P(3) = 0.5; 0.2 is on no score: (0.1 + 0.4 + 1.5) / 0.8 = 2.5
+    masses = [0.1, 0.2, 0.5]
+    [[request]], judgment = drive(
+        Single(distribution=True, scale=(1, 3)), [reply("3", [math.log(one) for one in masses])], sample=BARE
+    )
+    assert request.candidates == ("1", "2", "3")
+    found = judgment.shown[0].grades
+    assert found.expected == pytest.approx(2.5)
+    assert found.unassigned == pytest.approx(0.2)
+    assert found.likeliest == ((3, 0.5), (2, 0.2), (1, 0.1))
+
+
+def test_behind_a_forced_score_the_candidates_begin_with_a_blank():
+    mode = Single(distribution=True, scale=(1, 2))
+    [[request]], judgment = drive(mode, [reply(" 2", [-math.inf, 0.0])], sample=REFERENCED)
+    assert request.candidates == (" 1", " 2")
+    assert judgment.shown[0].grades.expected == 2
+
+
+def test_beside_an_anchor_the_grades_are_those_of_the_answer():
+    # lines 1 1, 1 2, 2 1, 2 2 with 0.1, 0.2, 0.3, 0.4: the answer has 1 with 0.4 and 2 with 0.6
+    logprobs = [math.log(one) for one in (0.1, 0.2, 0.3, 0.4)]
+    [[request]], judgment = drive(Single(distribution=True, scale=(1, 2)), [reply("2 2", logprobs)], sample=ANCHORED)
+    assert request.candidates == ("1 1", "1 2", "2 1", "2 2")
+    assert judgment.shown[0].grades.expected == pytest.approx(1.6)
+
+
+def test_without_probabilities_and_without_mass_there_is_no_expected_grade():
+    for logprobs, expected in ((None, None), ([-math.inf, -math.inf], math.nan)):
+        [_], judgment = drive(Single(distribution=True, scale=(1, 2)), [reply("2", logprobs)], sample=BARE)
+        found = judgment.shown[0].grades
+        assert (found is None) if expected is None else math.isnan(found.expected)
+        assert judgment.scores == (2,)
+
+
+def test_the_reason_goes_on_from_the_whole_score_line():
+    [_, [request]], judgment = drive(Single(reasons="all"), [reply(" 7")], [reply("It is short.")], sample=REFERENCED)
+    assert request.prompt.continuation == "10 7\n"
+    assert request.sampling.reserve == 24
+    assert (judgment.reason, judgment.shown[0].text, judgment.prompt_tokens) == ("It is short.", " 7", 20)
+
+
+def test_a_failure_is_not_explained():
+    asked, judgment = drive(Single(reasons="all"), [reply("well")], sample=BARE)
+    assert len(asked) == 1
+    assert judgment.reason is None
+
+
+@pytest.mark.parametrize(
+    ("against", "policy"), [("auto", "auto"), ("anchor", "auto"), ("reference", "use"), ("nothing", "ignore")]
+)
+def test_what_becomes_of_references_follows_from_it(against, policy):
+    assert Single(against=against).reference == policy
+
+
+def test_the_template_sha_tells_the_prompts_apart():
+    kinds = ("auto", "reference", "anchor", "nothing")
+    assert len({Single(against=one).template_sha for one in kinds}) == 4
+    assert Single(against="nothing").template_sha != Single(against="nothing", scale=(0, 5)).template_sha
+
+
+@pytest.mark.parametrize(
+    ("against", "sample", "finding"),
+    [
+        ("reference", BARE, "sample 1: no reference to grade it beside"),
+        ("anchor", BARE, 'sample 1: no anchor; give it as field "anchor"'),
+        ("auto", Sample(id="1", question="q", answers=("a", "b")), "expected 1 answer, got 2"),
+        ("anchor", Sample(id="1", question="q", answers=("a",), metadata={"anchor": 3}), "expected text"),
+    ],
+)
+def test_a_sample_without_what_is_asked_for_is_refused(against, sample, finding):
+    with pytest.raises(InputError, match=finding):
+        Single(against=against).check(sample)
+
+
+@pytest.mark.parametrize("options", [{"against": "gold"}, {"reasons": "flips"}, {"max_tokens": 0}])
+def test_options_that_do_not_exist_are_refused(options):
+    with pytest.raises(ConfigError):
+        Single(**options)
+    with pytest.raises(ConfigError):
+        make_mode("single", options)
+
+
+def test_a_run_grades_each_sample_beside_what_it_has():
+    samples = [
+        Sample(id=key, question=key, answers=("a",), reference=reference, metadata=given)
+        for key, reference, given in (("1", "r", {}), ("2", None, {"anchor": "b"}), ("3", None, {}))
+    ]
+    engine = ScriptedEngine({"1|r|a": " 7\n", "2|b|a": "5 8\n", "3|a": "9\n"})
+    found = {one.sample_id: one.scores for one in judge(samples, Single(), engine)}
+    assert found == {"1": (7,), "2": (8,), "3": (9,)}

@@ -1,0 +1,63 @@
+"""Replies of the form `Explanation: ..., Answer: ...`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
+from judgelm.prompts.rubric_replies import parse_level
+from judgelm.records import Unparsed
+
+CORRECTNESS = ("correct", "partially correct", "incorrect")
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("Explanation: It is correct up to the sum, Answer: incorrect", "incorrect"),
+        ("Explanation: not incorrect at all, Answer: correct", "correct"),
+        ("Explanation: ...\n\nAnswer: Partially  Correct.", "partially correct"),
+        ("**Explanation:** so. **Answer:** **correct**", "correct"),
+        ("Answer:\n[incorrect]", "incorrect"),
+        ('ANSWER: "correct"\n\nI hope this helps.', "correct"),
+        ("- Answer: - correct", "correct"),
+        ("The candidate's answer: 42. That is right, Answer: correct", "correct"),
+        ("Answer: correct. Once more, Answer: correct", "correct"),
+    ],
+)
+def test_the_level_is_read(text, level):
+    assert parse_level(text, CORRECTNESS) == level
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the reply is empty"),
+        ("It is correct.", "no `Answer:`"),
+        ("Answer: correct, mostly", "none of the levels: 'correct, mostly'"),
+        ("Answer: not correct", "none of the levels"),
+        ("Answer: correct or incorrect", "none of the levels"),
+        ("Answer:", "none of the levels: ''"),
+        ("Answer: NA", "none of the levels: 'NA'"),
+        ("First thought, Answer: correct\nNo. Answer: incorrect", "two answers: correct, incorrect"),
+        ("Explanation: [Explanation], Answer: [Answer]", "none of the levels: '[Answer]'"),
+        ("My myanswer: correct", "no `Answer:`"),
+    ],
+)
+def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
+    found = parse_level(text, CORRECTNESS)
+    assert isinstance(found, Unparsed)
+    assert (found.code, found.text) == ("off_grammar", text)
+    assert why in found.why
+
+
+@pytest.mark.parametrize("name", PLAY_FAVORITES)
+def test_every_level_of_the_paper_is_told_from_the_others(name):
+    levels = list(PLAY_FAVORITES[name].levels)
+    assert [parse_level(f"Explanation: {levels}, Answer: {one.upper()}.", levels) for one in levels] == levels
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_a_level_or_a_failure(text):
+    found = parse_level(text, CORRECTNESS)
+    assert isinstance(found, Unparsed) or found in CORRECTNESS

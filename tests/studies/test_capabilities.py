@@ -1,0 +1,77 @@
+"""Grades of models' answers by capability."""
+
+import pytest
+
+from judgelm.data.mm_vet import VisualQuestion
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, Unparsed
+from judgelm.studies.capabilities import CapabilityOptions, capability_study, rescaled
+
+QUESTIONS = {
+    "a": VisualQuestion(("ocr",), "1.png"),
+    "b": VisualQuestion(("math", "ocr"), "2.png"),
+    "c": VisualQuestion(("math", "ocr"), "3.png"),
+    "d": VisualQuestion(("know",), "4.png"),
+}
+
+
+def graded(sample_id, score):
+    if score is None:
+        return Judgment(sample_id=sample_id, mode="m", verdict=None, shown=(), failure=Unparsed("off_grammar", "x"))
+    return Judgment(sample_id=sample_id, mode="m", verdict=GradeVerdict(score=score), shown=(), scores=(score,))
+
+
+def run_of(**scores):
+    return {sample_id: graded(sample_id, score) for sample_id, score in scores.items()}
+
+
+def study_of(runs, **options):
+    return capability_study(runs, QUESTIONS, CapabilityOptions(resampling=Resampling(resamples=100), **options))
+
+
+def cells(table, model):
+    return {row[1]: row[2:] for row in table.rows if row[0] == model}
+
+
+def test_tables_per_capability_and_combination():
+    result = study_of({"emu": run_of(a=10, b=4, c=7, d=None)})
+    single, combined = (cells(table, "emu") for table in result.tables)
+    n, failed, mean, share = single["ocr"]
+    assert (n, failed, mean.value, share.value) == (3, 0, 7.0, pytest.approx(6 / 9))  # (10 + 4 + 7) / 3; (7 - 1) / 9
+    assert single["know"] == (1, 1, None, None)
+    assert single["all questions"][:2] == (4, 1)
+    assert combined["ocr + math"][2].value == 5.5  # (4 + 7) / 2
+    assert combined["ocr"][2] == 10.0  # one question: no interval
+
+
+def test_failures_and_what_is_missing_are_counted_and_said():
+    result = study_of({"emu": run_of(a=10, b=None, z=3)})
+    assert result.counts["failed"] == 1
+    assert result.counts["questions_without_judgment"] == 2
+    assert result.counts["judgments_without_question"] == 1
+    assert any("1 of 2 judgments failed" in one for one in result.warnings)
+
+
+def test_models_side_by_side_with_scales_of_their_own():
+    runs = {"emu": run_of(a=10, b=4, c=7, d=1), "llava": run_of(a=5, b=5, c=1, d=0)}
+    result = study_of(runs, scales={"llava": (0, 5)})
+    [bars, heat] = result.figures
+    assert bars.categories == ("ocr", "math", "know", "all questions")
+    assert [group.name for group in bars.groups] == ["emu", "llava"]
+    assert bars.groups[1].values[0].value == pytest.approx(11 / 3 / 5)  # (5 + 5 + 1) / 3 of 0 to 5
+    assert heat.values[heat.rows.index("know")] == (0.0, 0.0)  # 1 of 1 to 10, 0 of 0 to 5
+    assert any("scales differ" in one for one in result.warnings)
+
+
+def test_an_interval_is_rescaled_with_its_mean():
+    mean = Estimate(value=5.5, low=1.0, high=10.0, n=9)
+    assert rescaled(mean, (1, 10)) == Estimate(value=0.5, low=0.0, high=1.0, n=9)
+
+
+def test_runs_that_do_not_fit_are_refused():
+    pair = Judgment(sample_id="a", mode="pair", verdict=PairVerdict(winner=1), shown=())
+    with pytest.raises(InputError, match="is not a grade"):
+        study_of({"emu": {"a": pair}})
+    with pytest.raises(InputError, match="none of its 1 judgments"):
+        study_of({"emu": run_of(z=1)})

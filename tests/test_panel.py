@@ -1,0 +1,137 @@
+"""Several judges' runs joined into one."""
+
+import json
+
+import pytest
+
+from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.modes import MODES, Pairwise
+from judgelm.panel import Panel, convene
+from judgelm.runfile import read_judgments
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a judge over questions 0, 1, ...; its replies in their order. The run file."""
+
+    def judge(name, *replies, mode=None, answers=("a", "b")):
+        pairs = tmp_path / f"pairs{len(answers)}.jsonl"
+        rows = [{"id": f"p{i}", "question": f"q{i}", "answers": list(answers)} for i in range(len(replies))]
+        pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        script = {f"q{i}|{'|'.join(answers)}": text for i, text in enumerate(replies)}
+        out = tmp_path / f"{name}.jsonl"
+        engine = ScriptedEngine(script | {"never": ""})
+        run_batch(BatchJob(inputs=(str(pairs),), out=str(out)), mode or Pairwise(), engine, hooks=BatchHooks())
+        return out
+
+    return judge
+
+
+@pytest.fixture
+def three(run):
+    return run("a", "8 6", "8 6", "well", "5 5"), run("b", "7 6", "4 6", "9 1", "no"), run("c", "1 9", "2 9", "x", "-")
+
+
+def joined(tmp_path, runs, **options):
+    panel = Panel(runs=tuple(runs), out=tmp_path / "out.jsonl", **options)
+    tally, counts = convene(panel)
+    return read_judgments(panel.out), tally, counts
+
+
+def test_votes_are_counted_and_failures_are_none(tmp_path, three):
+    found, tally, counts = joined(tmp_path, three)
+    assert {key: one.winner for key, one in found.items()} == {"p0": 1, "p1": 2, "p2": None, "p3": None}
+    assert found["p0"].votes == {"a": "1", "b": "1", "c": "2"}
+    assert found["p2"].votes == {"a": None, "b": "1", "c": None}
+    failure = found["p2"].failure
+    assert (failure.code, failure.text) == ("undecided", "off_grammar 2")
+    assert failure.why == "1 of 3 have an opinion, not 2"
+    assert (tally.judged, tally.failures) == (4, {"undecided": 2})
+    # b gave verdicts on p0, p1 and p2; the panel decided p0 and p1, both as b did
+    b = counts.judges["b"]
+    assert (b.verdicts, b.failed, b.missing, b.same) == (3, 1, 0, 2)
+    assert (counts.unanimous, counts.same_input) == (0, True)
+
+
+def test_a_smaller_quorum_lets_one_judge_decide(tmp_path, three):
+    found, _, _ = joined(tmp_path, three, quorum=1)
+    assert [found[key].winner for key in ("p2", "p3")] == [1, "tie"]
+
+
+def test_the_mean_is_of_those_who_have_a_verdict(tmp_path, three):
+    found, _, _ = joined(tmp_path, three, rule="mean", quorum=1)
+    # p0: (8 + 7 + 1) / 3 against (6 + 6 + 9) / 3; p2: b alone
+    assert (found["p0"].scores, found["p0"].winner) == ((round(16 / 3, 9), 7), 2)
+    assert found["p2"].scores == (9, 1)
+
+
+def test_a_family_has_one_vote(tmp_path, three):
+    # a and b agree on p0 and are of one family: 1 against c's 2 is a tie. On p1 they are split, a tie; c says 2: tie
+    found, _, counts = joined(tmp_path, three, families={"ab": ["a", "b"]})
+    assert [found[key].winner for key in ("p0", "p1")] == ["tie", "tie"]
+    assert found["p2"].failure.why == "1 of 2 have an opinion, not 2"
+    assert [one.family for one in counts.judges.values()] == ["ab", "ab", "c"]
+
+
+def test_what_a_run_lacks_is_missing(tmp_path, run):
+    found, _, counts = joined(tmp_path, [run("a", "8 6", "8 6"), run("b", "8 6")])
+    assert (found["p0"].winner, found["p1"].failure.code) == (1, "undecided")
+    assert (counts.judges["b"].missing, counts.unanimous, counts.same_input) == (1, 1, False)
+
+
+def test_a_rerun_adds_only_what_has_changed(tmp_path, run):
+    runs = [run("a", "8 6", "8 6"), run("b", "8 6", "no")]
+    joined(tmp_path, runs, quorum=1)
+    before = (tmp_path / "out.jsonl").read_bytes()
+    joined(tmp_path, runs, quorum=1)
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+    with pytest.raises(RunError, match=r"panel\.quorum: there 1, now 2"):
+        joined(tmp_path, runs, quorum=2)
+    assert joined(tmp_path, runs, quorum=2, overwrite=True)[1].failures == {"undecided": 1}
+
+
+def test_rankings_and_grades(tmp_path, run):
+    multi, single = MODES["multi"](), MODES["single"]()
+    ranked = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9 1", mode=multi, answers="abc")]
+    found, _, _ = joined(tmp_path, ranked, overwrite=True)
+    # 2 1 0 and 1 2 0 points: the first two are tied
+    assert (found["p0"].votes, found["p0"].verdict.order) == ({"a": "1>2>3", "b": "2>1>3"}, ((0, 1), (2,)))
+    graded = [run("c", "8", mode=single, answers="a"), run("d", "9", mode=single, answers="a")]
+    with pytest.raises(ConfigError, match="grades are numbers; use --rule mean"):
+        joined(tmp_path, graded, overwrite=True)
+    assert joined(tmp_path, graded, rule="mean", overwrite=True)[0]["p0"].verdict.score == 8.5
+    with pytest.raises(ConfigError, match="a and c come to verdicts of different kinds"):
+        joined(tmp_path, [ranked[0], graded[0]], overwrite=True)
+
+
+def test_scores_on_different_scales_have_no_mean(tmp_path, run):
+    runs = [run("a", "8 6"), run("b", "4 3", mode=Pairwise(scale=(1, 5)))]
+    with pytest.raises(ConfigError, match="different modes or scales; use --rule vote"):
+        joined(tmp_path, runs, rule="mean")
+    found, _, _ = joined(tmp_path, runs)
+    assert (found["p0"].winner, found["p0"].scores) == (1, None)
+
+
+def test_ids_that_stand_for_different_samples_are_noticed(tmp_path, run):
+    multi = MODES["multi"]()
+    runs = [run("a", "9 5 1", mode=multi, answers="abc"), run("b", "8 9", mode=multi, answers="ab")]
+    with pytest.raises(InputError, match="sample p0: the judges saw different numbers of answers"):
+        joined(tmp_path, runs)
+
+
+def test_what_is_no_panel_is_refused(tmp_path, run):
+    a, b = run("a", "8 6"), run("b", "8 6")
+    for options, finding in (
+        ({"runs": (a,)}, "it needs two run files or more"),
+        ({"runs": (a, a)}, "each with a name of its own"),
+        ({"runs": (a, b), "out": b}, "would write over"),
+        ({"runs": (a, b), "families": {"x": ["nobody"]}}, "no judge is named 'nobody'; there are: a, b, script"),
+        ({"runs": (a, b), "quorum": 3}, "expected 1 to 2"),
+        ({"runs": (a, b), "rule": "median"}, "there are: vote, mean"),
+    ):
+        with pytest.raises(ConfigError, match=finding):
+            Panel(**({"out": tmp_path / "out.jsonl"} | options))
+    with pytest.raises(RunError, match=r"nowhere\.jsonl: no such run file"):
+        Panel(runs=(a, tmp_path / "nowhere.jsonl"), out=tmp_path / "out.jsonl")
