@@ -1,0 +1,110 @@
+"""Every mode on real items, with a model that runs here: most of what it writes is nonsense, but nothing is lost."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from captures import requests
+from judgelm.jsonl import read_jsonl
+from judgelm.modes import MODES
+
+BATCH = Path(sys.executable).parent / "judgelm-batch"
+SHORT = ["max_tokens=16", "chat=false"]
+OPTIONS = {
+    "pair": ["both_orders=true", "distribution=true"],
+    "single": ["against=reference", "distribution=true"],
+    "multi": ["permutations=2"],
+    "conversation": ["both_orders=true"],
+    "chat": ["reason_tokens=16"],
+    "rubric": SHORT,
+    "correctness": [*SHORT, "task=number", "self_reference=guided", "solve_tokens=16"],
+    "ssr": [*SHORT, "solve_tokens=16", "solves=1", "solve_temperature=0"],
+    "qa": SHORT,
+    "baseline": ["max_tokens=16", "both_orders=true"],
+    "multimodal": [],
+}
+NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
+
+
+@pytest.fixture(scope="module")
+def items(shared_data):
+    """A few rows for each mode: PandaLM's pairs, GSM8K's answers by four models, FastChat's dialogues."""
+    pandalm = json.loads((shared_data / "pandalm" / "testset-v1.json").read_text(encoding="utf-8"))[:4]
+    pairs = [
+        {"id": str(row["idx"]), "question": row["instruction"], "answers": [row["response1"], row["response2"]]}
+        for row in pandalm
+    ]
+    with gzip.open(shared_data / "gsm8k" / "example_model_solutions.jsonl.gz", "rt", encoding="utf-8") as file:
+        solved = [json.loads(next(file)) for _ in range(4)]
+    groups = [
+        {
+            "id": str(number),
+            "question": row["question"],
+            "answers": [answer["solution"] for answer in row.values() if isinstance(answer, dict)],
+            "reference": row["ground_truth"],
+        }
+        for number, row in enumerate(solved)
+    ]
+    ones = [group | {"answers": group["answers"][:1]} for group in groups]
+    dialogues = [
+        {"id": str(number), "turns": item["turns"]}
+        for number, (item, _) in enumerate(requests(shared_data, "fastchat_pair_mt"))
+    ]
+    found = dict.fromkeys(MODES, ones)
+    found |= {"pair": pairs, "baseline": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues}
+    return found | {"chat": [row | {"follow_ups": ["Why?"]} for row in pairs]}
+
+
+@pytest.fixture(scope="module")
+def roomy_model(tmp_path_factory, items):
+    """Random weights, a tokenizer made of the items, and room for long prompts."""
+    from judgelm.training.base import make_base
+
+    folder = tmp_path_factory.mktemp("roomy") / "model"
+    texts = [json.dumps(row, ensure_ascii=False) for rows in items.values() for row in rows]
+    make_base(texts, folder, hidden_size=64, layers=2, heads=2, vocab_size=1000, max_positions=4096, seed=0)
+    return folder
+
+
+def judged(engine, model, mode, rows, folder):
+    """Rows of a run, by id."""
+    inputs, out = folder / f"{mode}.jsonl", folder / f"{mode}.{engine}.jsonl"
+    inputs.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command = [BATCH, inputs, "-o", out, "--model", model, "--engine", engine, "--mode", mode, "--max-failure-rate", 1]
+    command += [part for option in OPTIONS[mode] for part in ("--mode-arg", option)]
+    command += ["--dtype", "float32"]
+    if engine == "vllm":
+        command += ["--engine-arg", "kv_cache_memory_bytes=268435456"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {row["id"]: row for _, row in read_jsonl(out)}
+
+
+def essence(row):
+    shown = [(one["order"], one["text"], one.get("label"), one["scores"]) for one in row["shown"]]
+    return row["verdict"], row["scores"], row["failure"], shown, row.get("solves")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_judges_real_items(items, roomy_model, mode, tmp_path):
+    rows = judged("transformers", roomy_model, mode, items[mode], tmp_path)
+    assert rows.keys() == {row["id"] for row in items[mode]}
+    for row in rows.values():
+        assert row["failure"] is None or row["failure"]["code"] in NOT_THE_ENGINES
+        assert (row["verdict"] is None) == (row["failure"] is not None)
+        # exact match needs no judge; everybody else has read something
+        assert row["prompt_tokens"] > 0 or row.get("decided_by") == "exact_match"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", MODES)
+def test_vllm_says_the_same_as_transformers(items, roomy_model, mode, tmp_path):
+    pytest.importorskip("vllm")
+    found = [judged(engine, roomy_model, mode, items[mode], tmp_path) for engine in ("transformers", "vllm")]
+    first, second = ({name: essence(row) for name, row in rows.items()} for rows in found)
+    assert first == second
