@@ -87,13 +87,16 @@ def _places(text: str, anchor: str, begin: int, end: int) -> list[int]:
 
 def _ways(places: Sequence[Sequence[int]], lengths: Sequence[int], *, most: int) -> int:
     """How many ways there are to take one place of each anchor, in order and apart; counted up to `most`."""
-    ways = [1]
-    ends = [-1]
+    ways, ends = [1], [-1]
     for found, length in zip(places, lengths, strict=True):
-        ways, ends = (
-            [min(most, sum(way for way, end in zip(ways, ends, strict=True) if end <= place)) for place in found],
-            [place + length for place in found],
-        )
+        counted: list[int] = []
+        passed = total = 0
+        for place in found:  # places ascend, so each end before them is passed once
+            while passed < len(ends) and ends[passed] <= place:
+                total = min(most, total + ways[passed])
+                passed += 1
+            counted.append(total)
+        ways, ends = counted, [place + length for place in found]
     return min(most, sum(ways))
 
 
