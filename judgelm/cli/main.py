@@ -9,6 +9,7 @@ from judgelm.cli.batch import batch
 from judgelm.cli.console import run_app
 from judgelm.cli.doctor import doctor
 from judgelm.cli.evaluation import eval_command, report_command
+from judgelm.cli.modes import modes_command
 from judgelm.cli.panel import panel_command
 from judgelm.cli.study import study_app
 from judgelm.version import VERSION
@@ -24,6 +25,7 @@ app.command("batch", no_args_is_help=True)(batch)
 app.command("eval", no_args_is_help=True)(eval_command)
 app.command("report", no_args_is_help=True)(report_command)
 app.command("doctor")(doctor)
+app.command("modes")(modes_command)
 app.command("panel", no_args_is_help=True)(panel_command)
 app.add_typer(data.app, name="data")
 app.add_typer(study_app, name="study")

@@ -52,3 +52,17 @@ def test_an_option_of_another_mode_is_refused(cli, tmp_path):
     code, _, err = cli(*command, "--mode", "correctness", "--both-orders")
     assert code == 1
     assert "mode correctness: unknown option both_orders; it has: chat" in " ".join(err.split())
+
+
+def test_modes_are_listed_and_one_modes_options_shown(cli):
+    code, out, _ = cli("judgelm", "modes")
+    assert code == 0
+    assert "ssr" in out
+    assert "2 answers" in out
+    code, out, _ = cli("judgelm", "modes", "ssr")
+    assert code == 0
+    assert "tau: least agreement for the gate to be on" in out
+    assert "0.8" in out
+    code, _, err = cli("judgelm", "modes", "srr")
+    assert code == 1
+    assert "did you mean ssr?" in err
