@@ -1,8 +1,50 @@
 """All dialects, and which of them a request is of."""
 
+from judgelm.dialects import (
+    alpaca_eval,
+    arena_hard,
+    autoj,
+    deepeval,
+    faireval,
+    fastchat,
+    flowjudge,
+    geval,
+    inspect_ai,
+    judgebench,
+    llmbar,
+    openevals,
+    pandalm,
+    prometheus,
+    promptfoo,
+    ragas,
+    rewardbench,
+    score_line,
+    simpleqa,
+)
 from judgelm.dialects.contract import Asked, Case, Dialect
 
-DIALECTS: tuple[Dialect, ...] = ()
+_FAMILIES = (
+    alpaca_eval,
+    arena_hard,
+    autoj,
+    deepeval,
+    faireval,
+    fastchat,
+    flowjudge,
+    geval,
+    inspect_ai,
+    judgebench,
+    llmbar,
+    openevals,
+    pandalm,
+    prometheus,
+    promptfoo,
+    ragas,
+    rewardbench,
+    score_line,
+    simpleqa,
+)
+DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in _FAMILIES for dialect in family.DIALECTS)
 """Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
 
 

@@ -1,0 +1,74 @@
+"""Arena-Hard's prompts: version 0.1 with its second try, version 2, and JudgeBench's copy with or without a tie.
+
+All show the same blocks and offer labels such as `[[A>>B]]` in the system's message. Their parsers agree on a reply
+with exactly one label; 0.1 asks once more where it found none, and reads both replies together.
+"""
+
+import re
+
+from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.score_pairs import beside
+from judgelm.dialects.splitting import resolved
+from judgelm.dialects.wording import explained, per_reply, winner_of_two
+
+NAME = "arena-hard"
+
+_SHOWN = Pattern(
+    "<|User Prompt|>\n{question}\n\n<|The Start of Assistant A's Answer|>\n{first}\n<|The End of Assistant A's Answer|>"
+    "\n\n<|The Start of Assistant B's Answer|>\n{second}\n<|The End of Assistant B's Answer|>"
+)
+_BLOCKS = tuple(
+    (f"<|The Start of Assistant {name}'s Answer|>", f"<|The End of Assistant {name}'s Answer|>") for name in "AB"
+)
+_LABEL = re.compile(r"\[\[([AB]>{1,2}[AB]|A=B)\]\]")
+_AGAIN = "continue your judgment and finish by outputting a final verdict label"
+_MUCH_BETTER = 3.0  # points between expected scores, from which one answer is significantly better
+
+
+def recognise(asked: Asked) -> Case | None:
+    """A pair between the blocks, with the labels that the system's message offers."""
+    roles = [message.role for message in asked.messages]
+    texts = [message.text for message in asked.messages]
+    if roles != ["system", "user", *["assistant", "user"] * (len(roles) // 2 - 1)]:
+        return None
+    if any(text != _AGAIN for text in texts[3::2]):
+        return None
+    labels = tuple(dict.fromkeys(_LABEL.findall(texts[0])))
+    if not {"A>B", "B>A"} <= set(labels):
+        return None
+    split = resolved(_SHOWN, texts[1], blocks=_BLOCKS)
+    if split is None:
+        return None
+    shown = split.values
+    return Case(
+        dialect=NAME,
+        task="pair",
+        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
+        facts={"labels": labels},
+        doubt=doubt(split),
+    )
+
+
+def render(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """Words, and one label behind them."""
+    return Reply(
+        texts=tuple(
+            beside(asked, explained(one, None), f"[[{_label(case, one)}]]", "{words}\n\nMy final verdict is: {verdict}")
+            for one in per_reply(asked, finding)
+        )
+    )
+
+
+def _label(case: Case, finding: Finding) -> str:
+    labels = case.facts["labels"]
+    if finding.winner == "tie" and "A=B" in labels:
+        return "A=B"
+    winner = winner_of_two(case, finding)
+    lead = (finding.scores[0] - finding.scores[1]) * (1 if winner == 1 else -1) if len(finding.scores) == 2 else 0.0
+    much, little = ("A>>B", "A>B") if winner == 1 else ("B>>A", "B>A")
+    return much if much in labels and lead >= _MUCH_BETTER else little
+
+
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=render),)

@@ -1,0 +1,196 @@
+"""DeepEval's G-Eval: the steps it asks for out of a criterion, the grade it then asks for, and its strict form.
+
+The order and choice of the fields is the user's; so the fields are taken apart by the list of their names, which the
+prompt holds.
+
+Source: DeepEval 4.3 (captured requests and replies).
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, TokenLogprobs
+from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.verdicts import fulfilled, verdict_logprobs
+from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply, written
+from judgelm.records import Sample
+
+_FIELDS = (
+    "Input",
+    "Actual Output",
+    "Expected Output",
+    "Context",
+    "Retrieval Context",
+    "Metadata",
+    "Tags",
+    "Expected Tools",
+    "Tools Called",
+)
+_OUTPUT = "Actual Output"
+_CONTEXTS = ("Context", "Retrieval Context")
+
+_WANTED = re.compile(
+    r"You are an evaluator\. Given the following [^\n]+, assess the response below and return a JSON object with two "
+    r"fields:\n\n- `\"score\"`: an integer between (\d+) and (\d+), "
+)
+_STEPS_START = "\n---\n\nEvaluation Steps:\n"
+_CASE_START = "\n\nTest Case:\n"
+_NAMES_START = "\n\nParameters:\n"
+_GRADE_END = re.compile(
+    r"\n\n---\n\*\*Example JSON:\*\*\n\{\n  \"reason\": \"[^\"\n]*\",\n  \"score\": \d+\n\}\n\nJSON:\s*\Z"
+)
+
+_STRICT = Pattern(
+    "Given the evaluation steps, return a JSON with two keys: 1) a `score` key that is STRICTLY EITHER 1 (follows the "
+    "criteria 100% outlined in the evaluation steps), OR 0 {rules} Please mention specific information from {names} in "
+    "your reason, but be very concise with it!\n\n{steps}\n**\nIMPORTANT: Please make sure to only return in JSON "
+    'format, with the "score" and "reason" key. No words or explanation is needed.\n\nExample JSON:\n{example}\n**'
+    "\n\nJSON:"
+)
+_STRICT_STEPS = "\nEvaluation Steps:\n"
+
+_PREPARE = Pattern(
+    "Given an evaluation criteria which outlines how you should judge the {names}, generate 3-4 concise evaluation "
+    "steps based on the criteria below.{rules}\n\nEvaluation Criteria:\n{criterion}\n\n**\nIMPORTANT: Please make sure "
+    'to only return in JSON format, with the "steps" key as a list of strings.{example}\n**\n\nJSON:'
+)
+_STEPS = (
+    "Read the given fields and note what the criteria ask for.",
+    "Compare the actual output with what the criteria ask for, and with the other fields.",
+    "Lower the score for every point in which the actual output falls short of the criteria.",
+)
+
+_FAINTEST = 0.01
+"""The client leaves out tokens that are less probable than this."""
+
+
+def _recognise_steps(asked: Asked) -> Case | None:
+    texts = asked.only("user")
+    found = _PREPARE.split(texts[0].rstrip()) if texts else None
+    if found is None:
+        return None
+    sample = sample_of("", (), criterion=found.values["criterion"])
+    return Case(dialect="deepeval-geval-steps", task="prepare", sample=sample)
+
+
+def _render_steps(case: Case, asked: Asked, finding: Finding) -> Reply:
+    return Reply(texts=(json.dumps({"steps": list(_STEPS)}),) * asked.n)
+
+
+def _recognise_grade(asked: Asked) -> Case | None:
+    texts = asked.only("user")
+    wanted = _WANTED.match(texts[0]) if texts else None
+    end = _GRADE_END.search(texts[0]) if texts else None
+    if texts is None or wanted is None or end is None:
+        return None
+    _, anchor, body = texts[0][: end.start()].partition(_STEPS_START)
+    steps, case_start, rest = body.partition(_CASE_START)
+    fields, names_start, names = rest.rpartition(_NAMES_START)
+    if not (anchor and case_start and names_start):
+        return None
+    sample, why = _fields(fields, _names(names.partition("\n")[0]), steps)
+    if sample is None:
+        return None
+    if _CASE_START in rest:
+        why = "a text holds the line that starts the test case"
+    scale = (float(wanted[1]), float(wanted[2]))
+    return Case(dialect="deepeval-geval", task="grade", sample=sample, scale=scale, doubt=why)
+
+
+def _recognise_strict(asked: Asked) -> Case | None:
+    texts = asked.only("user")
+    found = _STRICT.split(texts[0].rstrip()) if texts else None
+    names = _names(found.values["names"]) if found else ()
+    if found is None or not names:
+        return None
+    _, anchor, body = found.values["steps"].partition(_STRICT_STEPS)
+    steps, start, fields = body.partition(f"\n\n{names[0]}:\n")
+    if not (anchor and start):
+        return None
+    sample, why = _fields(start[2:] + fields, names, steps)
+    if sample is None:
+        return None
+    if start in fields:
+        why = "a text holds the line that starts the first field"
+    return Case(dialect="deepeval-geval-strict", task="label", sample=sample, doubt=why or doubt(found))
+
+
+def _names(line: str) -> tuple[str, ...]:
+    """The fields named in "Input, Actual Output, and Expected Output"; none where one is unknown."""
+    names = tuple(re.split(r", and | and |, ", line))
+    return names if all(name in _FIELDS for name in names) and len(set(names)) == len(names) else ()
+
+
+def _fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None, str]:
+    """The sample in the fields, each of which is its name, its text and a blank line; and the doubt about it."""
+    if _OUTPUT not in names:
+        return None, ""
+    pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
+    found = pattern.split(text.rstrip("\n") + "\n\n")  # how many blank lines follow is the template's affair
+    if found is None:
+        return None, ""
+    contexts = [found.values[_slot(name)] for name in _CONTEXTS if name in names]
+    sample = sample_of(
+        found.values.get(_slot("Input"), ""),
+        (found.values[_slot(_OUTPUT)],),
+        found.values.get(_slot("Expected Output")),
+        criterion=steps.strip(),
+        context="\n\n".join(contexts) or None,
+    )
+    return sample, doubt(found)
+
+
+def _slot(name: str) -> str:
+    return name.lower().replace(" ", "_")
+
+
+def _render_grade(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """The grade; as a whole number with the probabilities of all where these are asked for, else with decimals."""
+    assert case.scale is not None
+    scale = case.scale
+    each = per_reply(asked, finding)
+    if not asked.logprobs:
+        return Reply(texts=tuple(_graded(one, written(on_scale(expected_grade(one), scale))) for one in each))
+    texts = tuple(_graded(one, written(on_scale(expected_grade(one), scale, whole=True))) for one in each)
+    grade = written(on_scale(expected_grade(each[0]), scale, whole=True))
+    chances = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(finding, scale).items()}
+    before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, chances, asked.top_logprobs)
+    end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: asked.top_logprobs])
+    return Reply(texts=texts, logprobs=(*before_end, end))
+
+
+def _graded(finding: Finding, grade: str) -> str:
+    """No digits beside the grade: the client takes the last token that looks like it."""
+    reason = json.dumps(explanation(finding, digits=False), ensure_ascii=False)
+    return f'{{"reason": {reason}, "score": {grade}}}'
+
+
+def _whole_grades(finding: Finding, scale: tuple[float, float]) -> Mapping[int, float]:
+    """Whole grades of the client with their probabilities, whose mean is the expected grade on the client's scale.
+
+    A score that lies between two whole grades is shared by both. What the client would leave out anyway is left out.
+    """
+    shares: dict[int, float] = {}
+    for score, share in finding.grades or ((expected_grade(finding), 1.0),):
+        found = on_scale(score, scale)
+        below = math.floor(found)
+        for grade, part in ((below, 1 - (found - below)), (below + 1, found - below)):
+            if part * share > 0:
+                shares[grade] = shares.get(grade, 0.0) + part * share
+    kept = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
+    total = sum(kept.values())
+    return {grade: share / total for grade, share in kept.items()}
+
+
+def _render_strict(case: Case, asked: Asked, finding: Finding) -> Reply:
+    return Reply(texts=(_graded(finding, "1" if fulfilled(finding) else "0"),) * asked.n)
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="deepeval-geval", recognise=_recognise_grade, render=_render_grade),
+    Dialect(name="deepeval-geval-strict", recognise=_recognise_strict, render=_render_strict),
+    Dialect(name="deepeval-geval-steps", recognise=_recognise_steps, render=_render_steps),
+)

@@ -1,0 +1,56 @@
+"""FairEval's prompts: evidence first, and the two scores in the last two lines.
+
+The client asks for several replies (three, as it comes) and takes the mean of their scores; its parser wants no line
+end behind the last score.
+"""
+
+import re
+
+from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.score_pairs import beside, compared, two_scores
+from judgelm.dialects.splitting import resolved
+from judgelm.dialects.wording import harmless, per_reply
+
+NAME = "faireval"
+
+_SHOWN = Pattern(
+    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n[The End of Assistant 1's Answer]\n\n"
+    "[The Start of Assistant 2's Answer]\n{second}\n[The End of Assistant 2's Answer]\n\n[System]\n{instruction}"
+)
+_BLOCKS = tuple((f"[The Start of Assistant {n}'s Answer]", f"[The End of Assistant {n}'s Answer]") for n in "12")
+_LAST_LINES = re.compile(r"Score of the Assistant 1:[^\n]*\n[ \t]*Score of the Assistant 2:[^\n]*\s*\Z")
+
+
+def recognise(asked: Asked) -> Case | None:
+    """A pair between the blocks, whose instruction ends with the two lines that are wanted."""
+    texts = asked.only("system", "user")
+    split = None if texts is None else resolved(_SHOWN, texts[1], blocks=_BLOCKS)
+    if split is None or not _LAST_LINES.search(split.values["instruction"]):
+        return None
+    shown = split.values
+    return Case(
+        dialect=NAME,
+        task="pair",
+        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
+        doubt=doubt(split),
+    )
+
+
+def render(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """Each reply with scores of its own."""
+    return Reply(texts=tuple(_text(case, asked, one) for one in per_reply(asked, finding)))
+
+
+def _text(case: Case, asked: Asked, finding: Finding) -> str:
+    first, second = two_scores(case, finding, ties=True)
+    return beside(
+        asked,
+        f"{compared(case, finding, ties=True)} {harmless(finding.reason)}".strip(),
+        f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}",
+        "Evaluation evidence: {words}\n{verdict}",
+    )
+
+
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=render),)

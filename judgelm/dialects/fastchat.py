@@ -1,0 +1,181 @@
+"""FastChat's MT-bench judge: pairs and single answers, each with or without a reference, of one turn or of two.
+
+Pairs are asked for `[[A]]`, `[[B]]` or `[[C]]` (a tie) in the system's message; a single answer's instruction asks for
+`[[rating]]`. RewardBench shows the same blocks and knows no `[[C]]`. A dialogue shows the user's turns once for each
+assistant, and once more for the reference, so that a question which imitates a turn is found out.
+"""
+
+from collections.abc import Callable, Mapping
+
+from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.score_pairs import beside, winner_of
+from judgelm.dialects.splitting import resolved
+from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, written
+from judgelm.records import Sample
+
+_SCALE = (1.0, 10.0)
+_PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
+_GRADE_LABEL = "[[rating]]"
+_TELLS_OF_REFERENCE = "reference answer"
+
+_QUESTION = "[User Question]\n{question}\n\n"
+_REFERENCE = "[The Start of Reference Answer]\n{reference}\n[The End of Reference Answer]\n\n"
+_ANSWERS = (
+    "[The Start of Assistant A's Answer]\n{first}\n[The End of Assistant A's Answer]\n\n"
+    "[The Start of Assistant B's Answer]\n{second}\n[The End of Assistant B's Answer]"
+)
+_PAIR = {False: Pattern(_QUESTION + _ANSWERS), True: Pattern(_QUESTION + _REFERENCE + _ANSWERS)}
+
+_INSTRUCTION = "[Instruction]\n{instruction}\n\n[Question]\n{question}\n\n"
+_ANSWER = "[The Start of Assistant's Answer]\n{first}\n[The End of Assistant's Answer]"
+_SINGLE = {False: Pattern(_INSTRUCTION + _ANSWER), True: Pattern(_INSTRUCTION + _REFERENCE + _ANSWER)}
+
+_BLOCKS = tuple(
+    (f"[The Start of {name} Answer]", f"[The End of {name} Answer]")
+    for name in ("Reference", "Assistant's", "Assistant A's", "Assistant B's")
+)
+
+
+def _dialogue(slot: str, block: str, speaker: str) -> str:
+    """The template of one conversation of two turns; its slots are `<slot>_1`, `<slot>_question_1` and so on."""
+    turns = "".join(
+        f"### User:\n{{{slot}_question_{turn}}}\n\n### {speaker}:\n{{{slot}_{turn}}}\n\n" for turn in (1, 2)
+    )
+    return f"<|The Start of {block}|>\n\n{turns}<|The End of {block}|>"
+
+
+def _dialogues(*slots: str) -> tuple[Pattern, dict[str, str]]:
+    """The template of conversations one after another, and which of its slots hold the same question."""
+    shown = {
+        "reference": _dialogue("reference", "Reference Answer", "Reference answer"),
+        "first": _dialogue("first", "Assistant A's Conversation with User", "Assistant A"),
+        "second": _dialogue("second", "Assistant B's Conversation with User", "Assistant B"),
+    }
+    same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
+    return Pattern("\n\n\n".join(shown[slot] for slot in slots)), same
+
+
+_PAIR_TURNS = {False: _dialogues("first", "second"), True: _dialogues("reference", "first", "second")}
+_SINGLE_TURNS = {False: _dialogues("first"), True: _dialogues("reference", "first")}
+
+
+def _pair(asked: Asked, *, referenced: bool) -> Split | None:
+    """Blocks of a question and two answers; the system's message tells whether there is a reference."""
+    texts = asked.only("system", "user")
+    if texts is None or not _offers(texts[0], *_PAIR_LABELS):
+        return None
+    return _with_or_without(_PAIR, texts[1], lambda split: texts[0], referenced=referenced)
+
+
+def _single(asked: Asked, *, referenced: bool) -> Split | None:
+    """The instruction, a question and one answer in the user's message."""
+    texts = asked.only("system", "user")
+    if texts is None:
+        return None
+    split = _with_or_without(_SINGLE, texts[1], lambda split: split.values["instruction"], referenced=referenced)
+    return split if split is not None and _offers(split.values["instruction"], _GRADE_LABEL) else None
+
+
+def _with_or_without(
+    patterns: Mapping[bool, Pattern], text: str, told: Callable[[Split], str], *, referenced: bool
+) -> Split | None:
+    """A split at the template with a reference where the instruction tells of one, else at the one without."""
+    split = resolved(patterns[True], text, blocks=_BLOCKS)
+    if split is None or _TELLS_OF_REFERENCE not in told(split).lower():
+        return None if referenced else resolved(patterns[False], text, blocks=_BLOCKS)
+    return split if referenced else None
+
+
+def _pair_turns(asked: Asked, *, referenced: bool) -> Split | None:
+    """Two conversations of two turns, in which the user says the same."""
+    return _turns(asked, _PAIR_TURNS[referenced], _PAIR_LABELS)
+
+
+def _single_turns(asked: Asked, *, referenced: bool) -> Split | None:
+    """One conversation of two turns."""
+    return _turns(asked, _SINGLE_TURNS[referenced], (_GRADE_LABEL,))
+
+
+def _turns(asked: Asked, dialogues: tuple[Pattern, dict[str, str]], labels: tuple[str, ...]) -> Split | None:
+    texts = asked.only("system", "user")
+    if texts is None or not _offers(texts[0], *labels):
+        return None
+    pattern, same = dialogues
+    return resolved(pattern, texts[1], same=same)
+
+
+def _offers(instruction: str, *labels: str) -> bool:
+    return all(label in instruction for label in labels)
+
+
+def _case(name: str, split: Split | None) -> Case | None:
+    """A case out of the slots; a dialogue's sample is its last turn, as everywhere in this package."""
+    if split is None:
+        return None
+    sample = _dialogue_sample(split.values) if "first_1" in split.values else _sample(split.values)
+    pair = len(sample.answers) == 2
+    return Case(
+        dialect=name,
+        task="pair" if pair else "grade",
+        sample=sample,
+        scale=None if pair else _SCALE,
+        doubt=doubt(split),
+    )
+
+
+def _sample(shown: Mapping[str, str]) -> Sample:
+    answers = [shown[slot] for slot in ("first", "second") if slot in shown]
+    return sample_of(shown["question"], answers, shown.get("reference"))
+
+
+def _dialogue_sample(shown: Mapping[str, str]) -> Sample:
+    slots = [slot for slot in ("first", "second") if f"{slot}_1" in shown]
+    turns = [
+        {
+            "question": shown[f"first_question_{turn}"],
+            "answers": [shown[f"{slot}_{turn}"] for slot in slots],
+            "reference": shown.get(f"reference_{turn}"),
+        }
+        for turn in (1, 2)
+    ]
+    last = [shown[f"{slot}_2"] for slot in slots]
+    return sample_of(shown["first_question_2"], last, shown.get("reference_2"), turns=turns)
+
+
+def _verdict(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """Words, and `[[A]]`, `[[B]]` or `[[C]]` below them."""
+    labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
+    found = per_reply(asked, finding)
+    return Reply(texts=tuple(beside(asked, explained(one, None), labels[winner_of(case, one)]) for one in found))
+
+
+def _rating(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """Words, and the expected grade in two brackets below them."""
+    found = [(one, written(on_scale(expected_grade(one), _SCALE))) for one in per_reply(asked, finding)]
+    return Reply(
+        texts=tuple(
+            beside(asked, explained(one, None), f"[[{grade}]]", "{words}\n\nRating: {verdict}") for one, grade in found
+        )
+    )
+
+
+def _dialect(name: str, split: Callable[..., Split | None], *, referenced: bool, pair: bool) -> Dialect:
+    return Dialect(
+        name=name,
+        recognise=lambda asked: _case(name, split(asked, referenced=referenced)),
+        render=_verdict if pair else _rating,
+    )
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    _dialect("fastchat-pair", _pair, referenced=False, pair=True),
+    _dialect("fastchat-pair-math", _pair, referenced=True, pair=True),
+    _dialect("fastchat-pair-mt", _pair_turns, referenced=False, pair=True),
+    _dialect("fastchat-pair-math-mt", _pair_turns, referenced=True, pair=True),
+    _dialect("fastchat-single", _single, referenced=False, pair=False),
+    _dialect("fastchat-single-math", _single, referenced=True, pair=False),
+    _dialect("fastchat-single-mt", _single_turns, referenced=False, pair=False),
+    _dialect("fastchat-single-math-mt", _single_turns, referenced=True, pair=False),
+)

@@ -1,0 +1,116 @@
+"""openevals' judge: any prompt with the texts between tags, and a schema or a forced function called `score`.
+
+Recognised are the schema's own words and the tags; the prompts are the user's. The kind of the schema's `score`
+(boolean, number in [0, 1], one of some numbers) says what is wanted.
+
+Source: openevals 0.2 (captured requests and replies).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import DOUBT, sample_of
+from judgelm.dialects.verdicts import fulfilled
+from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply, written
+
+_NAME = "openevals"
+_FUNCTION = "score"
+
+_MET = "criteria in the prompt are met"
+"""Stands in every description of `score` that the client writes."""
+
+_TAGS = (("input", "output"), ("inputs", "outputs"))
+_REFERENCE_END = "\n</reference_outputs>"
+
+
+def _recognise(asked: Asked) -> Case | None:
+    schema = _schema(asked)
+    roles = tuple(one.role for one in asked.messages)
+    if schema is None or roles not in (("user",), ("system", "user")):
+        return None
+    text = asked.messages[-1].text
+    found = next((split for tags in _TAGS if (split := _split(text, *tags)) is not None), None)
+    if found is None:
+        return None
+    values, doubt = found
+    score = schema["properties"]["score"]
+    criterion = values["before"].strip()
+    sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
+    choices = tuple(float(one) for one in score.get("enum", ()))
+    facts = {"choices": choices, "reasoning": "reasoning" in schema["properties"]}
+    if score["type"] == "boolean":
+        return Case(dialect=_NAME, task="label", sample=sample, facts=facts, doubt=doubt)
+    scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
+    return Case(dialect=_NAME, task="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+
+
+def _schema(asked: Asked) -> Mapping[str, Any] | None:
+    """The client's schema of the verdict, given as such or as the function's parameters; None where it is another."""
+    schema = asked.schema
+    if asked.forced_tool == _FUNCTION:
+        schema = next((tool.parameters for tool in asked.tools if tool.name == _FUNCTION), None)
+    properties = schema.get("properties") if schema is not None else None
+    if not isinstance(properties, Mapping) or not set(properties) <= {"reasoning", "score"}:
+        return None
+    score = properties.get("score")
+    if not isinstance(score, Mapping) or _MET not in str(score.get("description")):
+        return None
+    choices = score.get("enum", [])
+    numbers = isinstance(choices, list) and all(
+        isinstance(one, int | float) and not isinstance(one, bool) for one in choices
+    )
+    return schema if score.get("type") == "boolean" or (score.get("type") == "number" and numbers) else None
+
+
+def _split(text: str, question: str, answer: str) -> tuple[Mapping[str, str], str] | None:
+    """The texts between the tags, and the doubt about them; with the reference where the last block is one."""
+    start, end = f"<{question}>\n", f"\n</{answer}>"
+    before, opened, rest = text.partition(start)
+    body = opened + rest
+    last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
+    template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{answer}}\n</{answer}>"
+    found: Split | None = None
+    if last_reference > last:
+        whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
+        found = whole.split(body[: last_reference + len(_REFERENCE_END)])
+    if found is None:
+        found = Pattern(template).split(body[: last + len(end)]) if last >= 0 else None
+    if found is None:
+        return None
+    several = found.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
+    return {**found.values, "before": before}, DOUBT if several else ""
+
+
+def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """JSON as the schema wants it, in a call where the function is forced."""
+    texts = tuple(_verdict(case, one) for one in per_reply(asked, finding))
+    if asked.forced_tool == _FUNCTION:
+        return Reply(tool=_FUNCTION, arguments=texts[0])
+    return Reply(texts=texts)
+
+
+def _verdict(case: Case, finding: Finding) -> str:
+    score = _score(case, finding)
+    if not case.facts["reasoning"]:
+        return json.dumps({"score": score})
+    said = json.dumps(score)  # the schema demands this sentence at the end of the reasoning
+    reasoning = f"{explanation(finding)} Thus, the score should be: {said}."
+    return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
+
+
+def _score(case: Case, finding: Finding) -> bool | float:
+    """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
+    if case.task == "label":
+        return fulfilled(finding)
+    assert case.scale is not None
+    score = on_scale(expected_grade(finding), case.scale)
+    choices: tuple[float, ...] = case.facts["choices"]
+    if choices:
+        return min(sorted(choices), key=lambda one: round(abs(one - score), 9))
+    return float(written(score, 4))
+
+
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=_render),)

@@ -1,0 +1,102 @@
+"""Prometheus's prompts: a grade of 1 to 5 by a rubric, or the better of two responses; with a reference or without.
+
+The same pair prompt, with other instructions above it, is sent by RewardBench and by JudgeBench. All want the verdict
+at the very end, behind `[RESULT]`, and know no tie.
+
+Source: Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval.
+"""
+
+from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import doubt, sample_of, user_text
+from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+
+_SCALE = (1.0, 5.0)
+_TASK = "###Task Description:\n"
+_FEEDBACK = "\n\n###Feedback:"
+_MARK = "[RESULT]"
+_REFERENCE = "a reference answer"  # the task's description says so where there is one
+
+_GRADED = "\n\n###The instruction to evaluate:\n"
+_RESPONSE = "{question}\n\n###Response to evaluate:\n{first}"
+_GRADE = Pattern(_RESPONSE + "\n\n###Score Rubrics:\n{criterion}" + _FEEDBACK)
+_GRADE_BY_REFERENCE = Pattern(
+    _RESPONSE + "\n\n###Reference Answer (Score 5):\n{reference}\n\n###Score Rubrics:\n{criterion}" + _FEEDBACK
+)
+
+_COMPARED = "\n\n###Instruction:\n"
+_RESPONSES = "{question}\n\n###Response A:\n{first}\n\n###Response B:\n{second}"
+_PAIR = Pattern(_RESPONSES + "\n\n###Score Rubric:\n{criterion}" + _FEEDBACK)
+_PAIR_BY_REFERENCE = Pattern(
+    _RESPONSES + "\n\n###Reference Answer:\n{reference}\n\n###Score Rubric:\n{criterion}" + _FEEDBACK
+)
+
+
+def _absolute(asked: Asked) -> Case | None:
+    found = _split(asked, _GRADED, _GRADE, _GRADE_BY_REFERENCE)
+    if found is None:
+        return None
+    return Case(
+        dialect="prometheus-absolute",
+        task="grade",
+        sample=sample_of(
+            found.values["question"],
+            (found.values["first"],),
+            found.values.get("reference"),
+            criterion=found.values["criterion"].strip("\n"),
+        ),
+        scale=_SCALE,
+        doubt=doubt(found),
+    )
+
+
+def _relative(asked: Asked) -> Case | None:
+    found = _split(asked, _COMPARED, _PAIR, _PAIR_BY_REFERENCE)
+    if found is None:
+        return None
+    return Case(
+        dialect="prometheus-relative",
+        task="pair",
+        sample=sample_of(
+            found.values["question"],
+            (found.values["first"], found.values["second"]),
+            found.values.get("reference"),
+            criterion=found.values["criterion"].strip("\n"),
+        ),
+        doubt=doubt(found),
+    )
+
+
+def _split(asked: Asked, heading: str, plain: Pattern, by_reference: Pattern) -> Split | None:
+    text = user_text(asked)
+    if text is None:
+        return None
+    description, found, rest = text.partition(heading)
+    if not found or not description.lstrip("\n").startswith(_TASK) or _MARK not in description:
+        return None
+    rest = rest.rstrip(" \n")
+    return (by_reference.split(rest) if _REFERENCE in description else None) or plain.split(rest)
+
+
+def _render_absolute(case: Case, asked: Asked, finding: Finding) -> Reply:
+    texts = []
+    for one in per_reply(asked, finding):
+        texts.append(_reply(written(on_scale(expected_grade(one), _SCALE, whole=True), 0), asked, one))
+    return Reply(texts=tuple(texts))
+
+
+def _render_relative(case: Case, asked: Asked, finding: Finding) -> Reply:
+    texts = [_reply("A" if winner_of_two(case, one) == 1 else "B", asked, one) for one in per_reply(asked, finding)]
+    return Reply(texts=tuple(texts))
+
+
+def _reply(verdict: str, asked: Asked, finding: Finding) -> str:
+    room = None if asked.max_tokens is None else max(0, asked.max_tokens - len("Feedback:  [RESULT] A"))
+    words = explained(finding, room) or "See the result."
+    return f"Feedback: {words} {_MARK} {verdict}"
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    Dialect(name="prometheus-absolute", recognise=_absolute, render=_render_absolute),
+    Dialect(name="prometheus-relative", recognise=_relative, render=_render_relative),
+)

@@ -1,0 +1,103 @@
+"""Prompts of Vicuna's review and what came out of it: the reply opens with a line of two scores.
+
+`vicuna-review` is FastChat's first GPT-4 review (for general, coding and mathematical questions), `alpaca-eval-lmsys`
+is alpaca_eval's copy, which stops at equal scores, and `judgelm` is JudgeLM's plain prompt, with or without a
+reference, which JudgeBench sends with other line ends. A score line has one space, nothing before and nothing behind.
+"""
+
+import re
+from functools import partial
+
+from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.score_pairs import beside, compared, two_scores
+from judgelm.dialects.splitting import resolved
+from judgelm.dialects.wording import harmless, per_reply
+
+_BLOCKS_SHOWN = (
+    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
+    "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\n{instruction}"
+)
+_REVIEW = Pattern(f"{_BLOCKS_SHOWN}\n\n")
+_COPY = Pattern(_BLOCKS_SHOWN)
+_JUDGELM = Pattern(
+    f"You are a helpful and precise assistant for checking the quality of the answer.\n{_BLOCKS_SHOWN}\n\n### Response:"
+)
+_BLOCKS = tuple((f"[The Start of Assistant {n}'s Answer]", f"[The End of Assistant {n}'s Answer]") for n in "12")
+_REFERENCE = "\n\n[Reference Answer]\n"
+_SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containing")
+_SCORES = re.compile(r"\bscores?\b", re.IGNORECASE)
+
+
+def _review(name: str, asked: Asked) -> Case | None:
+    """A chat of either client; only the first one's template ends with a blank line."""
+    texts = asked.only("system", "user")
+    if texts is None:
+        return None
+    found = "vicuna-review" if texts[1].endswith("\n\n") else "alpaca-eval-lmsys"
+    split = resolved(_REVIEW if found == "vicuna-review" else _COPY, texts[1], blocks=_BLOCKS)
+    if found != name or split is None or not _wants_score_line(split):
+        return None
+    shown = split.values
+    return Case(
+        dialect=name,
+        task="pair",
+        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
+        doubt=doubt(split),
+    )
+
+
+def _judgelm(name: str, asked: Asked) -> Case | None:
+    """A plain prompt; a reference is what stands in its block before the first answer's."""
+    texts = asked.only("prompt") or asked.only("user")
+    split = None if texts is None else resolved(_JUDGELM, texts[0], blocks=_BLOCKS)
+    if split is None or not _wants_score_line(split):
+        return None
+    shown = split.values
+    question, block, reference = shown["question"].partition(_REFERENCE)
+    if (name == "judgelm-reference") != bool(block):
+        return None
+    unsure = doubt(split) or (
+        "the question or the reference holds a reference's heading" if _REFERENCE in reference else ""
+    )
+    return Case(
+        dialect=name,
+        task="pair",
+        sample=sample_of(question, (shown["first"], shown["second"]), reference if block else None),
+        doubt=unsure,
+    )
+
+
+def _wants_score_line(split: Split) -> bool:
+    instruction = split.values["instruction"]
+    return bool(_SCORE_LINE.search(instruction) and _SCORES.search(instruction))
+
+
+def _render(case: Case, asked: Asked, finding: Finding, *, ties: bool) -> Reply:
+    """The score line, and words from the second line on."""
+    return Reply(
+        texts=tuple(
+            beside(
+                asked,
+                f"{compared(case, one, ties=ties)} {harmless(one.reason)}".strip(),
+                " ".join(two_scores(case, one, ties=ties)),
+                "{verdict}\n{words}",
+            )
+            for one in per_reply(asked, finding)
+        )
+    )
+
+
+def _dialect(name: str, *, plain: bool = False, ties: bool = True) -> Dialect:
+    return Dialect(
+        name=name, recognise=partial(_judgelm if plain else _review, name), render=partial(_render, ties=ties)
+    )
+
+
+DIALECTS: tuple[Dialect, ...] = (
+    _dialect("vicuna-review"),
+    _dialect("alpaca-eval-lmsys", ties=False),
+    _dialect("judgelm", plain=True),
+    _dialect("judgelm-reference", plain=True),
+)

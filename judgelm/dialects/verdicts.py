@@ -1,0 +1,64 @@
+"""What a finding concludes for clients that look at probabilities, choose among several, or want a yes or a no."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from judgelm.dialects.contract import Case, Finding, TokenLogprobs
+from judgelm.dialects.wording import digest, expected_grade, on_scale, winner_of_two
+
+_LEAST_LOGPROB = -100.0
+_PIECES = re.compile(r"\s*[^\W\d_]+|\s*\d|\s*[^\w\s]|\s*_|\s+")
+
+
+def chance_of_first(finding: Finding) -> float:
+    """P(the answer shown first is better); from the winner alone where the distribution is not known."""
+    if finding.first_better is not None:
+        return finding.first_better
+    if finding.winner == 1:
+        return 1.0
+    return 0.0 if finding.winner == 2 else 0.5
+
+
+def likelier_of_two(case: Case, finding: Finding) -> int:
+    """1 or 2: the answer with the greater probability, which clients conclude that read log-probabilities."""
+    return winner_of_two(case, replace(finding, winner="tie", first_better=chance_of_first(finding)))
+
+
+def best_of(case: Case, finding: Finding) -> int:
+    """Place of the best of three and more answers, from 0; of equally good ones that with the lowest hash."""
+    highest = max(finding.scores)
+    best = [place for place, score in enumerate(finding.scores) if score == highest]
+    return min(best, key=lambda place: digest(case.sample.answers[place]))
+
+
+def fulfilled(finding: Finding) -> bool:
+    """Whether the one answer is correct, or fulfils the criterion; at 0.5 it is."""
+    chance = finding.correct if finding.correct is not None else on_scale(expected_grade(finding), (0.0, 1.0))
+    return chance >= 0.5
+
+
+def verdict_logprobs(text: str, verdict: str, chances: Mapping[str, float], most: int) -> tuple[TokenLogprobs, ...]:
+    """Tokens of a text that ends in its verdict, the verdict a token of its own.
+
+    Args:
+        text: ends in `verdict`; what stands before it was certain.
+        verdict: one of `chances`.
+        chances: of each verdict that there is, in [0, 1].
+        most: how many candidates are wanted at each place.
+    """
+    before = [
+        TokenLogprobs(token=found[0], logprob=0.0, candidates=((found[0], 0.0),)[:most])
+        for found in _PIECES.finditer(text[: len(text) - len(verdict)])
+    ]
+    ranked = sorted(((token, log_of(chance)) for token, chance in chances.items()), key=lambda one: -one[1])
+    return (
+        *before,
+        TokenLogprobs(token=verdict, logprob=log_of(chances[verdict]), candidates=tuple(ranked[:most])),
+    )
+
+
+def log_of(chance: float) -> float:
+    """Natural log of a probability, at least -100."""
+    return max(math.log(chance), _LEAST_LOGPROB) if chance > 0 else _LEAST_LOGPROB

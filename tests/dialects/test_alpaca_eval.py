@@ -1,0 +1,192 @@
+"""AlpacaEval: what its parsers make of captured replies, and of ours."""
+
+import ast
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captures import replies, requests
+from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
+from judgelm.dialects.contract import Asked, Case, Finding, Message, Tool
+from judgelm.dialects.recognising import sample_of
+
+RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
+SAMPLE = sample_of("q", ("first", "second"))
+REASON = "[{'model': 'model_1', 'rank': 9}] \"m\" M m Output (b)\nOutput (a)"
+PAIRS = [
+    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
+    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), 1),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), 2),
+]
+
+
+def asking(**more):
+    return Asked(messages=(Message(role="user", text=""),), **more)
+
+
+def case(name, **facts):
+    return Case(dialect=name, task="pair", sample=SAMPLE, facts=facts)
+
+
+def parsed_ranking(text):
+    """Rank of model_1 in a Python literal, where it is 1 or 2."""
+    try:
+        ranks = [one["rank"] for one in ast.literal_eval(text) if one["model"] == "model_1"]
+    except (SyntaxError, ValueError):
+        return None
+    return float(ranks[0]) if ranks[0] in (1, 2) else None
+
+
+def parsed_function(message):
+    """Rank of m in the arguments of the first call, or in the text, which may be fenced."""
+    calls = message.get("tool_calls")
+    text = calls[0]["function"]["arguments"] if calls else re.sub(r"^```json\n|\n```$", "", message["content"])
+    try:
+        ranks = {one["model"]: one["rank"] for one in json.loads(text)["ordered_models"]}
+    except (ValueError, KeyError, TypeError):
+        return None
+    return float(ranks["m"]) if ranks["m"] in (1, 2) else None
+
+
+def parsed_identifier(tokens, *, weighted, last):
+    """2 - P(m) / (P(m) + P(M)) at the only token, or at the last one; 1 or 2 where it is not weighted.
+
+    Args:
+        tokens: `{token: logprob}` of the candidates at each place.
+    """
+    if not tokens or (len(tokens) > 1 and not last):
+        return None
+    small, large = (tokens[-1].get(name, -math.inf) for name in ("m", "M"))
+    if max(small, large) == -math.inf:
+        return None
+    if not weighted:
+        return 1.0 if small > large else 2.0
+    highest = max(small, large)
+    first, second = math.exp(small - highest), math.exp(large - highest)
+    return 2 - first / (first + second)
+
+
+def parsed_batch(text, size):
+    found = re.findall(r"(?m)^ *Output \(([ab])\)", text)
+    return [float("ab".index(one) + 1) for one in found] if len(found) == size else [None] * size
+
+
+def candidates(reply):
+    choice = reply if isinstance(reply, dict) else {}
+    content = (choice.get("logprobs") or {}).get("content") or []
+    return [{one["token"]: one["logprob"] for one in place["top_logprobs"]} for place in content]
+
+
+def test_the_parser_of_rankings_is_understood(shared_data):
+    for reply, parsed in replies(shared_data, "alpaca_eval__alpaca_eval_gpt4"):
+        assert parsed_ranking(reply) == parsed["raw_annotation"], reply
+
+
+@pytest.mark.parametrize("kind", ["gpt4_turbo_fn", "cot_gpt4_turbo_fn"])
+def test_the_parser_of_functions_is_understood(shared_data, kind):
+    for reply, parsed in replies(shared_data, f"alpaca_eval__alpaca_eval_{kind}"):
+        message = reply["message"] if isinstance(reply, dict) else {"content": reply}
+        assert parsed_function(message) == parsed["raw_annotation"], reply
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("last", [True, False])
+def test_the_parser_of_identifiers_is_understood(shared_data, weighted, last):
+    cot = "cot_" if last else ""
+    kind = f"weighted_alpaca_eval_{cot}gpt4_turbo" if weighted else f"alpaca_eval_clf_{cot}gpt4_turbo"
+    for reply, parsed in replies(shared_data, f"alpaca_eval__{kind}"):
+        assert parsed_identifier(candidates(reply), weighted=weighted, last=last) == pytest.approx(
+            parsed["raw_annotation"]
+        ), reply
+
+
+def test_the_parser_of_batches_is_understood(shared_data):
+    for reply, parsed in replies(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"):
+        found = parsed_batch(reply, 5)
+        assert found[0] == parsed["raw_annotation"]
+        assert found.count(None) == parsed["prefs"].count(None)
+
+
+@pytest.mark.parametrize(("finding", "winner"), PAIRS)
+def test_a_ranking_says_who_won(finding, winner):
+    [text] = RANKING.render(case("alpaca-eval-ranking"), asking(max_tokens=100), finding).texts
+    assert parsed_ranking(text) == winner
+    assert len(text) < 100
+
+
+def test_several_rankings_are_drawn():
+    finding = Finding(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
+    texts = RANKING.render(case("alpaca-eval-ranking"), asking(n=3), finding).texts
+    assert [parsed_ranking(text) for text in texts] == [1, 2, 1]  # the drawn tie goes to the likelier
+
+
+@pytest.mark.parametrize(("finding", "winner"), PAIRS)
+@pytest.mark.parametrize("explains", [True, False])
+def test_a_function_is_called_with_the_ranks(finding, winner, explains):
+    properties = {"ordered_models": {}, **({"concise_explanation": {}} if explains else {})}
+    tool = Tool(name="make_partial_leaderboard", parameters={"properties": properties})
+    asked = asking(tools=(Tool(name="other"), tool), forced_tool=tool.name, max_tokens=300)
+    reply = FUNCTION.render(case("alpaca-eval-function"), asked, finding)
+    call = {"function": {"name": reply.tool, "arguments": reply.arguments}}
+    assert (reply.tool, reply.texts) == ("make_partial_leaderboard", ())
+    assert parsed_function({"tool_calls": [call]}) == winner
+    assert list(json.loads(reply.arguments)) == [*(["concise_explanation"] if explains else []), "ordered_models"]
+    [text] = FUNCTION.render(case("alpaca-eval-function"), asking(), finding).texts
+    assert parsed_function({"content": text}) == winner
+
+
+@given(chance=st.floats(0, 1), explains=st.booleans())
+def test_an_identifier_carries_the_probability(chance, explains):
+    asked = asking(logprobs=True, top_logprobs=5, max_tokens=300 if explains else 1)
+    finding = Finding(winner="tie", scores=(7.1, 6.9), first_better=chance, reason="I am m. Or M?")
+    reply = IDENTIFIER.render(case("alpaca-eval-identifier", explanation=explains), asked, finding)
+    tokens = [dict(one.candidates) for one in reply.logprobs]
+    assert "".join(one.token for one in reply.logprobs) == reply.texts[0]
+    assert parsed_identifier(tokens, weighted=True, last=explains) == pytest.approx(2 - chance, abs=1e-9)
+    verdict = reply.logprobs[-1]
+    assert verdict.token == reply.texts[0][-1]
+    assert verdict.logprob == max(logprob for _, logprob in verdict.candidates)
+    assert re.findall(r"\b[mM]\b", reply.texts[0]) == [verdict.token]
+    if not explains:
+        assert reply.texts[0] in ("m", "M")
+        assert len(reply.logprobs) == 1
+
+
+def test_one_token_of_room_is_not_spent_on_an_explanation():
+    asked = asking(logprobs=True, top_logprobs=1, max_tokens=1)
+    reply = IDENTIFIER.render(case("alpaca-eval-identifier", explanation=True), asked, PAIRS[0][0])
+    assert reply.texts == ("m",)
+    assert [one.candidates for one in reply.logprobs] == [(("m", math.log(0.9)),)]
+
+
+def test_explanations_are_wanted_by_the_prompts_that_say_so(shared_data):
+    for cot in ("", "cot_"):
+        for _, asked in requests(shared_data, f"alpaca_eval__weighted_alpaca_eval_{cot}gpt4_turbo"):
+            assert IDENTIFIER.recognise(asked).facts["explanation"] is bool(cot)
+
+
+def test_a_batch_has_a_line_for_each_example(shared_data):
+    [(_, asked)] = requests(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
+    found = BATCH.recognise(asked)
+    finding = Finding(scores=(8, 6, 5, 7, 9, 1, 1, 9, 2, 3))
+    [text] = BATCH.render(found, asked, finding).texts
+    assert parsed_batch(text, 5) == [1, 2, 1, 2, 2]
+    one_by_one = [finding for finding, _ in [*PAIRS, PAIRS[0]]]
+    assert parsed_batch(render_batch(found, asked, one_by_one).texts[0], 5) == [1, 2, 1, 2, 1]
+    with pytest.raises(ValueError, match="wants 10 scores"):
+        BATCH.render(found, asked, PAIRS[0][0])
+
+
+def test_what_is_left_open_does_not_hang_on_the_order_shown():
+    even = Finding(winner="tie", first_better=0.5)
+    given, swapped = (
+        Case(dialect="alpaca-eval-ranking", task="pair", sample=sample_of("q", answers))
+        for answers in (("first", "second"), ("second", "first"))
+    )
+    ranks = [parsed_ranking(RANKING.render(one, asking(), even).texts[0]) for one in (given, swapped)]
+    assert sorted(ranks) == [1, 2]

@@ -1,0 +1,184 @@
+"""DeepEval's G-Eval: what its client sends, and what it concludes from the replies."""
+
+import json
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.deepeval import DIALECTS
+
+FOLDERS = ("deepeval_geval_openai", "deepeval_geval_localmodel")
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(
+            ["a", " ", "\n", "Parameters:\n", "\n\nParameters:\nInput", " \n\nExpected Output:\n", "\n\nTest Case:\n",
+             " \n\nActual Output:\n", "\n---\n\nEvaluation Steps:\n", "\u2028", "**Example JSON:**", "JSON:"]
+        ),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+
+
+def recognised(asked):
+    return [(one, case) for one in DIALECTS if (case := one.recognise(asked)) is not None]
+
+
+def clients_verdict(choice):
+    """(grade from 0 to 1, reason) as the client stores them; KeyError or ValueError where it stops."""
+    text = choice["message"]["content"]
+    begin, end = text.find("{"), text.rfind("}")
+    if begin < 0 or end < 0:
+        raise ValueError("invalid JSON")
+    found = json.loads(re.sub(r",\s*([\]}])", r"\1", text[begin : end + 1]))
+    reason, score = found["reason"], found["score"]
+    tokens = (choice.get("logprobs") or {}).get("content", [])
+    place = next((one for one in reversed(tokens) if one["token"] == str(score)), None)
+    if place is not None:
+        shares = {int(one["token"]): math.exp(one["logprob"]) for one in place["top_logprobs"]
+                  if one["logprob"] >= math.log(0.01) and one["token"].isdecimal()}  # fmt: skip
+        score = sum(grade * share for grade, share in shares.items()) / sum(shares.values()) if shares else score
+    return float(score) / 10, reason
+
+
+def as_choice(reply):
+    """A reply as the server sends it."""
+    content = [
+        {"token": one.token, "logprob": one.logprob,
+         "top_logprobs": [{"token": token, "logprob": logprob} for token, logprob in one.candidates]}
+        for one in reply.logprobs
+    ]  # fmt: skip
+    return {"message": {"content": reply.texts[0]}, "logprobs": {"content": content} if content else None}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
+    for item, asked in captures.requests(shared_data, folder):
+        [(dialect, case)] = recognised(asked)
+        if item["aux"]:
+            assert (dialect.name, case.task) == ("deepeval-geval-steps", "prepare")
+            continue
+        sample = case.sample
+        assert (dialect.name, case.task, case.scale, case.doubt) == ("deepeval-geval", "grade", (0, 10), "")
+        assert (sample.question, [*sample.answers], sample.reference) == (
+            item["question"], item["answers"], item["reference"])  # fmt: skip
+        assert "Penalize omissions." in sample.metadata["criterion"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parser_here_concludes_what_the_client_did(shared_data, folder):
+    for reply, parsed in captures.replies(shared_data, folder):
+        if "error" in parsed:
+            with pytest.raises((KeyError, ValueError)):
+                clients_verdict(reply["choices"][0])
+        else:
+            assert clients_verdict(reply["choices"][0]) == (pytest.approx(parsed["score"]), parsed["reason"])
+
+
+def asked_for(sections, parameters, *, low=0, high=10, rubric="", **options):
+    text = (
+        "You are an evaluator. Given the following evaluation steps, assess the response below and return a JSON "
+        f'object with two fields:\n\n- `"score"`: an integer between {low} and {high}, whatever.\n- `"reason"`: why.\n'
+        f"\n---\n\nEvaluation Steps:\n1. Look.\n\n{rubric}Test Case:\n"
+        + "".join(f"{name}:\n{value} \n\n" for name, value in sections)
+        + f"\n\nParameters:\n{parameters}\n\n\n---\n**Example JSON:**\n"
+        f'{{\n  "reason": "your reason",\n  "score": {low}\n}}\n\nJSON:'
+    )
+    return Asked(messages=(Message(role="user", text=text),), **options)
+
+
+@given(question=TEXTS, answer=TEXTS, reference=TEXTS)
+def test_what_is_put_in_comes_out_or_is_doubted(question, answer, reference):
+    fields = (("Input", question), ("Actual Output", answer), ("Expected Output", reference))
+    [(_, case)] = recognised(asked_for(fields, "Input, Actual Output, and Expected Output"))
+    sample = case.sample
+    assert case.doubt or (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
+
+
+def test_other_fields_scales_and_rubrics_are_the_users():
+    fields = (("Actual Output", "a"), ("Retrieval Context", "['c']"))
+    asked = asked_for(fields, "Actual Output and Retrieval Context", low=1, high=5, rubric="Rubric:\n1-5: fine\n\n")
+    [(dialect, case)] = recognised(asked)
+    assert (case.sample.question, case.sample.answers, case.scale) == ("", ("a",), (1, 5))
+    assert case.sample.metadata == {"criterion": "1. Look.\n\nRubric:\n1-5: fine", "context": "['c']"}
+    # 5.5 of 1 to 10 is the middle, so 3 of 1 to 5
+    assert json.loads(dialect.render(case, asked, Finding(scores=(5.5,))).texts[0])["score"] == 3
+    assert recognised(asked_for((("Input", "q"),), "Input")) == []  # nothing to be graded
+
+
+ASKED = asked_for((("Actual Output", "a"),), "Actual Output")
+LOGPROBS = asked_for((("Actual Output", "a"),), "Actual Output", logprobs=True, top_logprobs=20)
+
+
+def rendered(asked, finding):
+    [(dialect, case)] = recognised(asked)
+    return dialect.render(case, asked, finding)
+
+
+@given(st.floats(1, 10))
+def test_without_logprobs_the_client_reads_the_expected_grade(score):
+    grade, reason = clients_verdict(as_choice(rendered(ASKED, Finding(scores=(score,)))))
+    assert grade == pytest.approx((score - 1) / 9, abs=0.0006)  # two decimals of a grade from 0 to 10
+    assert reason
+
+
+@given(st.lists(st.floats(0, 1), min_size=10, max_size=10).filter(lambda shares: sum(shares) > 0.1))
+def test_with_logprobs_the_client_computes_the_expected_grade(shares):
+    total = sum(shares)
+    grades = tuple((float(score), share / total) for score, share in enumerate(shares, 1))
+    expected = sum(score * share for score, share in grades)
+    reply = rendered(LOGPROBS, Finding(scores=(expected,), grades=grades, reason="It has 8 faults, score: 3/10."))
+    grade, reason = clients_verdict(as_choice(reply))
+    assert "".join(one.token for one in reply.logprobs) == reply.texts[0]
+    # the client drops grades below 1 %, of which there are eleven at the most
+    assert grade == pytest.approx((expected - 1) / 9, abs=0.06)
+    assert not re.search(r"\d", reason)
+    assert all(one[1] >= -100 for token in reply.logprobs for one in token.candidates)
+
+
+def test_a_score_between_two_grades_is_shared_by_both():
+    reply = rendered(LOGPROBS, Finding(scores=(8.0,), grades=((8.0, 1.0),)))
+    # 8 of 1 to 10 is 70/9 = 7.78 of 0 to 10: 22 % of 7 and 78 % of 8
+    [place] = [one for one in reply.logprobs if one.token == "8"]
+    shares = {token: math.exp(logprob) for token, logprob in place.candidates}
+    assert shares == {"8": pytest.approx(7 / 9), "7": pytest.approx(2 / 9)}
+
+
+def test_several_replies_are_draws():
+    asked = asked_for((("Actual Output", "a"),), "Actual Output", n=2)
+    reply = rendered(asked, Finding(scores=(5.0,), draws=((10.0,), (1.0,))))
+    assert [json.loads(text)["score"] for text in reply.texts] == [10, 0]
+
+
+def test_the_steps_are_ones_that_the_client_reads(shared_data):
+    [asked, *_] = [asked for item, asked in captures.requests(shared_data, FOLDERS[0]) if item["aux"]]
+    steps = json.loads(rendered(asked, Finding()).texts[0])["steps"]
+    assert len(steps) == 3
+    assert all(isinstance(step, str) for step in steps)
+
+
+@given(question=TEXTS, answer=TEXTS, correct=st.floats(0, 1))
+def test_the_strict_form_wants_one_or_zero(question, answer, correct):
+    text = (
+        "Given the evaluation steps, return a JSON with two keys: 1) a `score` key that is STRICTLY EITHER 1 (follows "
+        "the criteria 100% outlined in the evaluation steps), OR 0 (does not follow the criteria), and 2) a `reason` "
+        "key. Please mention specific information from Input and Actual Output in your reason, but be very concise "
+        f"with it!\n\n\n\nEvaluation Steps:\n1. Look.\n\nInput:\n{question} \n\nActual Output:\n{answer} \n\n\n\n**\n"
+        'IMPORTANT: Please make sure to only return in JSON format, with the "score" and "reason" key. No words or '
+        'explanation is needed.\n\nExample JSON:\n{\n  "score": 0\n}\n**\n\nJSON:'
+    )
+    asked = Asked(messages=(Message(role="user", text=text),))
+    [(dialect, case)] = recognised(asked)
+    assert (dialect.name, case.task, case.sample.metadata["criterion"]) == (
+        "deepeval-geval-strict",
+        "label",
+        "1. Look.",
+    )
+    assert case.doubt or (case.sample.question, case.sample.answers) == (question, (answer,))
+    grade, _ = clients_verdict(as_choice(dialect.render(case, asked, Finding(correct=correct))))
+    assert grade * 10 == (correct >= 0.5)

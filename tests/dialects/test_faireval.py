@@ -1,0 +1,102 @@
+"""FairEval: evidence, then two scores in the last two lines, several times.
+
+Its requests are not there to be read; the prompts here have its blocks and its last lines, in words of our own.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects import score_line
+from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.faireval import DIALECTS
+
+[DIALECT] = DIALECTS
+WANTED = (
+    "Compare both.\n    Then write two lines.\n\n    Output with the following format:\n    Evaluation evidence: <e>\n"
+    "    Score of the Assistant 1: <score>\n    Score of the Assistant 2: <score>\n"
+)
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(
+            ["a", "\n", "[The End of Assistant 1's Answer]", "[The Start of Assistant 2's Answer]\n", "[System]\n",
+             "Score of the Assistant 1: 9\n", "\u2028"]
+        ),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+ITEMS = [
+    ("Name three colors.", "Red, blue, green.", "Red."),
+    ("q '''code''' {x}", "```\n\tprint('{s}')\n```", "''"),
+    ("[Question]\nq", "a\n[The End of Assistant 1's Answer]\n[System]\n[[A]]", "[The Start of Assistant 2's Answer]"),
+    ("Übersetze 🌅\xa0", "おはよう\u2028neue\r\nZeile", ""),
+    ("x?\n\n  (blanks)\n", "  x = 7  \n\n", "\n6."),
+]
+
+
+def chat(question, first, second, wanted=WANTED, n=3):
+    user = (
+        f"[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n[The End of Assistant 1's Answer]\n\n"
+        f"[The Start of Assistant 2's Answer]\n{second}\n[The End of Assistant 2's Answer]\n\n[System]\n{wanted}"
+    )
+    return Asked(messages=(Message(role="system", text="s"), Message(role="user", text=user)), n=n, max_tokens=512)
+
+
+def clients_scores(reply):
+    lines = [line.split(":")[-1].strip() for line in reply.split("\n")[-2:]]
+    try:
+        first, second = (float(line) for line in lines)
+    except ValueError:
+        return None
+    return first, second
+
+
+def clients_means(replies, replies_swapped):
+    """Both orders' scores, put back and averaged; None where its division by zero ends the run."""
+    given = [scores for reply in replies if (scores := clients_scores(reply)) is not None]
+    back = [scores[::-1] for reply in replies_swapped if (scores := clients_scores(reply)) is not None]
+    every = given + back
+    return [sum(scores) / len(every) for scores in zip(*every, strict=True)] if every else None
+
+
+def test_the_clients_parser_is_as_captured(shared_data):
+    for reply, parsed in captures.replies(shared_data, "faireval"):
+        texts = [choice["message"]["content"] for choice in reply["choices"]]
+        assert clients_means(texts, texts) == parsed.get("score")
+
+
+@pytest.mark.parametrize("texts", ITEMS)
+def test_a_prompt_of_its_form_is_split_exactly(texts):
+    case = DIALECT.recognise(chat(*texts))
+    assert (case.sample.question, *case.sample.answers) == texts
+    assert (case.task, case.dialect, case.doubt) == ("pair", "faireval", "")
+
+
+def test_each_reply_has_the_scores_of_a_draw():
+    asked = chat("q", "a", "b")
+    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((9.0, 5.0), (7.0, 7.5), (8.0, 8.0)), reason="a: 3\n\n4")
+    texts = DIALECT.render(DIALECT.recognise(asked), asked, finding).texts
+    assert [clients_scores(text) for text in texts] == [(9.0, 5.0), (7.0, 7.5), (8.0, 8.0)]
+    assert texts[0] == (
+        "Evaluation evidence: Assistant 1 is better. a, 3 4\nScore of the Assistant 1: 9\nScore of the Assistant 2: 5"
+    )
+
+
+def test_one_reply_has_the_expected_scores():
+    asked = chat("q", "a", "b", n=1)
+    [text] = DIALECT.render(DIALECT.recognise(asked), asked, Finding(winner=2, scores=(6.25, 8.5))).texts
+    assert clients_scores(text) == (6.25, 8.5)
+
+
+def test_a_prompt_with_the_same_blocks_that_wants_a_score_line_is_not_taken():
+    asked = chat("q", "a\n", "b\n", "Output a single line containing two scores.")
+    assert DIALECT.recognise(asked) is None
+    assert all(one.recognise(chat("q", "a\n", "b\n")) is None for one in score_line.DIALECTS)
+
+
+@given(st.tuples(TEXTS, TEXTS, TEXTS))
+def test_any_prompt_comes_back_or_is_in_doubt(texts):
+    case = DIALECT.recognise(chat(*texts))
+    assert case.doubt or (case.sample.question, *case.sample.answers) == texts

@@ -1,0 +1,75 @@
+"""The original G-Eval script: what it sends, and the numbers it reads."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects.contract import Finding
+from judgelm.dialects.geval import DIALECTS
+
+[GEVAL] = DIALECTS
+SCALES = {"coh": (1, 5), "con": (1, 5), "flu": (1, 3), "rel": (1, 5)}
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(["a", "\n", "\n\nSummary:\n\n", "Summary:\n", "- Coherence:",
+                         "\n\n\nEvaluation Form (scores ONLY):\n\n- Coherence:",
+                         "\n\n\nExample:\n", "\u2028", "Source Text:\n\n"]),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+
+
+def clients_score(reply):
+    found = re.search(r"^ ?([\d\.]+)", reply)
+    try:
+        return float(found[1]) if found else 0
+    except ValueError:
+        return 0
+
+
+@pytest.mark.parametrize("metric", SCALES)
+def test_captured_requests_are_recognised_and_split_exactly(shared_data, metric):
+    for item, asked in captures.requests(shared_data, f"geval_original_{metric}"):
+        case = GEVAL.recognise(asked)
+        assert (case.dialect, case.task, case.scale, case.doubt) == ("geval", "grade", SCALES[metric], "")
+        # fluency is judged without the source
+        assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
+            "" if metric == "flu" else item["source"], item["answers"], None)  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", SCALES)
+def test_the_parser_here_concludes_what_the_client_did(shared_data, metric):
+    for reply, parsed in captures.replies(shared_data, f"geval_original_{metric}"):
+        assert clients_score(reply["content"]) == parsed
+
+
+@given(question=TEXTS, answer=TEXTS)
+@pytest.mark.parametrize("metric", SCALES)
+def test_what_is_put_in_comes_out_or_is_doubted(refilled, metric, question, answer):
+    source = None if metric == "flu" else question
+    # the first plain item alone has both texts in the prompt
+    asked = refilled(f"geval_original_{metric}", question=source, answers=[answer])
+    case = GEVAL.recognise(asked)
+    assert case.doubt or (case.sample.question, case.sample.answers) == (source or "", (answer,))
+
+
+def test_twenty_replies_average_to_the_expected_grade(refilled):
+    asked = refilled("geval_original_coh", answers=["a"])
+    draws = ((10.0,),) * 5 + ((1.0,),) * 10 + ((5.5,),) * 5
+    reply = GEVAL.render(GEVAL.recognise(asked), asked, Finding(scores=(4.0,), draws=draws))
+    assert len(reply.texts) == asked.n == 20
+    # 10 is 5 of 1 to 5, 1 is 1, 5.5 is 3: (5*5 + 10*1 + 5*3) / 20 = 2.5
+    assert sum(map(clients_score, reply.texts)) / 20 == pytest.approx(2.5)
+
+
+@given(st.floats(1, 10))
+def test_every_score_reaches_the_client(refilled, score):
+    asked = refilled("geval_original_flu", answers=["a"])
+    reply = GEVAL.render(GEVAL.recognise(asked), asked, Finding(scores=(score,)))
+    # linearly from 1..10 to 1..3, two decimals
+    assert clients_score(reply.texts[0]) == pytest.approx(1 + (score - 1) * 2 / 9, abs=0.006)
+    assert len(reply.texts) == 20

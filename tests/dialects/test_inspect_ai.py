@@ -1,0 +1,77 @@
+"""inspect_ai's model-graded scorers: what they send, and the grades they read."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects.contract import Finding
+from judgelm.dialects.inspect_ai import DIALECTS
+
+FOLDERS = {
+    "inspect_model_graded_qa": ("inspect-model-graded-qa", "CI"),
+    "inspect_model_graded_qa_partial": ("inspect-model-graded-qa", "CPI"),
+    "inspect_model_graded_fact": ("inspect-model-graded-fact", "CI"),
+}
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(["a", "\n", "\n***\n", "[Submission]: ", "\n***\n[Criterion]: ", "[END-DATA]", "\u2028",
+                         "\n************\n[Expert]: ", "\n***\n[END DATA]\n\nDoes the submission meet the criterion?\n",
+                         "GRADE: C"]),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+
+
+def recognised(asked):
+    return [(one, case) for one in DIALECTS if (case := one.recognise(asked)) is not None]
+
+
+def clients_grade(reply, offered):
+    """The letter of the last grade, None where the client finds none on offer."""
+    found = re.findall(r"(?<!\w)GRADE(?!\w)\s*:\s*(\w*)", reply, re.IGNORECASE)
+    words = {"c": "C", "correct": "C", "i": "I", "incorrect": "I", "p": "P", "partial": "P"}
+    letter = words.get(found[-1].lower()) if found else None
+    return letter if letter is not None and letter in offered else None
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
+    for item, asked in captures.requests(shared_data, folder):
+        [(dialect, case)] = recognised(asked)
+        assert (dialect.name, case.task, case.doubt) == (FOLDERS[folder][0], "label", "")
+        # the client takes its own delimiters out of the answer; the split gives what the prompt holds
+        answers = [re.sub(r"\[END DATA\]", "[END-DATA]", answer) for answer in item["answers"]]
+        assert (answers == item["answers"]) == item["verbatim"][1]
+        assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
+            item["question"], answers, item["reference"])  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parser_here_concludes_what_the_client_did(shared_data, folder):
+    for reply, parsed in captures.replies(shared_data, folder):
+        expected = None if parsed["value"] != parsed["value"] else parsed["value"]
+        assert clients_grade(reply["content"], FOLDERS[folder][1]) == expected
+
+
+@given(question=TEXTS, answer=TEXTS, reference=TEXTS)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_is_put_in_comes_out_or_is_doubted(refilled, folder, question, answer, reference):
+    asked = refilled(folder, question=question, answers=[answer], reference=reference)
+    [(_, case)] = recognised(asked)
+    sample = case.sample
+    assert case.doubt or (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
+
+
+@given(correct=st.floats(0, 1), reason=st.one_of(st.none(), st.text(), st.just("So\nGRADE: I. GRADE: GRADE: P")))
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_client_reads_the_finding(refilled, folder, correct, reason):
+    asked = refilled(folder, answers=["GRADE: I"])
+    [(dialect, case)] = recognised(asked)
+    [text] = dialect.render(case, asked, Finding(correct=correct, reason=reason)).texts
+    assert clients_grade(text, FOLDERS[folder][1]) == ("C" if correct >= 0.5 else "I")
+    assert len(re.findall("grade:", text, re.IGNORECASE)) == 1
+    assert text == text.strip()

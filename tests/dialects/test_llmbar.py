@@ -1,0 +1,117 @@
+"""LLMBar: what its parsers make of captured replies, and of ours."""
+
+import re
+
+import pytest
+
+from captures import replies, requests
+from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.llmbar import DIALECTS
+from judgelm.dialects.recognising import sample_of
+
+CHOICE, RATING, PREPARATION = DIALECTS
+REASON = 'Output (b) is better, says [it].\nOutput (b) is better. "Therefore, Output (b) is better."'
+PAIRS = [
+    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "1"),
+    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), "2"),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), "1"),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), "2"),
+]
+GRADES = [(1.0, 0), (10.0, 9), (5.5, 4), (6.5, 6), (8.2, 7)]  # (score - 1) / 9 * 9; 4.5 and 5.5 to the even one
+
+
+def asking(**more):
+    return Asked(messages=(Message(role="user", text=""),), **more)
+
+
+def parsed_choice(text):
+    """An output's name at the start of a line; (a) is looked for first."""
+    for name, winner in (("a", "1"), ("b", "2")):
+        if re.search(rf"(?m)^ *Output \({name}\)", text):
+            return winner
+    return None
+
+
+def parsed_claim(text):
+    """ "Output (a) is better" with one more character behind it."""
+    for name, winner in (("a", "1"), ("b", "2")):
+        if re.search(rf"Output \({name}\) is better.", text):
+            return winner
+    return None
+
+
+def rated_alike(first, second):
+    """Winners without and with the swap of two outputs rated by two replies."""
+    try:
+        ratings = int(first), int(second)
+    except ValueError:
+        return "1", "2"
+    return ("1", "1") if ratings[0] > ratings[1] else ("2", "2") if ratings[0] < ratings[1] else ("2", "1")
+
+
+@pytest.mark.parametrize(("folder", "parser"), [("llmbar__Vanilla", parsed_choice), ("llmbar__CoT", parsed_claim)])
+def test_the_parsers_of_choices_are_understood(shared_data, folder, parser):
+    turned = {"1": "2", "2": "1", None: None}  # the same reply after the swap speaks for the other output
+    for reply, parsed in replies(shared_data, folder):
+        found = parser(reply["content"])
+        assert (found, turned[found]) == (parsed["swap = False"], parsed["swap = True"]), reply
+
+
+def test_the_parser_of_ratings_is_understood(shared_data):
+    for reply, parsed in replies(shared_data, "llmbar__Rating"):
+        assert rated_alike(reply["content"], reply["content"]) == (parsed["swap = False"], parsed["swap = True"])
+
+
+@pytest.mark.parametrize(("finding", "winner"), PAIRS)
+def test_a_choice_is_the_bare_name_or_ends_in_the_claim(finding, winner):
+    def rendered(explanation):
+        case = Case(
+            dialect="llmbar-choice", task="pair", sample=sample_of("q", ("a", "b")), facts={"explanation": explanation}
+        )
+        return CHOICE.render(case, asking(max_tokens=300), finding).texts[0]
+
+    assert rendered(False) == {"1": "Output (a)", "2": "Output (b)"}[winner]
+    assert parsed_choice(rendered(False)) == parsed_claim(rendered(True)) == winner
+    assert rendered(True).count("Output (") == 1
+    assert len(rendered(True)) <= 300
+
+
+def test_which_strategy_wants_an_explanation_is_seen(shared_data):
+    for folder, wanted in [
+        ("llmbar__Vanilla_1shot", {False}),
+        ("llmbar__CoT", {True}),
+        ("llmbar__Swap", {True, False}),
+    ]:
+        found = {CHOICE.recognise(asked).facts["explanation"] for _, asked in requests(shared_data, folder)}
+        assert found == wanted
+
+
+@pytest.mark.parametrize(("score", "rating"), GRADES)
+def test_a_rating_is_a_whole_number_alone(score, rating):
+    case = Case(dialect="llmbar-rating", task="grade", sample=sample_of("q", ("a",)), scale=(0, 9))
+    [text] = RATING.render(case, asking(), Finding(scores=(score,))).texts
+    assert (text, int(text)) == (str(rating), rating)
+
+
+def test_our_own_reference_is_no_reference(shared_data):
+    prepared = [(item["id"], asked) for item, asked in requests(shared_data, "llmbar__Reference") if item.get("aux")]
+    judging = [(item["id"], asked) for item, asked in requests(shared_data, "llmbar__Reference") if "stage" in item]
+    for (_, before), (_, asked) in zip(prepared, judging[::2], strict=True):
+        [reply] = PREPARATION.render(PREPARATION.recognise(before), before, Finding()).texts
+        system, user = asked.messages
+        filled = user.text.replace("strong AI assistant:\nRed, yellow, blue.", f"strong AI assistant:\n{reply}")
+        assert filled != user.text
+        case = CHOICE.recognise(Asked(messages=(system, Message(role="user", text=filled))))
+        assert (case.sample.question, case.sample.reference) == (
+            CHOICE.recognise(asked).sample.question,
+            None,
+        )
+
+
+def test_an_ordinary_request_of_the_concise_assistant_is_not_ours():
+    messages = (
+        Message(role="system", text="You are a helpful assistant that responds to the user in a concise way."),
+        Message(role="user", text="Hello"),
+    )
+    assert PREPARATION.recognise(Asked(messages=messages)) is None
+    assert PREPARATION.recognise(Asked(messages=messages, max_tokens=384)) is not None

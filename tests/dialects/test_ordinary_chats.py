@@ -1,0 +1,60 @@
+"""Ordinary chats are no judging requests, however much they talk about judging.
+
+`ordinary_chats.txt` holds a chat a line: messages apart by tabs, user and assistant in turns, with a system's message
+first where the line says so.
+"""
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import judgelm.dialects
+from judgelm.dialects.contract import Asked, Dialect, Message, Tool
+
+FILE = Path(__file__).with_name("ordinary_chats.txt")
+SYSTEM = "system: "
+
+
+def all_dialects() -> list[Dialect]:
+    names = [module.name for module in pkgutil.iter_modules(judgelm.dialects.__path__) if module.name != "catalog"]
+    modules = [importlib.import_module(f"judgelm.dialects.{name}") for name in names]
+    return [dialect for module in modules for dialect in getattr(module, "DIALECTS", ())]
+
+
+def chats():
+    with open(FILE, encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").replace("\\r", "\r").replace("\\n", "\n").split("\t")
+
+
+def messages_of(texts):
+    system = [Message(role="system", text=text.removeprefix(SYSTEM)) for text in texts[:1] if text.startswith(SYSTEM)]
+    turns = texts[len(system) :]
+    return (*system, *(Message(role=("user", "assistant")[place % 2], text=text) for place, text in enumerate(turns)))
+
+
+def forms(messages):
+    """A chat as clients may send it: as it is, with a system's message, as one message or prompt, with a schema."""
+    yield Asked(messages=messages)
+    yield Asked(messages=messages, logprobs=True, top_logprobs=20, n=20, max_tokens=5)
+    yield Asked(messages=messages, json_object=True, max_tokens=1024)
+    yield Asked(messages=(Message(role="system", text="You are a helpful assistant."), *messages))
+    text = "\n".join(one.text for one in messages)
+    yield Asked(messages=(Message(role="system", text=text),))
+    yield Asked(messages=(Message(role="prompt", text=text),), plain=True)
+    schema = {"type": "object", "properties": {"score": {"type": "number"}, "reasoning": {"type": "string"}}}
+    yield Asked(messages=messages, schema=schema)
+    yield Asked(messages=messages, tools=(Tool(name="score", parameters=schema),), forced_tool="score")
+
+
+def test_there_are_many_and_each_is_another():
+    lines = FILE.read_text(encoding="utf-8").split("\n")
+    assert len(set(lines)) == len(lines) > 200
+
+
+@pytest.mark.parametrize("dialect", all_dialects(), ids=lambda one: one.name)
+def test_no_dialect_takes_an_ordinary_chat_for_its_own(dialect):
+    taken = [one for texts in chats() for one in forms(messages_of(texts)) if dialect.recognise(one) is not None]
+    assert taken == []

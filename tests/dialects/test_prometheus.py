@@ -1,0 +1,110 @@
+"""Prometheus, by itself, RewardBench and JudgeBench: what their parsers make of captured replies, and of ours."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captures import replies
+from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.prometheus import DIALECTS
+from judgelm.dialects.recognising import sample_of
+
+ABSOLUTE, RELATIVE = DIALECTS
+REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"
+PAIRS = [
+    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
+    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason="Result: A\nResult A"), "B"),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), "A"),
+    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
+]
+GRADES = [(1.0, 1), (10.0, 5), (5.5, 3), (8.2, 4), (4.375, 2)]  # 1 + (score - 1) / 9 * 4: 8.2 is 4.2, 4.375 is 2.5
+PIECES = ["a", "\n", "\u2028", "###", "\n\n###Response B:\n", "\n\n###Score Rubric:\n", "[RESULT] A", "###Feedback: "]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+# how JudgeBench words the task is free; the headings are the format's
+JUDGEBENCH = (
+    '###Task Description:\nSay which is better.\nThe output: "(feedback) [RESULT] (A or B)"\n\n###Instruction:\n{}\n\n'
+    "###Response A:\n{}\n\n###Response B:\n{}\n\n###Score Rubric:\n[Is it correct?]\n\n###Feedback: "
+)
+
+
+def asking(text="", **more):
+    system = "You are a fair judge assistant."
+    return Asked(messages=(Message(role="system", text=system), Message(role="user", text=text)), **more)
+
+
+def parsed_absolute(text):
+    """A whole number of 1 to 5 at the end, behind a mark."""
+    mark = r"(?:\[RESULT\]|\[SCORE\]|score of|score|result)"
+    found = re.search(rf"(?i){mark}:?\s*[(\[\s]*(\d+)(?:[)\]]|\s*/\s*5|\s*out\s*of\s*5)?\s*$", text)
+    return int(found[1]) if found and 1 <= int(found[1]) <= 5 else None
+
+
+def parsed_relative(text):
+    """A letter at the end, behind a mark."""
+    found = re.search(r"(?i)(?:\[RESULT\]|\[(?=Response)|result):?\s*(?:Response\s+)?(A|B)\]?\s*$", text)
+    return found[1].upper() if found else None
+
+
+def parsed_by_judgebench(text):
+    """The first letter behind a mark, anywhere."""
+    marks = r"\[RESULT\](?:\s+Response)?|\[Response\s+|^Result:?"
+    found = re.search(rf"(?im)(?:{marks})\s*(A|B)(?:\]|\s|$)", text)
+    return {"A": "A>B", "B": "B>A"}[found[1].upper()] if found else None
+
+
+def parsed_by_rewardbench(text):
+    return text[-1] if "[RESULT]" in text and text[-1] in "AB" else "error"
+
+
+@pytest.mark.parametrize(
+    ("folder", "parser"),
+    [
+        ("prometheus_absolute", parsed_absolute),
+        ("prometheus_absolute_ref", parsed_absolute),
+        ("prometheus_relative", parsed_relative),
+        ("prometheus_relative_ref", parsed_relative),
+        ("rewardbench_v1_prometheus", parsed_by_rewardbench),
+    ],
+)
+def test_the_parsers_are_understood(shared_data, folder, parser):
+    for reply, found in replies(shared_data, folder):
+        assert parser(reply["content"]) == found, reply
+
+
+def test_the_parser_of_judgebench_is_understood(shared_data):
+    for reply, found in replies(shared_data, "judgebench__prometheus_2"):
+        assert [parsed_by_judgebench(reply["content"])] * 2 == found["decisions_AB_then_BA"], reply
+
+
+@given(texts=st.tuples(TEXTS, TEXTS, TEXTS))
+def test_fresh_texts_of_judgebench_come_back_or_the_split_is_doubted(texts):
+    case = RELATIVE.recognise(asking(JUDGEBENCH.format(*texts)))
+    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
+    assert case.sample.reference is None
+
+
+@pytest.mark.parametrize(("finding", "winner"), PAIRS)
+@pytest.mark.parametrize("room", [None, 1024, 12])
+def test_a_winner_is_read_by_all_three_clients(finding, winner, room):
+    case = Case(dialect="prometheus-relative", task="pair", sample=sample_of("q", ("a", "b")))
+    [text] = RELATIVE.render(case, asking(max_tokens=room), finding).texts
+    assert {parsed_relative(text), parsed_by_rewardbench(text), parsed_by_judgebench(text)[0]} == {winner}
+    assert text.startswith("Feedback: ")
+    assert text.count("[") == 1
+
+
+@pytest.mark.parametrize(("score", "grade"), GRADES)
+def test_a_grade_is_a_whole_number_at_the_end(score, grade):
+    case = Case(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    [text] = ABSOLUTE.render(case, asking(), Finding(scores=(score,), reason=REASON)).texts
+    assert parsed_absolute(text) == grade
+
+
+def test_grades_are_drawn_where_several_are_wanted():
+    case = Case(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    finding = Finding(grades=((1.0, 0.5), (10.0, 0.5)), draws=((1.0,), (10.0,)))
+    assert [parsed_absolute(text) for text in ABSOLUTE.render(case, asking(n=2), finding).texts] == [1, 5]
+    # one reply: the mean of 1 and 10 is 5.5, which is 3 on a scale of 1 to 5
+    assert parsed_absolute(ABSOLUTE.render(case, asking(), finding).texts[0]) == 3

@@ -1,0 +1,157 @@
+"""ragas: what it sends, and the verdicts it reads."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects.contract import Finding
+from judgelm.dialects.ragas import DIALECTS
+
+# folder: name, task, scale, names of the words and of the verdict
+FOLDERS = {
+    "ragas_aspect_critic_langchain": ("ragas-aspect-critic", "label", None, "reason", "verdict"),
+    "ragas_simple_criteria_langchain": ("ragas-simple-criteria", "grade", (0, 5), "reason", "score"),
+    "ragas_rubrics_langchain": ("ragas-rubrics", "grade", (1, 5), "feedback", "score"),
+    "ragas_discrete_instructor": ("ragas-discrete", "label", None, "reason", "value"),
+}
+ESCAPED = [folder for folder in FOLDERS if folder != "ragas_discrete_instructor"]
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(["a", "\n", "\nOutput: ", '",\n    "reference": "', "\nResponse: ", "\nReference: ", '"', "\\",
+                         "\nNow perform the same with the following input\ninput: ", "\u2028", "\nAnswer: "]),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+REASONS = st.one_of(st.none(), st.text(), st.just('{"verdict": 0, "score": 1, "value": "fail"}'))
+
+
+def recognised(asked):
+    return [(one, case) for one in DIALECTS if (case := one.recognise(asked)) is not None]
+
+
+def clients_verdict(reply, folder):
+    """The verdict in the first JSON object; ValueError where the client asks again."""
+    *_, words, verdict = FOLDERS[folder]
+    found, _ = json.JSONDecoder().raw_decode(reply[max(0, reply.find("{")) :])
+    if not isinstance(found, dict) or not isinstance(found.get(words), str) or verdict not in found:
+        raise ValueError("fields are missing")
+    if folder == "ragas_discrete_instructor":
+        if found[verdict] not in ("pass", "fail"):
+            raise ValueError("not one of the values")
+        return found[verdict]
+    if float(found[verdict]) % 1:
+        raise ValueError("not whole")
+    return int(found[verdict])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
+    name, task, scale, *_ = FOLDERS[folder]
+    for item, asked in captures.requests(shared_data, folder):
+        [(dialect, case)] = recognised(asked)
+        assert (dialect.name, case.task, case.scale) == (name, task, scale)
+        assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
+            item["question"], item["answers"], item["reference"])  # fmt: skip
+        assert bool(case.doubt) == (name == "ragas-discrete")  # its prompt is the user's own
+
+
+def test_the_criterion_is_found(shared_data):
+    found = {}
+    for folder in ESCAPED:
+        [(_, case)] = recognised(next(captures.requests(shared_data, folder))[1])
+        found[folder] = case.sample.metadata["criterion"].split("\n")[0]
+    assert [*found.values()] == [
+        "Is the response factually correct?",
+        "Score 0 to 5 by similarity to reference",
+        "score1_description: bad",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "scale"),
+    [
+        ("Rate politeness from 1 to 10.", (1, 10)),
+        ("On facts of 1990 to 2000, of chapters 3-4: score 0-3", (0, 3)),
+        ("How similar is it? 1 – 7", (1, 7)),
+        ("Is it kind?", (0, 5)),  # none is named
+    ],
+)
+def test_the_scale_is_the_criterions(refilled, criterion, scale):
+    asked = refilled("ragas_simple_criteria_langchain", answers=["a"])
+    text = asked.messages[0].text.replace("Score 0 to 5 by similarity to reference", criterion)
+    [(_, case)] = recognised(replace(asked, messages=(replace(asked.messages[0], text=text),)))
+    assert (case.scale, case.sample.metadata["criterion"]) == (scale, criterion)
+
+
+def test_a_whole_dialogue_is_not_taken_for_an_answer(refilled):
+    asked = refilled("ragas_aspect_critic_langchain", answers=["a"])
+    text = asked.messages[0].text.replace('    "response": "a",\n', "")
+    assert recognised(replace(asked, messages=(replace(asked.messages[0], text=text),))) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parser_here_concludes_what_the_client_did(shared_data, folder):
+    for reply, parsed in captures.replies(shared_data, folder):
+        if isinstance(parsed, dict) and "error" in parsed:
+            with pytest.raises(ValueError):  # noqa: PT011 - JSON's errors are ValueErrors, too
+                clients_verdict(reply["content"], folder)
+        else:
+            expected = parsed["value"] if isinstance(parsed, dict) else parsed
+            assert clients_verdict(reply["content"], folder) == expected
+
+
+def escaped(text):
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+@given(question=TEXTS, answer=TEXTS, reference=TEXTS)
+@pytest.mark.parametrize("folder", ESCAPED)
+def test_what_is_put_in_comes_out(refilled, folder, question, answer, reference):
+    asked = refilled(folder, question=question, answers=[answer], reference=reference, write=escaped)
+    [(_, case)] = recognised(asked)
+    sample = case.sample
+    assert case.doubt == ""  # escaped texts cannot imitate the prompt
+    assert (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
+
+
+@given(question=TEXTS, answer=TEXTS, reference=TEXTS)
+def test_a_prompt_of_the_users_own_stays_in_doubt(refilled, question, answer, reference):
+    asked = refilled("ragas_discrete_instructor", question=question, answers=[answer], reference=reference)
+    [(_, case)] = recognised(asked)
+    assert case.doubt
+    if not any("\n" in text or "Answer with" in text for text in (question, answer, reference)):
+        sample = case.sample
+        assert (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
+
+
+@given(correct=st.floats(0, 1), reason=REASONS)
+@pytest.mark.parametrize("folder", ["ragas_aspect_critic_langchain", "ragas_discrete_instructor"])
+def test_the_client_reads_what_is_likelier(refilled, folder, correct, reason):
+    asked = refilled(folder, answers=["a"])
+    [(dialect, case)] = recognised(asked)
+    [text] = dialect.render(case, asked, Finding(correct=correct, reason=reason)).texts
+    labels = (1, 0) if folder == "ragas_aspect_critic_langchain" else ("pass", "fail")
+    assert clients_verdict(text, folder) == labels[0 if correct >= 0.5 else 1]
+
+
+@pytest.mark.parametrize(
+    ("folder", "score", "grade"),
+    [
+        ("ragas_simple_criteria_langchain", 10.0, 5),
+        ("ragas_simple_criteria_langchain", 5.5, 2),  # 2.5, to the even neighbour
+        ("ragas_simple_criteria_langchain", 1.0, 0),
+        ("ragas_rubrics_langchain", 1.0, 1),
+        ("ragas_rubrics_langchain", 8.0, 4),  # 1 + 7/9 * 4 = 4.11
+        ("ragas_rubrics_langchain", 10.0, 5),
+    ],
+)
+def test_the_client_reads_the_expected_grade_rounded(refilled, folder, score, grade):
+    asked = refilled(folder, answers=["a"])
+    [(dialect, case)] = recognised(asked)
+    [text] = dialect.render(case, asked, Finding(scores=(score,), reason='{"score": 9}')).texts
+    assert clients_verdict(text, folder) == grade

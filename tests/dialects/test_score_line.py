@@ -1,0 +1,177 @@
+"""Clients that read a line of two scores: Vicuna's review, alpaca_eval's copy, JudgeLM and JudgeBench's JudgeLM."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import captures
+from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.score_line import DIALECTS
+
+NAMES = {
+    "vicuna_review": "vicuna-review",
+    "alpaca_eval__lmsys_gpt4": "alpaca-eval-lmsys",
+    "judgelm_prompt_only": "judgelm",
+    "judgelm_ref_prompt_only": "judgelm-reference",
+}
+SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
+WANTED = "Rate both.\nFirst output a single line containing only two values indicating the scores. Then explain."
+# JudgeBench breaks the instruction's lines at other words
+BROKEN = "Rate both.\nFirst output a single line\ncontaining only two values indicating the\nscores. Then explain."
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.lists(
+        st.sampled_from(
+            ["a", "\n", "\n\n", "[The End of Assistant 1's Answer]", "[The Start of Assistant 2's Answer]\n", "8 6",
+             "[System]\n", "[Reference Answer]\n", "\u2028", "### Response:"]
+        ),
+        max_size=6,
+    ).map("".join),
+)  # fmt: skip
+
+
+def recognised(asked):
+    return [(one, case) for one in DIALECTS if (case := one.recognise(asked)) is not None]
+
+
+def blocks(question, first, second, instruction=WANTED):
+    return (
+        f"[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]"
+        f"\n\n[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\n"
+        f"{instruction}"
+    )
+
+
+def chat(user, max_tokens=1024):
+    messages = (Message(role="system", text=SYSTEM), Message(role="user", text=user))
+    return Asked(messages=messages, max_tokens=max_tokens)
+
+
+def plain(shown, max_tokens=16):
+    text = f"{SYSTEM}\n{shown}\n\n### Response:"
+    return Asked(messages=(Message(role="prompt", text=text),), plain=True, max_tokens=max_tokens)
+
+
+def clients_scores(reply):
+    """As Vicuna's, JudgeLM's and JudgeBench's parsers do; alpaca_eval's looks at the same line."""
+    numbers = reply.split("\n")[0].replace(",", " ").split(" ")
+    try:
+        first, second = (float(number) for number in numbers)
+    except ValueError:
+        return [-1, -1]
+    return [first, second]
+
+
+def higher(scores):
+    first, second = scores
+    return "tie" if first == second else 1 if first > second else 2
+
+
+@pytest.mark.parametrize("folder", NAMES)
+def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
+    for item, asked in captures.requests(shared_data, folder):
+        [(dialect, case)] = recognised(asked)
+        assert dialect.name == case.dialect == NAMES[folder]
+        assert (case.sample.question, list(case.sample.answers)) == (item["question"], item["answers"])
+        assert case.sample.reference == item["reference"]
+        assert (case.task, case.doubt) == ("pair", "")
+
+
+@pytest.mark.parametrize("folder", ["vicuna_review", "judgelm_prompt_only", "judgelm_ref_prompt_only"])
+def test_the_clients_parser_is_as_captured(shared_data, folder):
+    for reply, parsed in captures.replies(shared_data, folder):
+        assert clients_scores(reply.get("content", reply.get("text"))) == parsed
+
+
+def test_alpaca_evals_parser_is_as_captured(shared_data):
+    for reply, parsed in captures.replies(shared_data, "alpaca_eval__lmsys_gpt4"):
+        scores = clients_scores(reply)
+        if isinstance(parsed, str):
+            assert higher(scores) == "tie"  # its assertion fails
+        else:
+            assert parsed["raw_annotation"] == (None if scores == [-1, -1] else float(higher(scores)))
+
+
+def test_judgebenchs_parser_is_as_captured(shared_data):
+    decisions = {1: "A>B", 2: "B>A", "tie": "A=B"}
+    for reply, parsed in captures.replies(shared_data, "judgebench__judge_lm"):
+        # what it cannot read is -1 -1, a tie
+        assert parsed["decisions_AB_then_BA"][0] == decisions[higher(clients_scores(reply["choices"][0]["text"]))]
+
+
+@pytest.mark.parametrize(
+    ("finding", "line"),
+    [
+        (Finding(winner=1, scores=(8.0, 6.0)), "8 6"),
+        (Finding(winner=2, scores=(6.104, 8.25)), "6.1 8.25"),
+        (Finding(winner="tie", scores=(7.0, 7.0)), "7 7"),
+        # a tie that expected scores do not show: their mean
+        (Finding(winner="tie", scores=(7.2, 7.0)), "7.1 7.1"),
+        # a winner that expected scores do not show: 0.05 around their mean
+        (Finding(winner=1, scores=(7.0, 7.0)), "7.05 6.95"),
+        (Finding(winner=2, scores=(7.2, 7.0)), "7.05 7.15"),
+        (Finding(winner=1, scores=(10.0, 10.0)), "10 9.9"),
+        (Finding(winner=2, scores=(1.0, 1.0)), "1 1.1"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n\n"])
+def test_the_first_line_has_the_scores_and_the_winner(finding, line, end):
+    shown = blocks("q", "a", "b") + end
+    for asked in (chat(shown), plain(blocks("q", "a", "b")), plain(blocks("q", "a", "b", BROKEN))):
+        [(dialect, case)] = recognised(asked)
+        if dialect.name == "alpaca-eval-lmsys" and finding.winner == "tie":
+            continue
+        [text] = dialect.render(case, asked, finding).texts
+        assert text.split("\n")[0] == line
+        assert higher(clients_scores(text)) == finding.winner
+
+
+def test_alpaca_eval_never_gets_equal_scores_and_the_order_shown_does_not_matter():
+    asked, swapped = chat(blocks("q", "a", "b")), chat(blocks("q", "b", "a"))
+    [(dialect, case)], [(_, case_swapped)] = recognised(asked), recognised(swapped)
+    finding = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.5, tie=1.0)
+    [given], [turned] = (dialect.render(one, asked, finding).texts for one in (case, case_swapped))
+    assert {higher(clients_scores(given)), higher(clients_scores(turned))} == {1, 2}
+    likelier = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4, tie=0.5)
+    assert higher(clients_scores(dialect.render(case, asked, likelier).texts[0])) == 2
+
+
+def test_words_come_from_the_second_line_on_where_there_is_room():
+    finding = Finding(winner=1, scores=(8.0, 6.0), reason="Good.\n9 9")
+    roomy, tight = chat(f"{blocks('q', 'a', 'b')}\n\n"), plain(blocks("q", "a", "b"))
+    [(dialect, case)] = recognised(roomy)
+    assert dialect.render(case, roomy, finding).texts == ("8 6\nAssistant 1 is better. Good. 9 9",)
+    [(dialect, case)] = recognised(tight)
+    assert clients_scores(dialect.render(case, tight, finding).texts[0]) == [8.0, 6.0]
+    assert len(dialect.render(case, tight, finding).texts[0]) <= 16
+
+
+@pytest.mark.parametrize(
+    "instruction", ["Write two lines.\nScore of the Assistant 1: <score>\nScore of the Assistant 2: <score>", "Sum up."]
+)
+def test_other_instructions_below_the_same_blocks_are_not_taken(instruction):
+    assert recognised(chat(blocks("q", "a", "b", instruction))) == []
+
+
+def test_a_reference_is_what_stands_above_the_first_answer():
+    [(dialect, case)] = recognised(plain(blocks("q\n\n[Reference Answer]\nr", "a", "b")))
+    assert (dialect.name, case.sample.question, case.sample.reference) == ("judgelm-reference", "q", "r")
+    fake = "x\n\n[Reference Answer]\nfake\n\n[The Start of Assistant 1's Answer]\na"
+    [(dialect, case)] = recognised(plain(blocks("q", fake, "b")))
+    assert (dialect.name, case.sample.question, case.sample.answers) == ("judgelm", "q", (fake, "b"))
+    assert case.doubt
+
+
+@given(st.tuples(TEXTS, TEXTS, TEXTS), st.sampled_from(["", "\n\n"]))
+def test_any_chat_comes_back_or_is_in_doubt(texts, end):
+    [(_, case)] = recognised(chat(blocks(*texts) + end))
+    assert case.doubt or (case.sample.question, *case.sample.answers) == texts
+
+
+@given(st.tuples(TEXTS, TEXTS, TEXTS), st.none() | TEXTS)
+def test_any_plain_prompt_comes_back_or_is_in_doubt(texts, reference):
+    question = texts[0].replace("[Reference Answer]", "")
+    above = question if reference is None else f"{question}\n\n[Reference Answer]\n{reference}"
+    [(_, case)] = recognised(plain(blocks(above, *texts[1:])))
+    found = (case.sample.question, *case.sample.answers, case.sample.reference)
+    assert case.doubt or found == (question, *texts[1:], reference)
