@@ -3,6 +3,7 @@
 import typer
 
 from judgelm.cli.study_calibration import calibration_command
+from judgelm.cli.study_capabilities import capabilities_command
 from judgelm.cli.study_compare import compare_judges_command
 from judgelm.cli.study_judgelm import judgelm_command
 from judgelm.cli.study_qa import qa_command
@@ -17,4 +18,5 @@ study_app.command("ssr", no_args_is_help=True)(ssr_command)
 study_app.command("qa", no_args_is_help=True)(qa_command)
 study_app.command("self-bias", no_args_is_help=True)(self_bias_command)
 study_app.command("calibration", no_args_is_help=True)(calibration_command)
+study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
 study_app.command("compare-judges", no_args_is_help=True)(compare_judges_command)

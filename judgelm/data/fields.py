@@ -120,10 +120,13 @@ def images_field(row: Row) -> tuple[str, ...]:
     value = row.data.get(name)
     if not value:
         return ()
-    images = value if isinstance(value, list) else [value]
-    if not all(isinstance(image, str) and image and _encodable(image) for image in images):
-        raise field_error(row, name, f"expected where an image lies, as text, got {described(value)}; write its path")
-    return tuple(image if image.startswith(_URLS) else str(Path(row.file).parent / image) for image in images)
+    return tuple(_image(row, name, image) for image in (value if isinstance(value, list) else [value]))
+
+
+def _image(row: Row, name: str, image: object) -> str:
+    if not isinstance(image, str) or not image or not _encodable(image):
+        raise field_error(row, name, f"expected where an image lies, as text, got {described(image)}; write its path")
+    return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
 
 
 def numbered_fields(row: Row, pattern: str, needs: str) -> tuple[str, ...]:

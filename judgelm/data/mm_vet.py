@@ -36,10 +36,12 @@ class VisualQuestion(NamedTuple):
     Attributes:
         capabilities: what answering takes, sorted.
         image: what tells questions about one image from others; None where the file does not say.
+        model: whose answer is judged, where the row says so: a file can hold several models' answers.
     """
 
     capabilities: tuple[str, ...]
     image: str | None
+    model: str | None = None
 
 
 def mm_vet_rows(path: Path, answers: Path | None = None) -> Iterator[dict[str, object]]:
@@ -71,7 +73,7 @@ def read_capabilities(path: Path) -> dict[str, VisualQuestion]:
     """Each question's capabilities by its id, from MM-Vet's own file or from any rows that have them.
 
     Rows have `id` and `capabilities` or `capability`, a list of texts or one text; `image`, `images` or `imagename`
-    tells which questions are about one image.
+    tells which questions are about one image, `answer_models` whose answer is judged.
 
     Raises:
         InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
@@ -83,7 +85,9 @@ def read_capabilities(path: Path) -> dict[str, VisualQuestion]:
             raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
         if name in found:
             raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
-        found[name] = VisualQuestion(_capabilities(row), _image_name(row))
+        models = row.data.get("answer_models")
+        model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
+        found[name] = VisualQuestion(_capabilities(row), _image_name(row), model)
     return found
 
 

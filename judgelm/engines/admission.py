@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from judgelm.engines.images import ImageError
+from judgelm.errors import EngineError
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, Request, Unparsed
 
@@ -9,7 +11,10 @@ from judgelm.records import Completion, Request, Unparsed
 def admit(fitter: Fitter, request: Request) -> tuple[Request, Fitted] | Completion:
     """The request and its tokens, or the completion of one that does not fit."""
     sampling = request.sampling
-    fitted = fitter.fit(request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve)
+    try:
+        fitted = fitter.fit(request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve)
+    except ImageError as error:
+        return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
     if isinstance(fitted, Unparsed):
         return Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
     room = fitter.window - len(fitted.ids)
@@ -19,3 +24,13 @@ def admit(fitter: Fitter, request: Request) -> tuple[Request, Fitted] | Completi
     if room < sampling.max_tokens:
         request = replace(request, sampling=replace(sampling, max_tokens=room))
     return request, fitted
+
+
+def refuse_images(request: Request, why: str) -> None:
+    """For models that see none: a prompt without its images would be judged as if they had been looked at.
+
+    Raises:
+        EngineError: the prompt shows images.
+    """
+    if request.prompt.images:
+        raise EngineError(f"request {request.key} shows images, which this model cannot see: {why}")

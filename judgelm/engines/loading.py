@@ -8,21 +8,41 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter, window_of
 from judgelm.engines.packed_attention import ATTENTION_NAME
+from judgelm.engines.vision import Vision
 from judgelm.errors import ConfigError, ModelError
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
+_SEEING_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_config": "sdpa"}
+_IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
+_TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
+"""Models that put image features at the places of image tokens and do nothing else with them: those run packed."""
+_ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
+_BOTH_WAYS = "attention both ways between an image's tokens"
+_NEEDS = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl"), _ROWS_AND_COLUMNS),
+    **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
+    "mllama": "cross-attention to the image",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from."""
+    """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from.
+
+    `vision` reads images for it; None where it takes text alone.
+    """
 
     model: Any
     tokenizer: Any
@@ -30,6 +50,7 @@ class Loaded:
     eos_ids: frozenset[int]
     quantization: str | None
     identity: dict[str, Any]
+    vision: Vision | None = None
 
 
 def load(options: EngineOptions) -> Loaded:
@@ -59,7 +80,8 @@ def _without_progress_bars() -> Iterator[None]:
 def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     tokenizer = load_tokenizer(base, adapter, options)
     device = _device(options.device)
-    model = _load_model(base, options, device)
+    sees = _sees(base, options)
+    model = _load_model(base, options, device, sees=sees)
     if adapter is not None:
         require("peft", extra="train")
         from judgelm.engines.adapters import put_adapter
@@ -74,21 +96,53 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
         eos_ids=eos_ids(model.generation_config, tokenizer),
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
+        vision=Vision.load(base, options) if sees else None,
     )
 
 
-def _load_model(source: str, options: EngineOptions, device: str) -> Any:
+def _sees(source: str, options: EngineOptions) -> bool:
+    """Whether it is a vision-language model whose images this engine can show it.
+
+    Raises:
+        ModelError: it is one of another kind, which could not even be loaded for text alone.
+    """
+    try:
+        config = AutoConfig.from_pretrained(
+            source, revision=options.revision, trust_remote_code=options.trust_remote_code
+        )
+    except (OSError, ValueError, KeyError):
+        return False  # loading the model says it better
+    kind = str(config.model_type)
+    if kind in IMAGE_TOKEN_MODELS:
+        return True
+    if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
+        raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {why_blind(kind)}")
+    return False
+
+
+def why_blind(kind: str) -> str:
+    """Why this engine shows a model of this kind no images, and what to do."""
+    if kind in _IMAGE_MODELS:
+        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the places of image tokens")
+        known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
+        return f"they need {needs}, and it shows images to {known}; use --engine vllm, or a server with --engine openai"
+    return f"{kind} models take text alone; choose a vision-language model, or judge without images"
+
+
+def _load_model(source: str, options: EngineOptions, device: str, *, sees: bool) -> Any:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+        loaded: Any = kind.from_pretrained(
             source,
             revision=options.revision,
             trust_remote_code=options.trust_remote_code,
             use_safetensors=True,
             dtype=_DTYPES[options.dtype],
             device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
-            attn_implementation=ATTENTION_NAME,
+            # an image's patches all see each other, and are read by attention of transformers' own
+            attn_implementation=_SEEING_ATTENTION if sees else ATTENTION_NAME,
             quantization_config=_quantization(options.quantization),
             output_loading_info=True,
         )

@@ -5,7 +5,7 @@ reply was cut off, came too late or stated no usage, since the server may bill i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from judgelm.engines.openai_replies import Usage
 
 _WRAPPING_TOKENS = 64
 _PER_MESSAGE_TOKENS = 16
+_IMAGE_TOKENS = 50_000
 
 
 class OverBudgetError(Exception):
@@ -114,14 +115,21 @@ def most_usage(body: Mapping[str, Any]) -> Usage:
     """The most tokens that a request can be billed with.
 
     Of text that is a token for each byte of UTF-8, which no tokenizer that falls back to bytes exceeds, and what a
-    server may put around it.
+    server may put around it; of an image as many as the most expensive model of OpenAI's takes for its largest.
     """
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS
     elif prompt and isinstance(prompt[0], Mapping):
-        tokens = sum(len(one["content"].encode()) + _PER_MESSAGE_TOKENS for one in prompt) + _WRAPPING_TOKENS
+        tokens = sum(_most_of(one["content"]) + _PER_MESSAGE_TOKENS for one in prompt) + _WRAPPING_TOKENS
     else:
         tokens = len(prompt)
     each = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
     return Usage(prompt_tokens=tokens, completion_tokens=each * body.get("n", 1))
+
+
+def _most_of(content: str | Sequence[Mapping[str, Any]]) -> int:
+    """Of a message's content: a text, or a list of texts and images."""
+    if isinstance(content, str):
+        return len(content.encode())
+    return sum(len(part["text"].encode()) if part["type"] == "text" else _IMAGE_TOKENS for part in content)

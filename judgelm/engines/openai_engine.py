@@ -13,8 +13,9 @@ from typing import Any
 
 import openai
 
-from judgelm.engines.admission import admit
+from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.images import ImageError
 from judgelm.engines.openai_bill import OverBudgetError, most_usage
 from judgelm.engines.openai_calls import Endpoint, GaveUpError
 from judgelm.engines.openai_candidates import CandidateAsker
@@ -214,12 +215,15 @@ class OpenAIEngine:
             why = f"the prompt holds half a character (U+{ord(half[0]):04X}), which cannot be sent; mend the input"
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
         fitted = None
-        if self._fitter is not None:
+        if self._fitter is not None and not prompt.images:
             admitted = admit(self._fitter, request)
             if isinstance(admitted, Completion):
                 return admitted
             request, fitted = admitted
-        return request, self._writer.write(request.prompt, fitted)
+        try:
+            return request, self._writer.write(request.prompt, fitted)
+        except ImageError as error:
+            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
 
     def _start(self, loop: LoopThread, number: int, request: Request, written: Written) -> None:
         async def answer() -> None:
@@ -267,6 +271,8 @@ class OpenAIEngine:
             )
         if request.adapter is not None:
             raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
+        if request.prompt.images and self._options.api == "completions":
+            refuse_images(request, "/completions takes text alone; pass --engine-arg api=auto")
         if request.sampling.n < 1 or request.sampling.max_tokens < 1:
             raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
         if request.prompt.chat and self._options.api == "completions" and not (self._fitter and self._served.takes_ids):

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from judgelm.engines.images import image_url
 from judgelm.engines.openai_calls import Api
 from judgelm.engines.openai_quirks import CONTINUATION
-from judgelm.prompts.fitting import Fitted, Fitter, chat_messages
+from judgelm.prompts.fitting import Fitted, Fitter, chat_messages, chat_parts
 from judgelm.prompts.neutralise import Neutraliser
 from judgelm.records import Cut, Prompt, Sampling, Span
 
@@ -34,14 +35,14 @@ class Written:
 
     Attributes:
         api: where it goes.
-        content: token ids or text for completions, messages for chat.
+        content: token ids or text for completions, messages for chat; a message with images is a list of its parts.
         text: what the model reads; empty for chat, where only the server knows.
         templated: whether a chat template has put special tokens into `text`.
         continued: whether the last message is the forced beginning of the reply.
     """
 
     api: Api
-    content: list[int] | str | list[dict[str, str]]
+    content: list[int] | str | list[dict[str, Any]]
     text: str = ""
     templated: bool = False
     continued: str = ""
@@ -65,14 +66,18 @@ class PromptWriter:
         self._neutraliser = Neutraliser(_SPECIAL, exact=True)
 
     def write(self, prompt: Prompt, fitted: Fitted | None) -> Written:
-        """The prompt as it is sent.
+        """The prompt as it is sent; one with images as chat messages, which alone can hold them.
 
         Args:
             prompt: what the judge should read.
-            fitted: the same by the length policy, where the tokenizer is known.
+            fitted: the same by the length policy, where the tokenizer is known, and the prompt without images: what
+                a server makes of one cannot be known here.
+
+        Raises:
+            ImageError: an image cannot be read.
         """
         # without ids the server would put the beginning-of-text token before a template that has it already
-        if self._api == "completions" and (self._takes_ids or not prompt.chat):
+        if self._api == "completions" and not prompt.images and (self._takes_ids or not prompt.chat):
             return self._for_completions(prompt, fitted)
         spans, neutralised = self._defused(prompt.spans)
         if self._fitter is not None and fitted is not None:
@@ -110,7 +115,7 @@ class PromptWriter:
     def _defused(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
         out, total = [], 0
         for span in spans:
-            if span.kind != "template":
+            if span.kind not in ("template", "image"):
                 text, found = self._defuse(span.text)
                 span, total = replace(span, text=text), total + found
             out.append(span)
@@ -148,11 +153,17 @@ def body_of(model: str, written: Written, sampling: Sampling, *, logprobs: bool)
     return body
 
 
-def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, str]]:
+def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
     """The prompt's own messages; plain text is all the user's."""
+    if images := [span.text for span in spans if span.kind == "image"]:
+        messages = chat_parts(spans if chat else tuple(replace(span, role="user") for span in spans))
+        urls = iter([image_url(image) for image in images])
+        for part in (part for message in messages for part in message["content"] if part["type"] == "image"):
+            part |= {"type": "image_url", "image_url": {"url": next(urls)}}
+        return messages
     if not chat:
         return [{"role": "user", "content": "".join(span.text for span in spans)}]
-    return chat_messages(spans)
+    return [dict(message) for message in chat_messages(spans)]
 
 
 def _shortened(spans: tuple[Span, ...], cut: tuple[Cut, ...], fitter: Fitter) -> tuple[Span, ...]:

@@ -4,17 +4,35 @@ import torch
 
 from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.score_tree import ScoreTree
+from judgelm.engines.vision import Seen
 from judgelm.prompts.fitting import Fitted, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
 
 class Waiting:
-    """A tokenised request, and its replies as they end."""
+    """A tokenised request, and its replies as they end.
 
-    def __init__(self, request: Request, fitted: Fitted, tree: ScoreTree | None) -> None:
+    Args:
+        request: what was asked for.
+        fitted: its prompt as the model reads it.
+        tree: of the candidates, where there are any.
+        seen: the prompt's images.
+        images_end: how many tokens the prompt has up to the end of its last image.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        fitted: Fitted,
+        tree: ScoreTree | None,
+        seen: tuple[Seen, ...] = (),
+        images_end: int = 0,
+    ) -> None:
         self.request = request
         self.fitted = fitted
         self.tree = tree
+        self.seen = seen
+        self.images_end = images_end
         self.candidate_logprobs: tuple[float, ...] | None = None
         self._ended: dict[int, Reply] = {}
 

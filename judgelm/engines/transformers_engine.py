@@ -14,16 +14,17 @@ from typing import Any
 import torch
 import transformers
 
-from judgelm.engines.admission import admit
+from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.loading import Loaded, load
+from judgelm.engines.image_features import ImageFeatures
+from judgelm.engines.loading import Loaded, load, why_blind
 from judgelm.engines.packed_attention import Segment
 from judgelm.engines.recent_prompts import RecentPrompts
 from judgelm.engines.replies import Reply, Waiting, draw
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024
@@ -49,7 +50,8 @@ class TransformersEngine:
         self.batch_tokens = batch_tokens or default
         self.max_sequences = max_sequences
         self.halvings = 0
-        self._fitter = Fitter(loaded.tokenizer, loaded.window)
+        self._fitter = Fitter(loaded.tokenizer, loaded.window, loaded.vision)
+        self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokens(loaded.tokenizer)
         self._waiting: deque[Waiting] = deque()
         self._running: list[Reply] = []
@@ -75,17 +77,28 @@ class TransformersEngine:
         """Tokenise requests and queue them; a prompt that cannot fit is finished at once.
 
         Raises:
-            EngineError: a request asks for a grammar, or for no reply at all.
+            EngineError: a request asks for a grammar, for no reply at all, or for images to be seen by a model of text.
         """
         for request in requests:
             _check(request)
+            if self._loaded.vision is None:
+                refuse_images(request, why_blind(str(self._loaded.model.config.model_type)))
             admitted = admit(self._fitter, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
                 continue
             request, fitted = admitted
             tree = self._candidates.tree(fitted.text, request.candidates) if request.candidates else None
-            self._waiting.append(Waiting(request, fitted, tree))
+            self._waiting.append(self._queued(request, fitted, tree))
+
+    def _queued(self, request: Request, fitted: Fitted, tree: ScoreTree | None) -> Waiting:
+        """The request with its images as the model takes them."""
+        vision = self._loaded.vision
+        if vision is None or not fitted.images:
+            return Waiting(request, fitted, tree)
+        seen = tuple(vision.see(image) for image in fitted.images)
+        last = max(place for place, token in enumerate(fitted.ids) if token == vision.token_id)
+        return Waiting(request, fitted, tree, seen, last + 1)
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -131,6 +144,7 @@ class TransformersEngine:
         self._waiting.clear()
         self._running.clear()
         self._recent.clear()
+        self._images = None
         self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
@@ -188,11 +202,25 @@ class TransformersEngine:
             places += range(begun, len(prompt))
             segments.append(Segment(reply.store, len(prompt) - begun))
         last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
-        return self._run(ids, places, segments, last)
+        if self._images is None or not any(reply.source.seen for reply in fresh):
+            return self._run(ids, places, segments, last)
+        row = self._images.embedded(torch.tensor([ids], device=self._device), fresh, start=len(self._running))
+        return self._run(ids, places, segments, last, row)
 
-    def _run(self, ids: list[int], places: list[int], segments: list[Segment], keep: torch.Tensor) -> torch.Tensor:
+    def _run(
+        self,
+        ids: list[int],
+        places: list[int],
+        segments: list[Segment],
+        keep: torch.Tensor,
+        embedded: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """A pass over a packed row, of its tokens or of what they are embedded as."""
+        row = {"inputs_embeds": embedded}
+        if embedded is None:
+            row = {"input_ids": torch.tensor([ids], device=self._device)}
         output = self._loaded.model(
-            input_ids=torch.tensor([ids], device=self._device),
+            **row,
             position_ids=torch.tensor([places], device=self._device),
             use_cache=False,
             logits_to_keep=keep.to(self._device),
@@ -235,6 +263,8 @@ class TransformersEngine:
         """Make the next pass half as large; a request that does not fit even alone has failed."""
         self.halvings += 1
         self._recent.clear()
+        if self._images is not None:
+            self._images.clear()
         under_way = {id(reply.source): reply.source for reply in self._running}
         if fresh and len(fresh) + len(under_way) > 1:
             total = sum(len(reply.source.fitted.ids) for reply in fresh) + len(self._running)

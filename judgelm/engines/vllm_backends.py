@@ -17,6 +17,7 @@ from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMValidationError
+from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -35,7 +36,7 @@ class RefusedError(Exception):
 class Backend(Protocol):
     """Takes tokenised prompts, gives vLLM's outputs."""
 
-    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over.
 
         Raises:
@@ -80,10 +81,10 @@ class InProcess:
             self._engine = LLMEngine.from_engine_args(arguments)
         InProcess._loaded = True
 
-    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over."""
         try:
-            self._engine.add_request(key, {"prompt_token_ids": ids}, sampling, lora_request=adapter)
+            self._engine.add_request(key, prompt, sampling, lora_request=adapter)
         except (VLLMValidationError, ValueError) as error:
             raise RefusedError(str(error)) from error
 
@@ -131,13 +132,12 @@ class InLoopThread:
             self._stop_loop()
             raise
 
-    def add(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
+    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over; a refusal comes back from `collect`."""
-        one = self._one(key, ids, sampling, adapter)
+        one = self._one(key, prompt, sampling, adapter)
         self._tasks[key] = asyncio.run_coroutine_threadsafe(one, self._loop)
 
-    async def _one(self, key: str, ids: list[int], sampling: SamplingParams, adapter: LoRARequest | None) -> None:
-        prompt: Any = {"prompt_token_ids": ids}
+    async def _one(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         try:
             async for output in self._engine.generate(prompt, sampling, key, lora_request=adapter):
                 if output.finished:

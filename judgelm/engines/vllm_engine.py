@@ -21,15 +21,17 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams
 
 from judgelm.engines.adapters import check_safetensors
-from judgelm.engines.admission import admit
+from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
 from judgelm.engines.replies import read_reply
 from judgelm.engines.score_tree import ROOT
 from judgelm.engines.tree_scoring import CandidateTokens
+from judgelm.engines.vision import Vision
 from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, RefusedError
-from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, most_adapters
+from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, most_adapters, sees_images
+from judgelm.engines.vllm_prompts import tokens_prompt
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, FinishReason, Request
@@ -59,6 +61,7 @@ class VllmEngine:
         identity: of the model, for the manifest.
         stops: token ids that end a reply.
         followed_mass: share of the probability at which the search for candidates stops.
+        vision: the processor of a vision-language model.
     """
 
     takes_grammar = True
@@ -72,6 +75,7 @@ class VllmEngine:
         identity: dict[str, Any],
         stops: frozenset[int],
         followed_mass: float = FOLLOWED_MASS,
+        vision: Vision | None = None,
     ) -> None:
         self._backend: Backend | None = backend
         self._arguments = arguments
@@ -79,7 +83,8 @@ class VllmEngine:
         self._identity = identity
         self._stops = stops
         self._followed_mass = followed_mass
-        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0))
+        self._vision = vision
+        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0), vision)
         self._candidates = CandidateTokens(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
@@ -106,6 +111,7 @@ class VllmEngine:
             tokenizer,
             identity=identity_of(base, adapter, options),
             stops=eos_ids(_generation_config(base, options), tokenizer),
+            vision=Vision.load(base, options) if sees_images(base, options) else None,
         )
         if adapter is not None:
             try:
@@ -129,6 +135,8 @@ class VllmEngine:
         """
         fresh: list[_InHand] = []
         for request in requests:
+            if self._vision is None:
+                refuse_images(request, "its config has no vision part; choose a vision-language model")
             admitted = admit(self._fitter, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
@@ -213,10 +221,12 @@ class VllmEngine:
         number = str(next(self._serial))
         self._by_id[number] = one
         one.pending[number] = node
-        ids = one.fitted.ids if node == ROOT or one.search is None else one.fitted.ids + one.search.tree.way_to(node)
+        behind = [] if node == ROOT or one.search is None else one.search.tree.way_to(node)
+        chat = one.request.prompt.chat
+        prompt = tokens_prompt(one.fitted, behind, chat=chat, fitter=self._fitter, vision=self._vision)
         adapter = self._adapter if one.request.adapter is None else self._lora(one.request.adapter)
         try:
-            self._running.add(number, ids, sampling, adapter)
+            self._running.add(number, prompt, sampling, adapter)
         except RefusedError as error:
             self._receive((number, str(error)))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import importlib.util
 import json
 import os
 import warnings
@@ -110,7 +111,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             yield
     except Exception as error:  # whatever its many loaders raise
-        raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}") from error
+        raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_vision_hint(error)}") from error
     finally:
         # vLLM preloads libraries into every later child process, and forbids torch to change its threads.
         for name in os.environ.keys() - environment.keys():
@@ -160,6 +161,11 @@ def _config(base: str, options: EngineOptions) -> Any:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
 
 
+def sees_images(base: str, options: EngineOptions) -> bool:
+    """Whether the model's config has a part for vision."""
+    return getattr(_config(base, options), "vision_config", None) is not None
+
+
 def _check_heads(base: str, config: Any) -> None:
     """Refuse at once what the CPU build would refuse only at the first prompt."""
     text = config.get_text_config()
@@ -195,6 +201,13 @@ def _root_words(error: BaseException) -> str:
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
     return words.removeprefix("Value error, ").rstrip(".") or type(error).__name__
+
+
+def _vision_hint(error: BaseException) -> str:
+    """Most of vLLM's vision models import torchvision, and what it says of its absence stands in the log alone."""
+    if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
+        return ""
+    return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"
 
 
 def _check_weights(base: str) -> None:

@@ -61,7 +61,8 @@ class Plan:
     Attributes:
         documents: what each base reads.
         scales: rows to fine-tune on, smallest first.
-        seeds: fine-tunings of each row of Tables 4 and 1, and of Tables 5 and 6, whose judges are cheap.
+        seeds: fine-tunings of each row of Tables 4 and 1, and of Tables 5 and 6.
+        ablation: base and rows of Tables 5 and 6.
         test: held-out pairs, the same for every judge.
         epochs: passages through the rows, as in Table 7 of the paper.
         batch: rows of a step.
@@ -71,6 +72,7 @@ class Plan:
     documents: int
     scales: tuple[int, ...]
     seeds: tuple[int, int]
+    ablation: tuple[str, int]
     test: int
     bases: tuple[Base, ...] = BASES
     epochs: int = 3
@@ -78,19 +80,19 @@ class Plan:
 
     def cell(self, base: str, rows: int, *, swap: bool = False, reference: Reference = "never") -> list[Run]:
         """The runs of one row of a table, one for each seed."""
-        seeds = self.seeds[base == self.bases[0].name and rows == self.scales[0]]
+        seeds = self.seeds[(base, rows) == self.ablation]
         return [Run(base=base, rows=rows, seed=seed, swap=swap, reference=reference) for seed in range(seeds)]
 
     def formats(self, run: Run) -> tuple[Shown, ...]:
-        """How a run's judge is tested; only Table 4's larger judges are not asked with references."""
-        smallest = run.base == self.bases[0].name and run.rows == self.scales[0]
-        return ("without", "with") if smallest or run.reference != "never" else ("without",)
+        """How a run's judge is tested; only Table 4's other judges are not asked with references."""
+        ablated = (run.base, run.rows) == self.ablation
+        return ("without", "with") if ablated or run.reference != "never" else ("without",)
 
     def runs(self) -> list[Run]:
         """Every fine-tuning once, those of Tables 5, 6 and 1 first."""
-        smallest, rows = self.bases[0].name, self.scales[0]
-        cells = [self.cell(smallest, rows, swap=swap) for swap in (False, True)]
-        cells += [self.cell(smallest, rows, reference=reference) for reference in ("always", "drop")]
+        ablated, few = self.ablation
+        cells = [self.cell(ablated, few, swap=swap) for swap in (False, True)]
+        cells += [self.cell(ablated, few, reference=reference) for reference in ("always", "drop")]
         cells += [self.cell(base.name, self.scales[-1], swap=True, reference="drop") for base in self.bases]
         cells += [self.cell(base.name, rows) for base, rows in product(self.bases, self.scales)]
         return list(dict.fromkeys(run for cell in cells for run in cell))
@@ -99,8 +101,15 @@ class Plan:
 PLANS = {
     plan.name: plan
     for plan in (
-        Plan(name="full", documents=204_800, scales=(1_000, 2_000, 4_000, 8_000), seeds=(3, 5), test=2_000),
-        Plan(name="quick", documents=38_400, scales=(1_000, 4_000), seeds=(2, 2), test=500),
-        Plan(name="smoke", documents=640, scales=(64, 128), seeds=(1, 1), test=20, bases=BASES[:1]),
+        Plan(
+            name="full",
+            documents=204_800,
+            scales=(1_000, 2_000, 4_000, 8_000),
+            seeds=(3, 6),
+            ablation=("M", 4_000),
+            test=2_000,
+        ),
+        Plan(name="quick", documents=38_400, scales=(1_000, 4_000), seeds=(2, 2), ablation=("S", 4_000), test=500),
+        Plan(name="smoke", documents=640, scales=(64, 128), seeds=(1, 1), ablation=("S", 64), test=20, bases=BASES[:1]),
     )
 }

@@ -74,15 +74,15 @@ def tables_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Table]:
     def row(names: tuple[str, ...], found: Cell) -> Row:
         return Row(names=names, measures=measure(found, how), seeds=found.seeds, failed=found.failed)
 
-    small, few, many = plan.bases[0].name, plan.scales[0], plan.scales[-1]
+    (ablated, few), many = plan.ablation, plan.scales[-1]
     scaling = [
         row((base.name, f"{rows:,}"), cell(base.name, rows, False, "never", "without"))
         for base in plan.bases
         for rows in plan.scales
     ]
-    swap = [row((name,), cell(small, few, swapped, "never", "without")) for name, swapped in _SWAPS]
+    swap = [row((name,), cell(ablated, few, swapped, "never", "without")) for name, swapped in _SWAPS]
     formats = [
-        row((how_matched, trained, tested), cell(small, few, False, _TRAINED[trained], _TESTED[tested]))
+        row((how_matched, trained, tested), cell(ablated, few, False, _TRAINED[trained], _TESTED[tested]))
         for how_matched, trained, tested in _FORMATS
     ]
     main = [
@@ -90,7 +90,7 @@ def tables_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Table]:
         for shown in _SHOWN
         for base in plan.bases
     ]
-    made = f"base {small}, {few:,} rows"
+    made = f"base {ablated}, {few:,} rows"
     return [
         Table(title="Table 4: size and data, plain judges, tested without reference",
               heads=("judge size", "data scale"), columns=_SCALING, rows=tuple(scaling)),
@@ -119,10 +119,10 @@ _FORMATS = (
 
 def signs_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Sign]:
     """The differences that the paper's Tables 4, 5 and 6 show, in ours."""
-    small, few = plan.bases[0].name, plan.scales[0]
+    base, few = plan.ablation
 
     def ablated(trained: Reference, shown: Shown, *, swap: bool = False) -> Cell:
-        return cell(small, few, swap, trained, shown)
+        return cell(base, few, swap, trained, shown)
 
     plain, supported = ablated("never", "without"), ablated("always", "with")
     compared: list[Comparison] = [

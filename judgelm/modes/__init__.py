@@ -13,6 +13,7 @@ from judgelm.modes.conversation import Conversation
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.flow import BatchMode, Flow, Mode
 from judgelm.modes.multi import Multi
+from judgelm.modes.multimodal import Multimodal
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
@@ -23,6 +24,7 @@ MODES: dict[str, type[BatchMode]] = {
     "pair": Pairwise,
     "single": Single,
     "multi": Multi,
+    "multimodal": Multimodal,
     "rubric": Rubric,
     "correctness": Correctness,
     "qa": QaCorrectness,

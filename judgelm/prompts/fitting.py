@@ -7,6 +7,7 @@ still does not fit is `too_long`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -213,15 +214,26 @@ class Fitter:
                 raise ConfigError("the prompt has images, and this tokenizer's model reads text alone; judge without")
             return self._templated(chat_messages(spans)) if chat else "".join(span.text for span in spans)
         mark = self._images.placeholder
-        if chat:
-            text = self._templated(chat_parts(spans))
-        else:
+        if not chat:
             text = "".join(mark if span.kind == "image" else span.text for span in spans)
+        elif self._takes_parts:
+            text = self._templated(chat_parts(spans))
+        elif not images:
+            text = self._templated(chat_messages(spans))
+        else:
+            raise ConfigError("the tokenizer's chat template takes texts alone, and the prompt has images; use another")
         pieces = text.split(mark)
         if len(pieces) != len(images) + 1:
             raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
         shown = [self._images.text_of(image) for image in images]
         return "".join(piece + image for piece, image in zip(pieces, [*shown, ""], strict=True))
+
+    @cached_property
+    def _takes_parts(self) -> bool:
+        """Whether the chat template reads lists of texts and images; one that does not would print them as they are."""
+        said = "zq0qz"
+        text = self._templated([{"role": "user", "content": [{"type": "text", "text": said}]}])
+        return said in text and "'type'" not in text and '"type"' not in text
 
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:

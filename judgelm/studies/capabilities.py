@@ -80,7 +80,8 @@ def capability_study(
     """Mean grades per capability and per combination, for each model.
 
     Args:
-        runs: judgments by sample id, by the name of the model whose answers they grade.
+        runs: judgments by sample id, by the name of the model whose answers they grade; a run over several models'
+            answers, as the questions tell, is taken apart.
         questions: by sample id.
         options: the defaults when None.
 
@@ -88,7 +89,12 @@ def capability_study(
         InputError: a run holds other verdicts than grades, or nothing that joins with the questions.
     """
     options = options or CapabilityOptions()
-    models = [_joined(name, judgments, questions, options) for name, judgments in runs.items()]
+    models = [
+        _joined(name, scale, judgments, questions)
+        for run, whole in runs.items()
+        for scale in [options.scale(run)]
+        for name, judgments in _by_model(run, whole, questions, alone=len(runs) == 1).items()
+    ]
     judged = {sample_id for judgments in runs.values() for sample_id in judgments}
     asked = [frozenset(one.capabilities) for sample_id, one in questions.items() if sample_id in judged]
     names, combinations = capability_order(asked), combination_order(asked)
@@ -116,8 +122,29 @@ def capability_study(
     )
 
 
+def _by_model(
+    run: str, judgments: Mapping[str, Judgment], questions: Mapping[str, VisualQuestion], *, alone: bool
+) -> dict[str, dict[str, Judgment]]:
+    """A run by the models whose answers it grades; as it is where the questions name at most one."""
+    parts: dict[str | None, dict[str, Judgment]] = {}
+    for sample_id, judgment in judgments.items():
+        model = questions[sample_id].model if sample_id in questions else None
+        parts.setdefault(model, {})[sample_id] = judgment
+    if sum(model is not None for model in parts) < 2:
+        return {run: dict(judgments)}
+    return {_named(run, model, alone=alone): part for model, part in parts.items()}
+
+
+def _named(run: str, model: str | None, *, alone: bool) -> str:
+    said = model or "no model named"
+    return said if alone else f"{run}: {said}"
+
+
 def _joined(
-    name: str, judgments: Mapping[str, Judgment], questions: Mapping[str, VisualQuestion], options: CapabilityOptions
+    name: str,
+    scale: tuple[float, float],
+    judgments: Mapping[str, Judgment],
+    questions: Mapping[str, VisualQuestion],
 ) -> _Model:
     graded = []
     for sample_id, judgment in judgments.items():
@@ -135,14 +162,15 @@ def _joined(
                 cluster=question.image or ("question", sample_id),
             )
         )
+    models = {questions[sample_id].model for sample_id in judgments if sample_id in questions}
     if not graded:
         raise InputError(f"{name}: none of its {len(judgments)} judgments has the id of a question; check --questions")
     return _Model(
         name=name,
-        scale=options.scale(name),
+        scale=scale,
         graded=tuple(graded),
         unknown=len(judgments) - len(graded),
-        unjudged=len(questions) - len(graded),
+        unjudged=sum(one.model in (None, *models) for one in questions.values()) - len(graded),
     )
 
 

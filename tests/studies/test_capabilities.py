@@ -75,3 +75,17 @@ def test_runs_that_do_not_fit_are_refused():
         study_of({"emu": {"a": pair}})
     with pytest.raises(InputError, match="none of its 1 judgments"):
         study_of({"emu": run_of(z=1)})
+
+
+def test_a_run_over_several_models_answers_is_taken_apart():
+    questions = {
+        f"{number}/{model}": VisualQuestion(("ocr",), f"{number}.png", model)
+        for number in (1, 2)
+        for model in ("emu", "llava")
+    }
+    run = {name: graded(name, 8 if "emu" in name else 2) for name in questions}
+    del run["2/llava"]
+    result = capability_study({"all": run}, questions, CapabilityOptions(resampling=Resampling(resamples=100)))
+    assert cells(result.tables[0], "emu")["ocr"][:3] == (2, 0, 8.0)
+    assert cells(result.tables[0], "llava")["ocr"][:3] == (1, 0, 2.0)
+    assert result.counts["questions_without_judgment"] == 1

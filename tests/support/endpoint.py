@@ -453,7 +453,14 @@ def _chat_text(body, *, ignores):
     messages = body["messages"]
     if messages[-1]["role"] == "assistant" and (ignores or not body.get("continue_final_message")):
         messages = messages[:-1]
-    return "".join(message["content"] for message in messages)
+    return "".join(_content_text(message["content"]) for message in messages)
+
+
+def _content_text(content):
+    """A message's text; of one with images the texts among its parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
 
 
 def _spoilt(choices, fault):

@@ -141,7 +141,7 @@ MM_VET = Benchmark(
     protocol="Each answer gets a score from 0 to 1 in steps of 0.1 against the gold answer, where <AND> asks for "
     "all elements and <OR> for any; the mean in percent, overall and per capability (a question counts for each of its "
     "capabilities) and per combination of them; the images are not read here.",
-    judge_with="",
+    judge_with="--mode multimodal",
     source="MM-Vet (Yu et al. 2023), yuweihao/MM-Vet, mm-vet_evaluator.py",
     load=_mm_vet,
 )

@@ -1,0 +1,67 @@
+"""Images from where a sample says they lie: a file, or a `data:` URL. Nothing is fetched from a network here."""
+
+import base64
+import binascii
+import mimetypes
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+_REMOTE = ("http://", "https://")
+_SHOWN = 60
+
+
+class ImageError(Exception):
+    """An image that cannot be read: its place, the finding, the way out. Only the request that shows it fails."""
+
+
+def read_image(source: str) -> Any:
+    """The image as PIL's, in red, green and blue; its transparent parts are as PIL leaves them.
+
+    Raises:
+        ImageError: there is no image there, or it lies on a server.
+    """
+    from PIL import Image, UnidentifiedImageError  # only runs with images need it
+
+    if source.startswith(_REMOTE):
+        raise ImageError(f"{_named(source)}: this engine fetches nothing from a network; download the image first")
+    try:
+        with Image.open(BytesIO(_bytes(source))) as image:
+            return image.convert("RGB")
+    except UnidentifiedImageError as error:
+        raise ImageError(f"{_named(source)}: not an image that can be read; save it as PNG or JPEG") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
+
+
+def image_url(source: str) -> str:
+    """The image as a URL that a server takes: a file becomes a `data:` URL, all other URLs stay.
+
+    Raises:
+        ImageError: the file cannot be read, or its name does not say that it is an image.
+    """
+    if source.startswith((*_REMOTE, "data:")):
+        return source
+    kind = mimetypes.guess_type(source)[0] or ""
+    if not kind.startswith("image/"):
+        raise ImageError(f"{_named(source)}: its ending names no kind of image; name it .png, .jpg or the like")
+    return f"data:{kind};base64,{base64.b64encode(_bytes(source)).decode()}"
+
+
+def _bytes(source: str) -> bytes:
+    try:
+        if not source.startswith("data:"):
+            return Path(source).read_bytes()
+        head, comma, body = source.partition(",")
+        if not comma:
+            raise ImageError(f"{_named(source)}: a data: URL without a comma; write data:image/png;base64,...")
+        return base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
+    except OSError as error:
+        raise ImageError(f"{_named(source)}: cannot read: {error.strerror or error}; check the path") from error
+    except binascii.Error as error:
+        raise ImageError(f"{_named(source)}: its base64 is damaged: {error}; encode it again") from error
+
+
+def _named(source: str) -> str:
+    return f"image {source if len(source) <= _SHOWN or not source.startswith('data:') else source[:_SHOWN] + '...'}"

@@ -1,0 +1,117 @@
+"""What a vision-language model's processor makes of images: the tokens that stand for one, and the pixels.
+
+Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
+"""
+
+import importlib.util
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import AutoProcessor
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.images import ImageError, read_image
+from judgelm.engines.model_files import first_line
+from judgelm.errors import ModelError
+
+_MOST = 64
+_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One image as the model takes it.
+
+    Attributes:
+        source: where it lies.
+        picture: PIL's image.
+        text: what stands for it in the prompt.
+        pixels: the processor's arrays by the names of the model's arguments, each with a leading batch of one image.
+    """
+
+    source: str
+    picture: Any
+    text: str
+    pixels: dict[str, Any]
+
+
+class Vision:
+    """Reads images for one model; the latest are kept, since both orders and the reason show the same.
+
+    Args:
+        processor: of the model, with an image token.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+        self._seen: OrderedDict[str, Seen] = OrderedDict()
+
+    @classmethod
+    def load(cls, base: str, options: EngineOptions) -> "Vision":
+        """The model's own processor.
+
+        Raises:
+            ModelError: there is none, or none that says where images stand in a text.
+        """
+        try:
+            processor = AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+                base, revision=options.revision, trust_remote_code=options.trust_remote_code
+            )
+        except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
+            # without torchvision transformers raises an AttributeError for processors that read videos too
+            way_out = "copy processor_config.json and preprocessor_config.json of the original into it"
+            if importlib.util.find_spec("torchvision") is None:
+                way_out += ", and install torchvision, which some processors need"
+            raise ModelError(
+                f"{base}: a vision-language model, and its processor cannot be loaded: {first_line(error)}; {way_out}"
+            ) from error
+        if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
+            raise ModelError(f"{base}: its processor has no image token; use --engine openai with a server that does")
+        return cls(processor)
+
+    @property
+    def placeholder(self) -> str:
+        """What a chat template writes for one image."""
+        return str(self._processor.image_token)
+
+    @property
+    def token_id(self) -> int:
+        """The token at whose places the model puts image features."""
+        return int(self._processor.image_token_id)
+
+    def text_of(self, image: str) -> str:
+        """What stands for this image in a prompt.
+
+        Raises:
+            ImageError: it cannot be read.
+        """
+        return self.see(image).text
+
+    def see(self, image: str) -> Seen:
+        """The image as the model takes it.
+
+        Raises:
+            ImageError: it cannot be read.
+        """
+        if image in self._seen:
+            self._seen.move_to_end(image)
+            return self._seen[image]
+        picture = read_image(image)
+        text, pixels = self._processed(picture)
+        self._seen[image] = Seen(source=image, picture=picture, text=text, pixels=pixels)
+        if len(self._seen) > _MOST:
+            self._seen.popitem(last=False)
+        return self._seen[image]
+
+    def _processed(self, picture: Any) -> tuple[str, dict[str, Any]]:
+        """Text and pixels by the processor's own way of making one whole prompt of an image alone."""
+        alone = self._processor(
+            images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
+        )
+        ids = alone["input_ids"][0].tolist()
+        tokenizer = self._processor.tokenizer
+        text = str(tokenizer.decode(ids, skip_special_tokens=False))
+        if list(tokenizer(text, add_special_tokens=False)["input_ids"]) != ids:
+            raise ImageError("the processor's text for an image is not read back as the same tokens; use --engine vllm")
+        return text, {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}

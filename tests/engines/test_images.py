@@ -1,0 +1,223 @@
+"""Images in front of vision-language judges: two families of random models, real forward passes on the CPU."""
+
+import base64
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from driving import run
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.engines.images import ImageError, image_url, read_image
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.records import Prompt, Request, Sampling, Span
+from tiny_vision import CHAT_TEMPLATE, LLAVA_TOKENS, make_idefics, make_llava, replies_of_transformers, write_image
+
+TEXTS = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
+LINES = ("1 2", "3 4", "7 8")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    return [str(write_image(folder / f"{number}.png", number)) for number in range(4)]
+
+
+@pytest.fixture(scope="module", params=["llava", "idefics3"])
+def judge(request, tmp_path_factory):
+    make = make_llava if request.param == "llava" else make_idefics
+    return make(tmp_path_factory.mktemp(request.param) / "judge", TEXTS)
+
+
+@pytest.fixture(scope="module")
+def engine(judge):
+    engine = load_engine("transformers", EngineOptions(model=str(judge)))
+    yield engine
+    engine.close()
+
+
+def request_of(key, images, *, words=1, chat=False, continuation="", max_tokens=6):
+    role = "user" if chat else None
+    spans = (
+        Span("a big fox ", "template", role),
+        *(Span(image, "image", role) for image in images),
+        Span("what is the capital " * words, "answer", role),
+    )
+    prompt = Prompt(spans=spans, chat=chat, continuation=continuation)
+    return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=max_tokens), candidates=LINES)
+
+
+def mixed(pictures):
+    """Prompts with no image, one and two, as text and as a chat."""
+    return [
+        request_of("one", pictures[:1]),
+        request_of("none", [], words=3),
+        request_of("two", pictures[1:3], words=2),
+        request_of("chat", pictures[3:], chat=True),
+        request_of("again", pictures[:1], words=4),
+    ]
+
+
+def plain_text(request):
+    spans = request.prompt.spans
+    text = "".join("<image>" if span.kind == "image" else span.text for span in spans)
+    if not request.prompt.chat:
+        return text
+    return "user: " + text.replace("<image>", "<image>\n") + "\nassistant: "  # CHAT_TEMPLATE, by hand
+
+
+def test_replies_are_those_of_transformers_itself(engine, judge, pictures):
+    requests = mixed(pictures)
+    own = replies_of_transformers(judge, [(plain_text(one), one.prompt.images) for one in requests], max_tokens=6)
+    found = run(engine, requests)
+    assert [found[one.key].texts[0] for one in requests] == own
+
+
+def test_several_at_once_are_as_one_by_one(engine, pictures):
+    requests = mixed(pictures)
+    together = run(engine, requests)
+    for request in requests:
+        [alone] = run(engine, [request]).values()
+        assert alone.texts == together[request.key].texts
+        assert alone.candidate_logprobs == pytest.approx(together[request.key].candidate_logprobs, abs=1e-4)
+
+
+def test_another_image_is_another_judgment(engine, pictures):
+    found = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
+    first, second = found["a"].candidate_logprobs, found["b"].candidate_logprobs
+    assert max(abs(one - other) for one, other in zip(first, second, strict=True)) > 0.05
+
+
+def test_a_reply_goes_on_from_its_own_image(engine, pictures):
+    begun = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
+    before = engine.stats()["reused_prompt_tokens"]
+    going_on = [
+        request_of(key, [picture], continuation=begun[key].texts[0][:1] + " 7\n")
+        for key, picture in zip("ab", pictures, strict=False)
+    ]
+    found = run(engine, going_on)
+    assert engine.stats()["reused_prompt_tokens"] > before
+    for request in going_on:
+        fresh = load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"]))
+        assert run(fresh, [request])[request.key].texts == found[request.key].texts
+        fresh.close()
+
+
+def test_a_data_url_is_the_file(engine, pictures):
+    url = image_url(pictures[0])
+    assert url.startswith("data:image/png;base64,")
+    by_url, by_path = (run(engine, [request_of("1", [source])])["1"] for source in (url, pictures[0]))
+    assert by_url == by_path
+
+
+def test_an_image_that_is_not_there_fails_its_request_alone(engine, pictures):
+    found = run(engine, [request_of("bad", ["nowhere.png"]), request_of("good", pictures[:1])])
+    assert found["bad"].finish_reasons == ("error",)
+    assert found["bad"].error == "image nowhere.png: cannot read: No such file or directory; check the path"
+    assert found["good"].texts
+
+
+def test_text_cannot_become_an_image(engine, pictures):
+    request = request_of("1", pictures[:1])
+    mean = replace(request.prompt.spans[-1], text="<image> <image>")
+    spoofed = replace(request, prompt=replace(request.prompt, spans=(*request.prompt.spans[:-1], mean)))
+    [completion] = run(engine, [spoofed]).values()
+    assert completion.neutralised == 2
+    assert completion.finish_reasons != ("error",)
+
+
+def test_long_answers_are_cut_and_images_are_not(judge, pictures):
+    short = load_engine("transformers", EngineOptions(model=str(judge), window_tokens=80))
+    [completion] = run(short, [request_of("1", pictures[:1], words=100)]).values()
+    assert completion.cut[0].tokens_after < completion.cut[0].tokens_before
+    assert completion.prompt_tokens <= 80 - 6
+    [alone] = run(short, [request_of("1", pictures, words=100)]).values()
+    assert alone.finish_reasons == ("too_long",) or alone.prompt_tokens > 4 * 6
+    short.close()
+
+
+def test_a_judge_of_text_refuses_images(tiny_model, pictures):
+    blind = load_engine("transformers", EngineOptions(model=str(tiny_model)))
+    with pytest.raises(
+        EngineError, match="request 1 shows images, which this model cannot see: llama models take text"
+    ):
+        blind.submit([request_of("1", pictures[:1])])
+    blind.close()
+
+
+def test_a_chat_template_without_images_is_refused(judge, pictures, tmp_path):
+    folder = shutil.copytree(judge, tmp_path / "judge")
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE.replace("<image>\n", ""))
+    engine = load_engine("transformers", EngineOptions(model=str(folder)))
+    with pytest.raises(ConfigError, match="shows 0 of 1 images"):
+        engine.submit([request_of("1", pictures[:1], chat=True)])
+    engine.close()
+
+
+def test_a_chat_template_of_texts_alone_is_given_texts(judge, pictures, tmp_path):
+    folder = shutil.copytree(judge, tmp_path / "judge")
+    template = "{% for message in messages %}{{ message['content'] }}{% endfor %} so"
+    (folder / "chat_template.jinja").write_text(template)
+    engine = load_engine("transformers", EngineOptions(model=str(folder)))
+    as_chat, as_text = request_of("1", [], chat=True), request_of("2", [])
+    last = Span(" so", "template")
+    as_text = replace(as_text, prompt=replace(as_text.prompt, spans=(*as_text.prompt.spans, last)))
+    found = run(engine, [as_chat, as_text])
+    assert found["1"].texts == found["2"].texts
+    with pytest.raises(ConfigError, match="takes texts alone"):
+        engine.submit([request_of("1", pictures[:1], chat=True)])
+    engine.close()
+
+
+def test_models_that_need_more_are_named_with_what_they_need(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "judge")
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen2_vl", "vision_config": {}}))
+    with pytest.raises(ModelError, match="qwen2_vl models: they need positions that count an image's rows and columns"):
+        load_engine("transformers", EngineOptions(model=str(folder)))
+
+
+def test_a_vision_judge_without_processor_says_which_files_are_missing(judge, tmp_path):
+    folder = shutil.copytree(judge, tmp_path / "judge")
+    (folder / "processor_config.json").unlink()
+    with pytest.raises(ModelError, match=r"processor cannot be loaded.*copy processor_config.json"):
+        load_engine("transformers", EngineOptions(model=str(folder)))
+
+
+def test_the_scripted_engine_ignores_images(pictures):
+    engine = ScriptedEngine({"what is the capital ": "7 8"})
+    assert run(engine, [request_of("1", pictures[:1])])["1"].texts == ("7 8",)
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("https://example.org/a.png", "fetches nothing from a network; download the image first"),
+        ("data:image/png;base64,!!", "its base64 is damaged"),
+        ("data:image/png;base64", "without a comma"),
+        ("data:text/plain," + "x" * 90, "not an image that can be read"),
+    ],
+)
+def test_sources_that_are_no_image_are_named(source, finding):
+    with pytest.raises(ImageError, match=finding) as raised:
+        read_image(source)
+    assert len(str(raised.value)) < 250
+
+
+def test_only_image_files_become_urls(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("x")
+    with pytest.raises(ImageError, match="names no kind of image"):
+        image_url(str(path))
+    picture = write_image(tmp_path / "a.png", 1)
+    assert base64.b64decode(image_url(str(picture)).partition(",")[2]) == picture.read_bytes()
+
+
+def test_llava_has_a_token_for_each_patch(tmp_path, pictures):
+    judge = make_llava(tmp_path / "judge", TEXTS)
+    engine = load_engine("transformers", EngineOptions(model=str(judge)))
+    without, with_one = run(engine, [request_of("0", []), request_of("1", pictures[:1])]).values()
+    assert abs(with_one.prompt_tokens - without.prompt_tokens - LLAVA_TOKENS) <= 1  # the text breaks differently
+    engine.close()

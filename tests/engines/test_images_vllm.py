@@ -1,0 +1,63 @@
+"""Images through vLLM, in a process of its own: there can be one engine in each.
+
+The CPU build runs vision models that need no torchvision, which it has no build of: Idefics 3, and not LLaVA.
+"""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driving import run
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.records import Prompt, Request, Sampling, Span
+from tiny_vision import make_idefics, write_image
+
+TEXTS = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
+IN_A_PROCESS = """
+import json, sys
+sys.path += json.loads(sys.argv[3])
+from test_images_vllm import judged
+print(json.dumps(judged("vllm", sys.argv[1], json.loads(sys.argv[2]))))
+"""
+
+
+def requests_of(pictures):
+    def one(key, images):
+        spans = (Span("a big fox "), *(Span(image, "image") for image in images), Span("what is " * key, "question"))
+        return Request(key=str(key), prompt=Prompt(spans=spans), sampling=Sampling(max_tokens=6), candidates=("1", "3"))
+
+    return [one(1, pictures[:1]), one(2, []), one(3, pictures[1:]), one(4, pictures[:1])]
+
+
+def judged(name, judge, pictures):
+    """Texts and the first candidates' log-probabilities, by key."""
+    arguments = {"kv_cache_memory_bytes": 1 << 28} if name == "vllm" else {}
+    engine = load_engine(name, EngineOptions(model=str(judge), dtype="float32", engine_args=arguments))
+    found = run(engine, requests_of(pictures))
+    engine.close()
+    return {key: [one.texts[0], max(one.candidate_logprobs)] for key, one in found.items()}
+
+
+@pytest.mark.slow
+def test_vllm_sees_what_transformers_sees(tmp_path):
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed: `make test` installs it")
+    judge = make_idefics(tmp_path / "judge", TEXTS)
+    pictures = [str(write_image(tmp_path / f"{number}.png", number)) for number in range(3)]
+    arguments = [str(judge), json.dumps(pictures), json.dumps([str(Path(__file__).parent), *sys.path])]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_PROCESS, *arguments], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    by_vllm = json.loads(done.stdout.strip().splitlines()[-1])
+    by_transformers = judged("transformers", judge, pictures)
+    assert {key: text for key, (text, _) in by_vllm.items()} == {
+        key: text for key, (text, _) in by_transformers.items()
+    }
+    for key, (_, logprob) in by_transformers.items():
+        assert by_vllm[key][1] == pytest.approx(logprob, abs=1e-3)
