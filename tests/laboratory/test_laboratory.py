@@ -98,7 +98,11 @@ def test_every_plan_has_the_runs_of_its_tables():
         (base.name, rows) for base in PLANS["full"].bases for rows in PLANS["full"].scales
     }
     assert all({run.seed for run in plain if run.base == base.name} >= {0, 1, 2} for base in PLANS["full"].bases)
-    assert {run.reference for run in full if run.rows == PLANS["full"].scales[0]} == {"never", "always", "drop"}
+    ablated = [run for run in full if (run.base, run.rows) == PLANS["full"].ablation]
+    assert {(run.swap, run.reference) for run in ablated} == {
+        (False, "never"), (True, "never"), (False, "always"), (False, "drop"),
+    }  # fmt: skip
+    assert all(PLANS["full"].formats(run) == ("without", "with") for run in ablated)
 
 
 def test_outcomes_survive_writing():
@@ -145,7 +149,7 @@ def test_kinds_of_judges_are_compared_over_the_seeds_that_both_have(truths):
 
 @pytest.fixture(scope="module")
 def plan():
-    return replace(PLANS["full"], scales=(100, 1000))
+    return replace(PLANS["full"], scales=(100, 1000), ablation=("M", 100))
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +171,8 @@ def test_the_tables_have_the_papers_layout(plan, cells):
     assert [row.names[0] for row in five.rows] == ["baseline", "+ swap aug."]
     assert len(six.rows) == 6
     assert len(one.rows) == 6
-    assert five.rows[0].measures == four.rows[0].measures == six.rows[0].measures
+    [ablated] = [row for row in four.rows if row.names == ("M", "100")]
+    assert five.rows[0].measures == ablated.measures == six.rows[0].measures
     lines = table_lines(six)
     assert lines[2].startswith("| format | fine-tuned with ref? | tested with ref? | agreement ↑ |")
     assert len({line.count("|") for line in lines[2:-1]}) == 1
