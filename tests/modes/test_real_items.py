@@ -10,22 +10,23 @@ import pytest
 
 from captures import requests
 from judgelm.jsonl import read_jsonl
+from judgelm.judge import Judge
 from judgelm.modes import MODES
 
 BATCH = Path(sys.executable).parent / "judgelm-batch"
-SHORT = ["max_tokens=16", "chat=false"]
+SHORT = {"max_tokens": 16, "chat": False}
 OPTIONS = {
-    "pair": ["both_orders=true", "distribution=true"],
-    "single": ["against=reference", "distribution=true"],
-    "multi": ["permutations=2"],
-    "conversation": ["both_orders=true"],
-    "chat": ["reason_tokens=16"],
+    "pair": {"both_orders": True, "distribution": True},
+    "single": {"against": "reference", "distribution": True},
+    "multi": {"permutations": 2},
+    "conversation": {"both_orders": True},
+    "chat": {"reason_tokens": 16},
     "rubric": SHORT,
-    "correctness": [*SHORT, "task=number", "self_reference=guided", "solve_tokens=16"],
-    "ssr": [*SHORT, "solve_tokens=16", "solves=1", "solve_temperature=0"],
+    "correctness": SHORT | {"task": "number", "self_reference": "guided", "solve_tokens": 16},
+    "ssr": SHORT | {"solve_tokens": 16, "solves": 1, "solve_temperature": 0},
     "qa": SHORT,
-    "baseline": ["max_tokens=16", "both_orders=true"],
-    "multimodal": [],
+    "baseline": {"max_tokens": 16, "both_orders": True},
+    "multimodal": {},
 }
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 
@@ -70,12 +71,23 @@ def roomy_model(tmp_path_factory, items):
     return folder
 
 
+@pytest.fixture(scope="module")
+def loaded(roomy_model):
+    """The model in the transformers engine."""
+    with Judge(str(roomy_model), engine="transformers", dtype="float32") as judge:
+        yield judge
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
 def judged(engine, model, mode, rows, folder):
-    """Rows of a run, by id."""
-    inputs, out = folder / f"{mode}.jsonl", folder / f"{mode}.{engine}.jsonl"
-    inputs.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    """Rows of a run by the command, by id."""
+    inputs, out = write(folder / f"{mode}.jsonl", rows), folder / f"{mode}.{engine}.jsonl"
     command = [BATCH, inputs, "-o", out, "--model", model, "--engine", engine, "--mode", mode, "--max-failure-rate", 1]
-    command += [part for option in OPTIONS[mode] for part in ("--mode-arg", option)]
+    command += [part for name, value in OPTIONS[mode].items() for part in ("--mode-arg", f"{name}={value}")]
     command += ["--dtype", "float32"]
     if engine == "vllm":
         command += ["--engine-arg", "kv_cache_memory_bytes=268435456"]
@@ -90,8 +102,11 @@ def essence(row):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_mode_judges_real_items(items, roomy_model, mode, tmp_path):
-    rows = judged("transformers", roomy_model, mode, items[mode], tmp_path)
+def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
+    loaded.judge_file(
+        str(write(tmp_path / "in.jsonl", items[mode])), out=str(tmp_path / "out.jsonl"), mode=mode, **OPTIONS[mode]
+    )
+    rows = {row["id"]: row for _, row in read_jsonl(tmp_path / "out.jsonl")}
     assert rows.keys() == {row["id"] for row in items[mode]}
     for row in rows.values():
         assert row["failure"] is None or row["failure"]["code"] in NOT_THE_ENGINES
