@@ -5,6 +5,7 @@ are put together by their share of the completions. Scores are normalised.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +13,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from judgelm.metrics.resampling import Estimate
-
-with warnings.catch_warnings():  # the package turns off every warning of the process when it is imported
-    from ppi_py import ppi_mean_ci  # type: ignore[import-untyped]
 
 FEWEST_LABELS = 2
 
@@ -88,6 +86,18 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
         n = len(stratum.labels)
         return float(stratum.labels.mean()), float(stratum.labels.std() / np.sqrt(n))
     alpha = 0.1
-    low, high = ppi_mean_ci(stratum.labels, stratum.rated, stratum.rated_only, alpha=alpha)
+    low, high = _interval_of_mean()(stratum.labels, stratum.rated, stratum.rated_only, alpha=alpha)
     reach = (high[0] - low[0]) / 2
     return float((low[0] + high[0]) / 2), float(reach / stats.norm.ppf(1 - alpha / 2))
+
+
+def _interval_of_mean() -> Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The package's function, imported where it is needed.
+
+    It loads numba, after which vLLM 0.32's CPU build can load no model in the same process, and it turns off every
+    warning of the process, which is undone here.
+    """
+    with warnings.catch_warnings():
+        from ppi_py import ppi_mean_ci  # type: ignore[import-untyped]
+    found: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = ppi_mean_ci
+    return found
