@@ -66,7 +66,13 @@ def test_the_judge_says_many_different_things(undisturbed):
     assert len({shown[1] for shown_all in undisturbed.values() for shown in shown_all}) > 50
 
 
-@pytest.mark.parametrize("options", [("--batch-tokens", "1"), ("--batch-tokens", "5000", "--max-sequences", "7")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(("--batch-tokens", "1"), marks=pytest.mark.slow),
+        ("--batch-tokens", "5000", "--max-sequences", "7"),
+    ],
+)
 def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
     path = write_rows(tmp_path / "in.jsonl", input_rows)
     assert run(tiny_model, path, tmp_path / "out.jsonl", *options) == undisturbed
@@ -77,7 +83,14 @@ def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undistur
     assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
     slow = ("--batch-tokens", "1", "--max-sequences", "1")  # there must be time to hit it in its middle

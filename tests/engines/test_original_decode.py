@@ -78,6 +78,7 @@ def test_on_made_up_pairs(name, original, tiny_judge, request):
     compare(engine, original, requests_of(map(word_sample, range(60))), at_least=100)
 
 
+@pytest.mark.slow
 def test_on_real_pairs(original, tiny_judge, shared_data):
     samples = list(SampleStream([str(shared_data / "pandalm" / "testset-v1.json")]))
     short = [one for one in samples if len(one.question + one.answers[0] + one.answers[1]) < 400]
