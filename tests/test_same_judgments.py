@@ -83,14 +83,7 @@ def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undistur
     assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
     slow = ("--batch-tokens", "1", "--max-sequences", "1")  # there must be time to hit it in its middle

@@ -4,15 +4,14 @@ Source: QA-Judge, sections 4.2 and 5.2. The judge is asked only about answers th
 (Table 11) gives the same to within a point or two and costs more.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from judgelm.distribution import LEAST_ASSIGNED
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
+from judgelm.modes.verdicts import share_of_first
 from judgelm.prompts.answer_tags import QaLabel, read_label, read_label_original
 from judgelm.prompts.qa import QaTemplate, Shots, Wording, qa_template
 from judgelm.prompts.short_answers import QaRules, check_rules, exact_match, golds_of
@@ -125,7 +124,7 @@ class QaCorrectness:
         asked, probability = [completion], None
         if self.distribution and (request := label_request(shown, prompt, max_tokens=self.max_tokens)) is not None:
             [probabilities] = yield [request]
-            asked, probability = [completion, probabilities], share_of_correct(probabilities)
+            asked, probability = [completion, probabilities], share_of_first(probabilities)
         return Judgment(
             sample_id=sample.id,
             mode=self.name,
@@ -213,17 +212,6 @@ def label_request(shown: Shown, prompt: Prompt, *, max_tokens: int) -> Request |
     going_on = replace(prompt, continuation=shown.text[: found.place])
     sampling = Sampling(max_tokens=1, reserve=max_tokens)
     return Request(key="label", prompt=going_on, sampling=sampling, candidates=words)
-
-
-def share_of_correct(completion: Completion) -> float | None:
-    """P(correct) by the two labels' probabilities, in [0, 1].
-
-    None where the engine gives none, or where both have less than `LEAST_ASSIGNED` together.
-    """
-    if completion.candidate_logprobs is None:
-        return None
-    correct, incorrect = (math.exp(one) for one in completion.candidate_logprobs)
-    return correct / (correct + incorrect) if correct + incorrect >= LEAST_ASSIGNED else None
 
 
 def _label(text: str, rule: LabelRule) -> QaLabel | Unparsed:

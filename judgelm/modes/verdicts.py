@@ -86,7 +86,7 @@ def ask_probabilities(
     ]
     values: list[float | None] = [None] * len(shown)
     for number, completion in zip(places, completions, strict=True):
-        values[number] = _share_of_first(completion)
+        values[number] = share_of_first(completion)
     return LabelProbabilities(values=tuple(values), completions=tuple(completions))
 
 
@@ -102,7 +102,11 @@ def _place(shown: Shown, labels: Mapping[str, str]) -> _Place:
     return _Place(shown.text[: found.place], (first, second))
 
 
-def _share_of_first(completion: Completion) -> float | None:
+def share_of_first(completion: Completion) -> float | None:
+    """P(first of two candidates), in [0, 1], by their probabilities alone.
+
+    None where the engine gives none, or where both have less than `LEAST_ASSIGNED` together.
+    """
     if completion.candidate_logprobs is None:
         return None
     first, second = (math.exp(one) for one in completion.candidate_logprobs)
