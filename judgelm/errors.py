@@ -7,6 +7,7 @@
     ├── ModelError     a model folder or hub id that cannot be used
     │   └── CardError  the model's `judge.json` contradicts what was asked for
     ├── EngineError    the engine itself broke; nothing was learned about any sample
+    ├── BusyError      a server has no room for another question
     ├── TrainingError  a training broke: its loss or its weights are no numbers any more
     └── RunError       the output cannot be written, or belongs to another run
 
@@ -41,6 +42,10 @@ class CardError(ModelError):
 
 class EngineError(JudgelmError):
     """The engine broke as a whole, so the run stops; what was judged so far is on disk."""
+
+
+class BusyError(JudgelmError):
+    """A server takes nothing more for the moment; whoever asked may ask again later."""
 
 
 class TrainingError(JudgelmError):

@@ -4,9 +4,9 @@ As a flow's last completion arrives its next requests go in, so the engine's bat
 at most `engine.window` requests are in hand, so memory stays bounded however long the input is.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.modes.flow import Asking, Mode, Result
@@ -15,6 +15,10 @@ from judgelm.records import Completion, Judgment, Request, Sample
 _POLL_S = 0.5
 
 Item = TypeVar("Item")
+"""What a flow is begun for."""
+
+Listener = Callable[[Request, str], None]
+"""Is told of a request what the first reply to it is so far: all of it, from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +28,15 @@ class _Finished(Generic[Result]):
     result: Result
 
 
-class _Running(Generic[Result]):
+class _Running(Generic[Item, Result]):
     """A flow that waits for completions, which come in any order."""
 
-    __slots__ = ("flow", "missing", "received")
+    __slots__ = ("flow", "item", "missing", "received", "requests")
 
-    def __init__(self, flow: Asking[Result]) -> None:
+    def __init__(self, item: Item, flow: Asking[Result]) -> None:
+        self.item = item
         self.flow = flow
+        self.requests: list[Request] = []
         self.received: list[Completion | None] = []
         self.missing = 0
 
@@ -38,7 +44,8 @@ class _Running(Generic[Result]):
         """The requests, their keys unique in the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
-        return [replace(request, key=f"{number}:{place}") for place, request in enumerate(requests)]
+        self.requests = [replace(request, key=f"{number}:{place}") for place, request in enumerate(requests)]
+        return self.requests
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
@@ -46,18 +53,34 @@ def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Itera
     return drive(samples, mode, engine)
 
 
-def drive(items: Iterable[Item | None], begin: Callable[[Item], Asking[Result]], engine: Engine) -> Iterator[Result]:
+def drive(
+    items: Iterable[Item | None],
+    begin: Callable[[Item], Asking[Result]],
+    engine: Engine,
+    *,
+    unwanted: Callable[[], Iterable[Item]] = tuple,
+    listener: Callable[[Item], Listener | None] | None = None,
+    poll_s: float = _POLL_S,
+) -> Iterator[Result]:
     """Begin a flow for each item and give its result as soon as it is finished, in any order.
 
     Closing the iterator early aborts what is in hand. Items are read only as the engine has room for them. A source
     that has none for the moment gives None, and the engine goes on with what it has.
+
+    Args:
+        items: what to begin flows for.
+        begin: makes an item's flow.
+        engine: that answers.
+        unwanted: gives items that nobody waits for any more, by identity; their flows are closed without a result.
+        listener: of an item, where somebody watches its replies being written.
+        poll_s: how long the engine may work or wait before the source is asked again.
 
     Raises:
         EngineError: the engine as a whole broke; what was given so far stands.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
-    running: dict[int, _Running[Result]] = {}
+    running: dict[int, _Running[Item, Result]] = {}
     in_hand = 0
     more = True
     try:
@@ -68,7 +91,7 @@ def drive(items: Iterable[Item | None], begin: Callable[[Item], Asking[Result]],
                 if item is None:
                     more = number >= 0
                     break
-                one = _Running(begin(item))
+                one = _Running(item, begin(item))
                 step = _advance(one, None)
                 if isinstance(step, _Finished):
                     yield step.result
@@ -78,7 +101,8 @@ def drive(items: Iterable[Item | None], begin: Callable[[Item], Asking[Result]],
             in_hand += len(outgoing)
             if outgoing:
                 engine.submit(outgoing)
-            for completion in engine.collect(_POLL_S) if running else ():
+            in_hand -= _forget(running, unwanted(), engine)
+            for completion in engine.collect(poll_s) if running else ():
                 in_hand -= 1
                 received = _receive(running, completion)
                 if isinstance(received, _Finished):
@@ -86,11 +110,42 @@ def drive(items: Iterable[Item | None], begin: Callable[[Item], Asking[Result]],
                 elif received:
                     in_hand += len(received)
                     engine.submit(received)
+            if listener is not None:
+                _tell(running, listener, engine)
     finally:
-        engine.abort(f"{number}:{place}" for number, one in running.items() for place in range(len(one.received)))
+        engine.abort(_keys(running))
 
 
-def _advance(one: _Running[Result], completions: list[Completion] | None) -> list[Request] | _Finished[Result]:
+def _keys(running: Mapping[int, _Running[Any, Any]]) -> list[str]:
+    """Of all requests of these flows, answered or not."""
+    return [request.key for one in running.values() for request in one.requests]
+
+
+def _tell(
+    running: Mapping[int, _Running[Item, Any]], listener: Callable[[Item], Listener | None], engine: Engine
+) -> None:
+    """Say to those who watch what their replies are so far."""
+    for one in running.values():
+        if (tell := listener(one.item)) is not None:
+            written = engine.progress(request.key for request in one.requests)
+            for request in one.requests:
+                if request.key in written:
+                    tell(request, written[request.key])
+
+
+def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:
+    """Abort the flows of these items, those that are still running; how many requests that takes out of hand."""
+    gone = {id(item) for item in items}
+    if not gone:
+        return 0
+    ended = {number: running.pop(number) for number in list(running) if id(running[number].item) in gone}
+    engine.abort(_keys(ended))
+    for one in ended.values():
+        one.flow.close()
+    return sum(one.missing for one in ended.values())
+
+
+def _advance(one: _Running[Item, Result], completions: list[Completion] | None) -> list[Request] | _Finished[Result]:
     """The flow's next requests, or its result."""
     try:
         return next(one.flow) if completions is None else one.flow.send(completions)
@@ -98,7 +153,7 @@ def _advance(one: _Running[Result], completions: list[Completion] | None) -> lis
         return _Finished(finished.value)
 
 
-def _receive(running: dict[int, _Running[Result]], completion: Completion) -> list[Request] | _Finished[Result]:
+def _receive(running: dict[int, _Running[Item, Result]], completion: Completion) -> list[Request] | _Finished[Result]:
     """Hand a completion to its flow: the result if that ends it, else what it asks for next."""
     number, place = (int(part) for part in completion.key.split(":"))
     one = running[number]

@@ -102,7 +102,7 @@ def load(setting: Setting, names: Sequence[str]) -> dict[str, float]:
 
 
 def measure(setting: Setting, name: str, row: Row, samples: Sequence[Sample], number: int) -> Turn:
-    """One turn of a contender of this process; the same pairs get another first word in each round.
+    """One turn of a contender of this process; the same pairs get other first words in each turn.
 
     So no prefix cache knows them, but for what all prompts have in common.
 
@@ -113,7 +113,7 @@ def measure(setting: Setting, name: str, row: Row, samples: Sequence[Sample], nu
         samples: what to judge.
         number: the round; negative to warm up.
     """
-    pairs = [replace(one, question=f"{number}. {one.question}") for one in samples]
+    pairs = [replace(one, question=f"{row} {number}. {one.question}") for one in samples]
     contender, device, dtype = _here[name], torch.device(setting.device), getattr(torch, setting.dtype)
     before = matmul_ceiling(device, dtype, setting.ceiling_s)
     work = contender.judge(pairs, row)

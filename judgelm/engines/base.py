@@ -20,6 +20,11 @@ class Engine(Protocol):
     takes_grammar: bool
 
     @property
+    def sees_images(self) -> bool:
+        """Whether a prompt may show images; where it may not, a request that does is refused."""
+        ...
+
+    @property
     def window(self) -> int:
         """How many requests the engine wants in hand."""
         ...
@@ -35,6 +40,10 @@ class Engine(Protocol):
             EngineError: the engine as a whole broke. A single request that fails is a completion with
                 `finish_reasons == ("error",)`.
         """
+        ...
+
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """What the first replies to these requests are so far, by key; an engine may know of none."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:

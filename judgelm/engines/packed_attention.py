@@ -146,7 +146,10 @@ def packed_attention(
 
 
 def _mask(segment: Segment, length: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Which of `length` keys each new token sees, shape (tokens, length); None where plain causal attention will do."""
+    """Which of `length` keys each new token sees, shape (tokens, length); None for all up to itself.
+
+    On CUDA a run of tokens behind others has a mask: there the kernels' own causal attention is of squares.
+    """
     past = length - segment.tokens
     slides = window is not None and length > window
     if segment.tree is not None:
@@ -154,7 +157,7 @@ def _mask(segment: Segment, length: int, window: int | None, device: torch.devic
             raise EngineError("a score tree does not fit a sliding window shorter than the prompt; use --engine vllm")
         seen = segment.tree.new_ones((segment.tokens, past))
         return torch.cat((seen, segment.tree), 1)
-    if not slides and (past == 0 or segment.tokens == 1):
+    if not slides and (past == 0 or segment.tokens == 1 or device.type == "cpu"):
         return None
     place = torch.arange(past, length, device=device)[:, None]
     other = torch.arange(length, device=device)[None, :]
@@ -176,18 +179,18 @@ def _attended(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, 
 
 
 def _causal(query: Tensor, keys: Tensor, values: Tensor, scaling: float | None, out: Tensor) -> None:
-    """Causal attention of a new prompt, or of one token, into `out`, shape (1, tokens, heads, head size).
+    """Causal attention of a run of tokens, the last of their sequence, into `out`, shape (1, tokens, heads, head size).
 
     By blocks of queries, each with the keys up to its end: torch's kernel for the CPU goes through the keys 512 at a
     time and computes all of them, those too that no query of the block may see.
     """
-    tokens = query.shape[2]
-    first = slice(0, _CAUSAL_BLOCK) if tokens > 1 else slice(None)
-    out[:, first] = _attended(query[:, :, first], keys[:, :, first], values[:, :, first], None, scaling).transpose(1, 2)
-    for start in range(_CAUSAL_BLOCK, tokens, _CAUSAL_BLOCK):
+    tokens, past = query.shape[2], keys.shape[2] - query.shape[2]
+    for start in range(0, tokens, _CAUSAL_BLOCK):
         end = min(start + _CAUSAL_BLOCK, tokens)
-        mask = torch.ones((end - start, end), dtype=torch.bool).tril(start)
-        block = _attended(query[:, :, start:end], keys[:, :, :end], values[:, :, :end], mask, scaling)
+        seen = past + end
+        square = seen == end - start
+        mask = None if square or tokens == 1 else torch.ones((end - start, seen), dtype=torch.bool).tril(past + start)
+        block = _attended(query[:, :, start:end], keys[:, :, :seen], values[:, :, :seen], mask, scaling)
         out[:, start:end] = block.transpose(1, 2)
 
 
@@ -220,7 +223,7 @@ def _softcapped(
     scores = query @ keys.transpose(2, 3) * (scaling if scaling is not None else query.shape[3] ** -0.5)
     scores = torch.tanh(scores / softcap) * softcap
     if mask is None and query.shape[2] > 1:
-        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=query.device).tril()
+        mask = torch.ones(scores.shape[2:], dtype=torch.bool, device=query.device).tril(keys.shape[2] - query.shape[2])
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return torch.softmax(scores, -1, dtype=torch.float32).to(query.dtype) @ values

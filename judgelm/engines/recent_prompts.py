@@ -1,50 +1,97 @@
-"""Keys and values of prompts just answered, for a reply that goes on from one: a reason behind its score line."""
+"""Keys and values of the latest prompts, for those that begin alike.
+
+Prompts of one question share it and often an answer, both orders of a pair share its question, a reason goes on from
+its score line: what two prompts have in common is computed once.
+"""
 
 from collections import OrderedDict
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.replies import Reply, Waiting
 
 _MOST = 64
+_LOOKED_AT = 32
+
+WORTH_IT = 32
+"""Fewer tokens in common are read again: to copy them costs about as much, and nobody waits for them."""
 
 _Key = tuple[str, tuple[str, ...]]
 """A prompt's text and its images: texts alike may be about different ones."""
 
 
+class Known(NamedTuple):
+    """The first tokens of a prompt, as far as another has them too, and that one's keys and values."""
+
+    tokens: int
+    store: KeyValues | None
+
+
 class RecentPrompts:
-    """The latest prompts with their replies, at most `_MOST` and at most so many tokens of them."""
+    """The latest prompts, read and perhaps answered, at most `_MOST` and at most so many tokens of them."""
 
     def __init__(self, most_tokens: int) -> None:
         self._most_tokens = most_tokens
-        self._kept: OrderedDict[_Key, tuple[list[int], KeyValues]] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[NDArray[np.int32], KeyValues]] = OrderedDict()
         self.reused_tokens = 0
 
     def keep(self, reply: Reply) -> None:
-        """Keep a finished reply; its last token was never read, so it has neither keys nor values."""
+        """Keep a prompt that was just read, or a finished reply; its last token was never read."""
         fitted = reply.source.fitted
-        self._kept[fitted.text, fitted.images] = (fitted.ids + reply.ids[:-1], reply.store)
+        key = fitted.text, fitted.images
+        ids = np.concatenate((reply.source.ids, np.array(reply.ids[:-1], np.int32)))
+        self._kept[key] = (ids, reply.store)
+        self._kept.move_to_end(key)
         while len(self._kept) > _MOST or self._tokens() > self._most_tokens:
             self._kept.popitem(last=False)
 
-    def resume(self, waiting: Waiting) -> KeyValues:
-        """A store for a new prompt: with what it has in common with the prompt it continues, or an empty one."""
+    def known(self, waiting: Waiting) -> Known:
+        """The most that one of the latest prompts has in common with this one."""
+        going_on = self._kept.get(self._continued(waiting))
+        latest = islice(reversed(self._kept.items()), _LOOKED_AT)
+        found = [one for (_, images), one in latest if images == waiting.fitted.images]
+        best = Known(0, None)
+        for ids, store in found if going_on is None else [going_on]:
+            tokens = common(ids, waiting)
+            if tokens > best.tokens and (tokens >= WORTH_IT or going_on is not None):
+                best = Known(tokens, store)
+        return best
+
+    def goes_on(self, waiting: Waiting) -> bool:
+        """Whether a prompt goes on from one that is kept."""
+        return self._continued(waiting) in self._kept
+
+    def resume(self, waiting: Waiting, known: Known) -> KeyValues:
+        """A store for a new prompt, with what is known of it."""
         store = KeyValues(waiting.capacity)
-        continuation, fitted = waiting.request.prompt.continuation, waiting.fitted
-        kept = self._kept.get((fitted.text[: -len(continuation)], fitted.images)) if continuation else None
-        if kept is None:
-            return store
-        ids, source = kept
-        most = min(len(ids), len(fitted.ids) - 1)  # at least one token must be read, for its logits
-        common = next((place for place in range(most) if ids[place] != fitted.ids[place]), most)
-        if common < waiting.images_end:
-            return store  # what stands for an image is read whole or not at all
-        self.reused_tokens += common
-        store.take(source, common)
+        if known.store is not None:
+            self.reused_tokens += known.tokens
+            store.take(known.store, known.tokens)
         return store
 
     def clear(self) -> None:
         """Give the memory back."""
         self._kept.clear()
 
+    def _continued(self, waiting: Waiting) -> _Key:
+        """Of the prompt without the reply that it is forced to begin with."""
+        continuation, fitted = waiting.request.prompt.continuation, waiting.fitted
+        return (fitted.text.removesuffix(continuation) if continuation else "", fitted.images)
+
     def _tokens(self) -> int:
         return sum(store.capacity for _, store in self._kept.values())
+
+
+def common(ids: NDArray[np.int32], waiting: Waiting) -> int:
+    """How many of a prompt's first tokens these are too, but for the last, which must be read for its logits.
+
+    0 where that ends before the prompt's last image does: what stands for images is read whole or not at all.
+    """
+    most = min(len(ids), len(waiting.ids) - 1)
+    differ = np.flatnonzero(ids[:most] != waiting.ids[:most])
+    tokens = int(differ[0]) if len(differ) else most
+    return tokens if tokens >= waiting.images_end else 0

@@ -1,5 +1,6 @@
 """Requests that wait and replies under way in the transformers engine."""
 
+import numpy as np
 import torch
 
 from judgelm.engines.packed_attention import KeyValues
@@ -33,6 +34,7 @@ class Waiting:
         self.tree = tree
         self.seen = seen
         self.images_end = images_end
+        self.ids = np.array(fitted.ids, np.int32)
         self.candidate_logprobs: tuple[float, ...] | None = None
         self._ended: dict[int, Reply] = {}
 

@@ -16,10 +16,11 @@ import transformers
 
 from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.free_memory import storable_tokens
 from judgelm.engines.image_features import ImageFeatures
 from judgelm.engines.loading import Loaded, load, why_blind
 from judgelm.engines.packed_attention import Segment
-from judgelm.engines.recent_prompts import RecentPrompts
+from judgelm.engines.recent_prompts import WORTH_IT, Known, RecentPrompts, common
 from judgelm.engines.replies import Reply, Waiting, draw
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
@@ -29,7 +30,7 @@ from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024
 _CUDA_BATCH_TOKENS = 8192
-_MEMORY_SHARE = 0.5
+_LOOK_AHEAD = 32
 
 
 class TransformersEngine:
@@ -56,7 +57,7 @@ class TransformersEngine:
         self._waiting: deque[Waiting] = deque()
         self._running: list[Reply] = []
         self._finished: list[Completion] = []
-        self._store_tokens = _store_tokens(loaded.model, self._device)
+        self._store_tokens = storable_tokens(loaded.model, self._device)
         self._recent = RecentPrompts(self._store_tokens // 8)
 
     @classmethod
@@ -67,6 +68,11 @@ class TransformersEngine:
             ModelError: it cannot be loaded.
         """
         return cls(load(options), batch_tokens=options.batch_tokens, max_sequences=options.max_sequences)
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the model takes images."""
+        return self._loaded.vision is not None
 
     @property
     def window(self) -> int:
@@ -89,7 +95,11 @@ class TransformersEngine:
                 continue
             request, fitted = admitted
             tree = self._candidates.tree(fitted.text, request.candidates) if request.candidates else None
-            self._waiting.append(self._queued(request, fitted, tree))
+            waiting = self._queued(request, fitted, tree)
+            if self._recent.goes_on(waiting):
+                self._waiting.appendleft(waiting)  # before what it goes on from is forgotten
+            else:
+                self._waiting.append(waiting)
 
     def _queued(self, request: Request, fitted: Fitted, tree: ScoreTree | None) -> Waiting:
         """The request with its images as the model takes them."""
@@ -110,6 +120,15 @@ class TransformersEngine:
                 break
         finished, self._finished = self._finished, []
         return finished
+
+    def progress(self, keys: Iterable[str]) -> dict[str, str]:
+        """What the first replies to these requests are so far."""
+        wanted = set(keys)
+        return {
+            reply.source.request.key: self._loaded.tokenizer.decode(reply.ids, skip_special_tokens=True)
+            for reply in self._running
+            if reply.number == 0 and reply.source.request.key in wanted
+        }
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
@@ -149,13 +168,16 @@ class TransformersEngine:
 
     def _step(self) -> None:
         """One pass; on out-of-memory nothing has changed but the budget, which is halved."""
-        fresh = self._admit()
+        admitted = self._admit()
         try:
+            fresh = [Reply(waiting, self._recent.resume(waiting, known), 0) for waiting, known in admitted]
             logits = self._forward(fresh)
             for reply in fresh:
                 reply.store.advance(len(reply.source.fitted.ids) - reply.store.length)
             self._score_trees(fresh, logits[len(self._running) :])
             begun = [reply.branches() for reply in fresh]
+            for reply in fresh:
+                self._recent.keep(reply)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not _is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
@@ -166,25 +188,38 @@ class TransformersEngine:
             self._extend([[reply] for reply in self._running] + begun, logits)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        self._retreat(fresh, message)
+        self._retreat([waiting for waiting, _ in admitted], message)
 
-    def _admit(self) -> list[Reply]:
-        """New prompts for this pass, within the budgets of tokens, sequences and memory."""
-        fresh: list[Reply] = []
+    def _admit(self) -> list[tuple[Waiting, Known]]:
+        """New prompts for this pass, with what is known of them, within the budgets of tokens, sequences and memory.
+
+        A prompt that has much in common with another of this pass waits for the next, when that is known.
+        """
+        fresh: list[tuple[Waiting, Known]] = []
+        passed_over: list[Waiting] = []
         tokens = len(self._running)
         stored = sum(reply.store.capacity for reply in self._running)
         sequences = len(self._running)
-        while self._waiting:
+        while self._waiting and len(passed_over) < _LOOK_AHEAD:
             waiting = self._waiting[0]
-            length, room = len(waiting.fitted.ids), waiting.capacity * waiting.request.sampling.n
-            sequences += waiting.request.sampling.n
-            stored += room
-            tokens += length
-            over = tokens > self.batch_tokens or sequences > self.max_sequences or stored > self._store_tokens
-            if over and (fresh or self._running):
+            busy = bool(fresh or self._running)
+            room = waiting.capacity * waiting.request.sampling.n
+            replies = waiting.request.sampling.n
+            if busy and (sequences + replies > self.max_sequences or stored + room > self._store_tokens):
                 break
+            known = self._recent.known(waiting)
+            alike = [one for one, _ in fresh if one.fitted.images == waiting.fitted.images]
+            soon = max((common(one.ids, waiting) for one in alike), default=0)
+            if soon >= known.tokens + WORTH_IT:
+                passed_over.append(self._waiting.popleft())
+                continue
+            new = len(waiting.ids) - known.tokens
+            if busy and tokens + new > self.batch_tokens:
+                break
+            tokens, stored, sequences = tokens + new, stored + room, sequences + replies
             self._waiting.popleft()
-            fresh.append(Reply(waiting, self._recent.resume(waiting), 0))
+            fresh.append((waiting, known))
+        self._waiting.extendleft(reversed(passed_over))
         return fresh
 
     def _forward(self, fresh: list[Reply]) -> torch.Tensor:
@@ -259,7 +294,7 @@ class TransformersEngine:
                     self._recent.keep(reply)
         self._running = running
 
-    def _retreat(self, fresh: list[Reply], message: str) -> None:
+    def _retreat(self, fresh: list[Waiting], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone has failed."""
         self.halvings += 1
         self._recent.clear()
@@ -267,11 +302,11 @@ class TransformersEngine:
             self._images.clear()
         under_way = {id(reply.source): reply.source for reply in self._running}
         if fresh and len(fresh) + len(under_way) > 1:
-            total = sum(len(reply.source.fitted.ids) for reply in fresh) + len(self._running)
+            total = sum(len(waiting.ids) for waiting in fresh) + len(self._running)
             self.batch_tokens = max(1, min(self.batch_tokens, total) // 2)
-            self._waiting.extendleft(reply.source for reply in reversed(fresh))
+            self._waiting.extendleft(reversed(fresh))
         elif fresh:
-            self._finished.append(fresh[0].source.failed(f"out of memory: {message}"))
+            self._finished.append(fresh[0].failed(f"out of memory: {message}"))
         elif len(under_way) > 1:
             self.max_sequences = max(1, len(self._running) // 2)
             self._restart(list(under_way.values())[len(under_way) // 2 :])
@@ -302,23 +337,3 @@ def _check(request: Request) -> None:
 def _is_out_of_memory(error: BaseException) -> bool:
     text = str(error)
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text or "not enough memory" in text
-
-
-def _store_tokens(model: Any, device: torch.device) -> int:
-    """How many tokens of keys and values fit into half of the memory that is free now."""
-    config = model.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
-    return max(1, int(_MEMORY_SHARE * free / per_token))
-
-
-def _free_memory() -> int:
-    """Bytes that can be had without swapping, as Linux states it; 4 GiB where it does not."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            stated = dict(line.split(":", 1) for line in file)
-        return int(stated["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return 4 << 30

@@ -1,0 +1,163 @@
+"""One engine, many who wait: nothing is lost, nothing judged twice, nobody waits for ever."""
+
+import threading
+import time
+from concurrent.futures import CancelledError
+
+import pytest
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import BusyError, EngineError, InputError
+from judgelm.modes import Pairwise
+from judgelm.records import Sample
+from judgelm.serving.service import Service
+
+
+def sample(number):
+    return Sample(id=str(number), question=f"q{number}", answers=("a", "b"))
+
+
+class Gated(ScriptedEngine):
+    """Answers nothing before the gate is opened, and counts what it was asked."""
+
+    def __init__(self, script, gate):
+        super().__init__(script)
+        self.gate = gate
+        self.asked = 0
+        self.aborted = []
+
+    def submit(self, requests):
+        self.asked += len(requests)
+        super().submit(requests)
+
+    def collect(self, timeout_s):
+        return super().collect(timeout_s) if self.gate.wait(timeout_s) else []
+
+    def abort(self, keys):
+        keys = list(keys)
+        self.aborted += keys
+        super().abort(keys)
+
+
+@pytest.fixture
+def gate():
+    return threading.Event()
+
+
+@pytest.fixture
+def service(gate):
+    one = Service(Gated({"*": "8 6\n"}, gate), most_waiting=20)
+    yield one
+    gate.set()
+    one.close()
+
+
+def ask(service, number, key=None):
+    return service.ask(lambda: Pairwise()(sample(number)), key=key)
+
+
+def until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+def test_everyone_gets_their_own_judgment(service, gate):
+    futures = [ask(service, number) for number in range(20)]
+    gate.set()
+    assert [one.result(5).sample_id for one in futures] == [str(number) for number in range(20)]
+    assert service.counts.answered == 20
+    assert service.waiting == 0
+
+
+def test_the_same_question_in_flight_is_judged_once(service, gate):
+    futures = [ask(service, 1, key="same") for _ in range(5)]
+    gate.set()
+    assert {one.result(5).scores for one in futures} == {(8.0, 6.0)}
+    assert service.engine.asked == 1
+    assert (service.counts.asked, service.counts.joined, service.counts.answered) == (5, 4, 1)
+    assert ask(service, 1, key="same").result(5).scores == (8.0, 6.0)
+    assert service.engine.asked == 2  # answered before, so it is judged anew
+
+
+def test_a_full_queue_refuses_and_says_so(service, gate):
+    futures = [ask(service, number) for number in range(20)]
+    with pytest.raises(BusyError, match="20 judgments are waiting"):
+        ask(service, 21)
+    assert service.counts.refused == 1
+    gate.set()
+    assert all(one.result(5) for one in futures)
+    assert ask(service, 21).result(5).sample_id == "21"
+
+
+def test_who_leaves_takes_the_flow_along_unless_another_waits(service, gate):
+    alone, first, second = ask(service, 1), ask(service, 2, key="two"), ask(service, 2, key="two")
+    until(lambda: service.engine.asked == 2)
+    alone.cancel()
+    first.cancel()
+    until(lambda: service.engine.aborted)
+    gate.set()
+    assert second.result(5).sample_id == "2"
+    assert service.counts.dropped == 1
+    assert service.engine.aborted == ["0:0"]
+    with pytest.raises(CancelledError):
+        alone.result(0)
+
+
+def test_one_flow_that_breaks_harms_no_other(service, gate):
+    gate.set()
+    lacking = Sample(id="x", question="q", answers=("only one",))
+
+    def begin():
+        raise InputError("no such thing")
+        yield
+
+    with pytest.raises(InputError, match="no such thing"):
+        service.ask(begin).result(5)
+    with pytest.raises(IndexError):
+        service.ask(lambda: Pairwise()(lacking)).result(5)
+    assert ask(service, 1).result(5).scores == (8.0, 6.0)
+    assert service.counts.failed == 2
+
+
+def test_closing_finishes_what_is_in_hand(gate):
+    service = Service(Gated({"*": "8 6\n"}, gate))
+    futures = [ask(service, number) for number in range(3)]
+    threading.Timer(0.2, gate.set).start()
+    assert service.close(finish_s=5) == 0
+    assert all(one.result(0).scores == (8.0, 6.0) for one in futures)
+    with pytest.raises(BusyError, match="shutting down"):
+        ask(service, 4)
+
+
+def test_what_cannot_be_finished_in_time_is_told_so(gate):
+    service = Service(Gated({"*": "8 6\n"}, gate))
+    futures = [ask(service, number) for number in range(3)]
+    assert service.close(finish_s=0.1) == 3
+    for one in futures:
+        with pytest.raises(EngineError, match="shut down before"):
+            one.result(0)
+
+
+class Broken(ScriptedEngine):
+    def collect(self, timeout_s):
+        raise EngineError("the device fell off the bus")
+
+
+def test_a_broken_engine_leaves_nobody_waiting():
+    service = Service(Broken({"*": "8 6\n"}))
+    with pytest.raises(EngineError, match="fell off the bus"):
+        ask(service, 1).result(5)
+    assert "fell off the bus" in service.broken
+    with pytest.raises(EngineError, match="fell off the bus"):
+        ask(service, 2)
+    service.close()
+
+
+def test_asking_again_later_rests_on_the_rate(service, gate):
+    assert service.retry_after_s() == 1
+    gate.set()
+    assert [ask(service, number).result(5) for number in range(5)]
+    assert service.retry_after_s() == 1
