@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 FEW = 10_000
-TARGET_RATE, TARGET_GROWTH_MB, TARGET_INDEX_MB = 5_000, 50, 128
+TARGET_RATE, TARGET_GROWTH_MB, TARGET_INDEX_MB = 10_000, 50, 128
 
 
 def main() -> None:

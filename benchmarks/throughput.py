@@ -4,9 +4,10 @@
     python benchmarks/throughput.py --quick
     python benchmarks/throughput.py --shape 7B --device cuda --only transformers,vllm
 
-One model (random weights, but it writes score lines and reasons) and one set of pairs for all; without `--pairs` pairs
-of made-up words. Each framework has a process of its own; the contenders take turns, several rounds, and a ratio is one
-round's. In each turn the ceiling, a plain matrix product, is measured before and after, in the contender's process.
+One model (random weights, but it writes score lines and reasons) and one set of pairs for all, taken from all over the
+file so that they share no questions; without `--pairs` pairs of made-up words. Each framework has a process of its own;
+the contenders take turns, several rounds, and a ratio is one round's. In each turn the ceiling, a plain matrix product,
+is measured before and after, in the contender's process.
 
 Contenders: the original's loop with 16 new tokens, where only `</s>` stops ("original"), and as its fast evaluation,
 which stops at a line's end; batches of 8, padded; the two engines; vLLM's own `LLM.generate`. Rows: the score line, the
@@ -42,9 +43,7 @@ PROCESSES = tuple(dict.fromkeys(map(process_of, ROWS)))
 def main() -> None:
     """Make the model, let the contenders take turns, write the page."""
     options = parsed()
-    samples = list(
-        SampleStream([str(options.pairs)], limit=options.count) if options.pairs else made_up_pairs(options.count)
-    )
+    samples = spread(options.pairs, options.count) if options.pairs else list(made_up_pairs(options.count))
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         setting = Setting(
@@ -56,6 +55,12 @@ def main() -> None:
         config = AutoConfig.from_pretrained(setting.folder)
         loads, turns = take_turns(options, setting, samples)
     write_page(options, config, loads, turns)
+
+
+def spread(file: Path, count: int) -> list[Sample]:
+    """So many pairs from all over a file: neighbours are often of one question, and share much of their prompts."""
+    every = list(SampleStream([str(file)]))
+    return [every[place * len(every) // count] for place in range(min(count, len(every)))]
 
 
 def parsed() -> argparse.Namespace:

@@ -18,6 +18,7 @@ from transformers.utils import logging as hf_logging
 from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter, window_of
 from judgelm.engines.packed_attention import ATTENTION_NAME
+from judgelm.engines.packed_layers import pack
 from judgelm.engines.vision import Vision
 from judgelm.errors import ConfigError, ModelError
 
@@ -89,6 +90,7 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
         model = put_adapter(model, adapter, merge=options.quantization is None)
     model.eval()
     _check_attention(model, base)
+    pack(model)
     return Loaded(
         model=model,
         tokenizer=tokenizer,

@@ -18,31 +18,47 @@ from judgelm.errors import EngineError
 
 ATTENTION_NAME = "judgelm_packed"
 _CAUSAL_BLOCK = 128
+_ROOM = 64
 
 
 class KeyValues:
-    """Keys and values of one sequence, per layer, with room for `capacity` tokens.
+    """Keys and values of one sequence, per layer, with room for more as they come.
 
     Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
+
+    Args:
+        capacity: the most tokens there can be.
+        expected: how many there will be after the first pass, which has room at once.
     """
 
-    __slots__ = ("_layers", "capacity", "length")
+    __slots__ = ("_expected", "_layers", "capacity", "length")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, expected: int = 0) -> None:
         self.capacity = capacity
+        self._expected = expected
         self.length = 0
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new tokens after those counted; all keys and values, shape (1, kv heads, tokens, head size)."""
-        if layer not in self._layers:
-            room = [(new.shape[0], new.shape[1], self.capacity, new.shape[3]) for new in (key, value)]
-            self._layers[layer] = (key.new_empty(room[0]), value.new_zeros(room[1]))  # see `_next_token`
-        keys, values = self._layers[layer]
         end = self.length + key.shape[2]
+        if layer not in self._layers or self._layers[layer][0].shape[2] < end:
+            self._layers[layer] = self._with_room(layer, key, value, end)
+        keys, values = self._layers[layer]
         keys[:, :, self.length : end] = key
         values[:, :, self.length : end] = value
         return keys[:, :, :end], values[:, :, :end]
+
+    def _with_room(self, layer: int, key: Tensor, value: Tensor, end: int) -> tuple[Tensor, Tensor]:
+        """Room for `end` tokens and some more, with those counted; steps go over all of the room, see `_next_token`."""
+        room = min(self.capacity, max(end, self._expected) + _ROOM)
+        keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
+        values = value.new_zeros((*value.shape[:2], room, value.shape[3]))
+        if layer in self._layers:
+            old_keys, old_values = self._layers[layer]
+            keys[:, :, : self.length] = old_keys[:, :, : self.length]
+            values[:, :, : self.length] = old_values[:, :, : self.length]
+        return keys, values
 
     def whole(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values with all their room; of values what is not yet written is 0."""
@@ -66,7 +82,7 @@ class KeyValues:
 
     def fork(self) -> "KeyValues":
         """A copy that goes on by itself: another sample of the same prompt."""
-        twin = KeyValues(self.capacity)
+        twin = KeyValues(self.capacity, self._expected)
         twin.length = self.length
         twin._layers = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._layers.items()}
         return twin

@@ -67,7 +67,7 @@ class RecentPrompts:
 
     def resume(self, waiting: Waiting, known: Known) -> KeyValues:
         """A store for a new prompt, with what is known of it."""
-        store = KeyValues(waiting.capacity)
+        store = KeyValues(waiting.capacity, len(waiting.ids))
         if known.store is not None:
             self.reused_tokens += known.tokens
             store.take(known.store, known.tokens)

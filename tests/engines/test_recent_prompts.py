@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from driving import run
 
+from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling
-from judgelm.runner import judge
 
 QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun all day " * 2
 
@@ -56,9 +54,7 @@ def engine_like(engine):
 def test_prompts_alike_in_one_batch_wait_for_the_first_and_nothing_else_does(engine):
     """Three of one question stand between others: all are answered, as if each were alone."""
     mixed = requests_of({str(number): (f"a red fox {number}", "some big dog") for number in range(3)})
-    others = [
-        replace(one, key=f"other {one.key}", prompt=Prompt(spans=one.prompt.spans[::-1])) for one in mixed
-    ]
+    others = [replace(one, key=f"other {one.key}", prompt=Prompt(spans=one.prompt.spans[::-1])) for one in mixed]
     requests = [mixed[0], mixed[1], others[0], mixed[2], others[1], others[2]]
     together = run(engine, requests)
     for request in requests:
@@ -71,5 +67,3 @@ def test_sampled_replies_are_the_same_whatever_was_known(engine):
     first, again = run(engine, requests)["a"], run(engine, requests)["a"]
     assert engine.stats()["reused_prompt_tokens"] == first.prompt_tokens - 1
     assert first.texts == again.texts
-
-

@@ -1,0 +1,112 @@
+"""Layers in the form that the CPU computes fastest, in bfloat16: as few passes over memory as there can be.
+
+torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it each time: here that is done once,
+when the model is loaded. A gated MLP applies activation and product where the matrix products write their results, and
+a norm reads and writes its row once. What a layer computes stays the same but for the rounding of values in between.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - the field's own name for it
+from torch import Tensor, nn
+
+_PRECISION = 2e-2
+
+
+class PackedLinear(nn.Module):
+    """A linear layer without gradients, its weight in oneDNN's own layout.
+
+    Args:
+        linear: bfloat16, on the CPU.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self.bias = linear.bias
+
+    def forward(self, row: Tensor, activation: str = "none") -> Tensor:
+        """As the layer's own, shape (..., features in) to (..., features out); `swish` applies SiLU to it."""
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
+        return found
+
+    def times(self, row: Tensor, other: Tensor) -> Tensor:
+        """What `forward` gives, multiplied by another tensor of its shape."""
+        found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
+        return found
+
+
+class PackedMlp(nn.Module):
+    """Down(SiLU(gate(x)) * up(x)), as in Llama, Mistral and Qwen."""
+
+    def __init__(self, gate: PackedLinear, up: PackedLinear, down: PackedLinear) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = gate, up, down
+
+    def forward(self, row: Tensor) -> Tensor:
+        """Shape (..., hidden) to the same."""
+        found: Tensor = self.down_proj(self.up_proj.times(row, self.gate_proj(row, "swish")))
+        return found
+
+
+class PackedNorm(nn.Module):
+    """Root mean square norm, in float32 inside."""
+
+    def __init__(self, weight: nn.Parameter, epsilon: float) -> None:
+        super().__init__()
+        self.weight = weight
+        self.epsilon = epsilon
+
+    def forward(self, row: Tensor) -> Tensor:
+        """Shape (..., hidden) to the same."""
+        return F.rms_norm(row, self.weight.shape, self.weight, self.epsilon)
+
+
+@torch.inference_mode()
+def pack(model: nn.Module) -> None:
+    """Change the model's layers in place, where device, numbers and this build of torch allow.
+
+    Weights that two layers share (tied embeddings) and layers of other kinds (quantised, adapters) stay as they are,
+    and so does whatever does not compute what its packed form does.
+    """
+    if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        return
+    weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
+    shared = {one for one in weights if weights.count(one) > 1}
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear and _packable(child.weight) and id(child.weight) not in shared:
+                setattr(parent, name, PackedLinear(child))
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            one = _norm(child) or _mlp(child)
+            if one is not None:
+                setattr(parent, name, one)
+
+
+def _packable(weight: Tensor) -> bool:
+    return weight.device.type == "cpu" and weight.dtype == torch.bfloat16
+
+
+def _norm(module: nn.Module) -> PackedNorm | None:
+    weight, epsilon = getattr(module, "weight", None), getattr(module, "variance_epsilon", None)
+    if not isinstance(weight, nn.Parameter) or not isinstance(epsilon, float) or not _packable(weight):
+        return None
+    packed = PackedNorm(weight, epsilon)
+    return packed if _alike(module, packed, weight.shape[-1]) else None
+
+
+def _mlp(module: nn.Module) -> PackedMlp | None:
+    layers = [getattr(module, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    gate, up, down = layers
+    if not (isinstance(gate, PackedLinear) and isinstance(up, PackedLinear) and isinstance(down, PackedLinear)):
+        return None
+    packed = PackedMlp(gate, up, down)
+    return packed if _alike(module, packed, gate.in_features) else None
+
+
+def _alike(module: nn.Module, packed: nn.Module, features: int) -> bool:
+    """Whether both compute the same of some made-up rows, but for rounding."""
+    rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).bfloat16()
+    given, found = module(rows).float(), packed(rows).float()
+    return bool((given - found).abs().max() <= _PRECISION * given.abs().max())
