@@ -3,17 +3,26 @@
 from dataclasses import replace
 
 from judgelm.engines.images import ImageError
-from judgelm.errors import EngineError
+from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, Request, Unparsed
 
 
 def admit(fitter: Fitter, request: Request) -> tuple[Request, Fitted] | Completion:
-    """The request and its tokens, or the completion of one that does not fit."""
+    """The request and its tokens, or the completion of one that does not fit.
+
+    Raises:
+        ConfigError: as `Fitter.fit`, of a prompt with a template's words: all others like it would be refused too. A
+            chat of somebody's own messages fails alone.
+    """
     sampling = request.sampling
     try:
         fitted = fitter.fit(request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve)
     except ImageError as error:
+        return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
+    except ConfigError as error:
+        if any(span.kind == "template" for span in request.prompt.spans):
+            raise
         return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
     if isinstance(fitted, Unparsed):
         return Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)

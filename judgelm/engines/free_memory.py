@@ -1,14 +1,10 @@
-"""Main memory: how much room there is for keys and values, and keeping what was freed for the next pass."""
+"""How much room there is for keys and values."""
 
-import ctypes
 from typing import Any
 
 import torch
 
 _MEMORY_SHARE = 0.5
-
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # of malloc.h
-_MOST_BYTES = 2**31 - 1
 
 
 def storable_tokens(model: Any, device: torch.device) -> int:
@@ -29,17 +25,3 @@ def _free_memory() -> int:
         return int(stated["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return 4 << 30
-
-
-def keep_freed_memory() -> bool:
-    """Have this process keep what it frees, instead of giving large pieces back to the system; whether it will.
-
-    A pass makes hundreds of tensors of megabytes. By default glibc asks the system for each of them and gives it back,
-    and the system clears every page of it anew: on the CPU that takes a quarter of the time. All threads share one
-    store of memory, or each would keep its own. Other C libraries than glibc are left as they are.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
-    settings = ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 2**30), (_TRIM_THRESHOLD, _MOST_BYTES))
-    return all([mallopt(name, value) for name, value in settings])

@@ -16,7 +16,6 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require
-from judgelm.engines.free_memory import keep_freed_memory
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter, window_of
 from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.packed_layers import pack
@@ -92,8 +91,6 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     model.eval()
     _check_attention(model, base)
     pack(model)
-    if device.startswith("cpu"):
-        keep_freed_memory()
     return Loaded(
         model=model,
         tokenizer=tokenizer,

@@ -65,8 +65,9 @@ class TroubleError(Exception):
 
 @dataclass(slots=True)
 class _Patience:
-    """How long one request has been tried."""
+    """How long one request has been tried, and how often it is sent again."""
 
+    retries: int
     since: float = field(default_factory=time.monotonic)
     tries: int = 0
     failures: int = 0
@@ -78,6 +79,7 @@ class Endpoint:
     Args:
         options: where it is and how hard to press it.
         most: most requests under way at once.
+        bill: where its tokens are counted, with those of other servers; one of its own without.
 
     Attributes:
         given_up: fields that the server does not take, see `openai_quirks`.
@@ -86,14 +88,14 @@ class Endpoint:
         bill: what all that cost.
     """
 
-    def __init__(self, options: EndpointOptions, most: int) -> None:
+    def __init__(self, options: EndpointOptions, most: int, bill: Bill | None = None) -> None:
         self._options = options
         self._client = _client(options)
         self.gate = Gate(most)
         self.given_up: frozenset[str] = frozenset()
         self.requests = 0
         self.retries: Counter[Kind] = Counter()
-        self.bill = Bill(options)
+        self.bill = bill or Bill(options)
         self._answered_at = 0.0
 
     async def models(self) -> Any:
@@ -105,8 +107,20 @@ class Endpoint:
         """
         return read_json(await self._send(self._client.models, "list"))
 
-    async def ask(self, api: Api, body: dict[str, Any]) -> tuple[tuple[Choice, ...], Usage]:
+    @property
+    def address(self) -> str:
+        """Where it is, fit to be shown."""
+        return self._options.address
+
+    async def ask(
+        self, api: Api, body: dict[str, Any], *, retries: int | None = None
+    ) -> tuple[tuple[Choice, ...], Usage]:
         """The replies to one request, and what they were billed with.
+
+        Args:
+            api: which of the server's.
+            body: of the request.
+            retries: how often it is sent again after a failure; None takes the options'.
 
         Raises:
             RefusedError: the server does not take the request.
@@ -114,7 +128,7 @@ class Endpoint:
             OverBudgetError: it may cost more than is left.
             EngineError: the endpoint does not answer at all.
         """
-        patience = _Patience()
+        patience = _Patience(retries=self._options.retries if retries is None else retries)
         given_up = self.given_up
         while True:
             try:
@@ -214,7 +228,7 @@ class Endpoint:
             hopeless = time.monotonic() - max(self._answered_at, patience.since) > RATE_LIMIT_PATIENCE_S
         else:
             patience.failures += 1
-            hopeless = patience.failures > self._options.retries
+            hopeless = patience.failures > patience.retries
         if not hopeless:
             self.retries[trouble.kind] += 1
             doubled = self._options.backoff_s * 2 ** min(patience.tries - 1, 10)

@@ -92,7 +92,7 @@ class CandidateAsker:
         unlisted = tree.shares().unlisted
         if unlisted <= NEGLIGIBLE:
             return ""
-        top = FEW_TOP_LOGPROBS if "many_logprobs" in self._replier.endpoint.given_up else TOP_LOGPROBS
+        top = FEW_TOP_LOGPROBS if "many_logprobs" in self._replier.pool.given_up else TOP_LOGPROBS
         listed = f"the {top} likeliest tokens"
         if all(len(step.tops) <= 1 for choice in choices for step in choice.steps or ()):
             listed = "the token that it chose"

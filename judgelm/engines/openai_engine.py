@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's API: vLLM's, llama.cpp's, Ollama's, or GPT-4 itself.
+"""Any server that speaks OpenAI's API: vLLM's, llama.cpp's, Ollama's, or GPT-4 itself; or several of one model.
 
 A thread runs an event loop with one task per request in hand; `submit` and `collect` are its synchronous ends. What
 the server is told and how often is the business of `openai_calls`, what it can of `openai_serving`.
@@ -7,7 +7,7 @@ the server is told and how often is the business of `openai_calls`, what it can 
 import queue
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +17,16 @@ from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.images import ImageError
 from judgelm.engines.openai_bill import OverBudgetError, most_usage
-from judgelm.engines.openai_calls import Endpoint, GaveUpError
+from judgelm.engines.openai_calls import GaveUpError
 from judgelm.engines.openai_candidates import CandidateAsker
 from judgelm.engines.openai_loop import LoopThread
 from judgelm.engines.openai_options import EndpointOptions, endpoint_options
+from judgelm.engines.openai_pool import Pool
 from judgelm.engines.openai_prompts import PromptWriter, Written, body_of
 from judgelm.engines.openai_quirks import RefusedError
 from judgelm.engines.openai_replies import Usage
 from judgelm.engines.openai_replying import Replier, UnusableReplyError
-from judgelm.engines.openai_serving import Served, discover
+from judgelm.engines.openai_serving import Served, discover_all
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.fitting import Fitter
 from judgelm.records import Completion, Request
@@ -41,8 +42,8 @@ class OpenAIEngine:
     Args:
         options: the engine's own arguments.
         model: the server's name for the model.
-        endpoint: the server.
-        served: what it can.
+        pool: the servers.
+        served: what they can.
         fitter: the length policy, where the tokenizer is known.
         loop: where the endpoint's requests run; the engine closes it.
     """
@@ -51,7 +52,7 @@ class OpenAIEngine:
         self,
         options: EndpointOptions,
         model: str,
-        endpoint: Endpoint,
+        pool: Pool,
         served: Served,
         fitter: Fitter | None,
         loop: LoopThread,
@@ -59,12 +60,12 @@ class OpenAIEngine:
         self.takes_grammar = served.takes_grammar
         self._options = options
         self._model = model
-        self._endpoint = endpoint
+        self._pool = pool
         self._served = served
         self._fitter = fitter
         self._loop: LoopThread | None = loop
         self._writer = PromptWriter(served.api, fitter, takes_ids=served.takes_ids)
-        self._replier = Replier(endpoint, model)
+        self._replier = Replier(pool, model)
         self._candidates = CandidateAsker(self._replier, self._writer, options.candidate_samples)
         self._in_hand: dict[str, int] = {}
         self._numbers = 0
@@ -83,25 +84,30 @@ class OpenAIEngine:
         endpoint_args = endpoint_options(options)
         tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
         hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
-        endpoint = Endpoint(endpoint_args, min(endpoint_args.concurrency, options.max_sequences))
+        pool = Pool(endpoint_args, min(endpoint_args.concurrency, options.max_sequences))
         loop = LoopThread()
         try:
-            served = loop.run(discover(endpoint, options.model, endpoint_args, hello))
+            served = loop.run(discover_all(pool, options.model, endpoint_args, hello))
             fitter = None if tokenizer is None else Fitter(tokenizer, _window(tokenizer, served, options))
         except OverBudgetError as error:
-            loop.close(endpoint.close())
+            loop.close(pool.close())
             raise ConfigError(
                 f"max_cost_usd is too little to ask {endpoint_args.address} what it can: {error}"
             ) from None
         except BaseException:
-            loop.close(endpoint.close())
+            loop.close(pool.close())
             raise
-        return cls(endpoint_args, options.model, endpoint, served, fitter, loop)
+        return cls(endpoint_args, options.model, pool, served, fitter, loop)
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether images can be sent; whether the model looks at them, only its server knows."""
+        return self._options.api != "completions"
 
     @property
     def window(self) -> int:
         """So many that there is always one waiting for a place, whatever was finished since the last look."""
-        return _HANDS_PER_PLACE * self._endpoint.gate.most
+        return _HANDS_PER_PLACE * self._pool.most
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Start requests.
@@ -146,6 +152,10 @@ class OpenAIEngine:
             raise self._broken
         return found
 
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """Nothing: replies are asked for whole."""
+        return {}
+
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests; what the server is still writing for them is cut off."""
         for key in keys:
@@ -174,12 +184,13 @@ class OpenAIEngine:
         off, late or without usage. Cached tokens count in full.
         """
         counted: dict[str, Any] = {
-            "requests": self._endpoint.requests,
-            "retries": dict(self._endpoint.retries),
-            "concurrency": self._endpoint.gate.limit,
-            "not_taken_by_server": sorted(self._endpoint.given_up),
+            "requests": self._pool.requests,
+            "retries": dict(self._pool.retries),
+            "concurrency": self._pool.limit,
+            "not_taken_by_server": sorted(self._pool.given_up),
         }
-        return counted | self._endpoint.bill.row()
+        moved = {"moved_to_another_server": self._pool.moved} if len(self._pool.endpoints) > 1 else {}
+        return counted | moved | self._pool.bill.row()
 
     def cost_at_most_usd(self, requests: Sequence[Request]) -> float:
         """An estimate from above, before anything is sent: all replies as long as they may be, each request once.
@@ -198,14 +209,14 @@ class OpenAIEngine:
                 request, written = prepared
                 drawn = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
                 total += most_usage(body_of(self._model, written, drawn, logprobs=False))
-        return self._endpoint.bill.usd(total)
+        return self._pool.bill.usd(total)
 
     def close(self) -> None:
         """Cancel what is under way, drop the connections, end the thread."""
         loop, self._loop = self._loop, None
         self._in_hand.clear()
         if loop is not None:
-            loop.close(self._endpoint.close())
+            loop.close(self._pool.close())
 
     def _prepared(self, request: Request) -> tuple[Request, Written] | Completion:
         """The request as it is sent, or the completion of one that cannot be."""
@@ -227,7 +238,13 @@ class OpenAIEngine:
 
     def _start(self, loop: LoopThread, number: int, request: Request, written: Written) -> None:
         async def answer() -> None:
-            self._done.put((number, await self._answer(request, written)))
+            try:
+                done = await self._answer(request, written)
+            except EngineError as error:
+                if self._options.when_down == "stop":
+                    raise
+                done = _failed(request, written, str(error))
+            self._done.put((number, done))
 
         loop.start(number, answer(), lambda error: self._done.put((number, error)))
 
@@ -271,7 +288,7 @@ class OpenAIEngine:
             )
         if request.adapter is not None:
             raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
-        if request.prompt.images and self._options.api == "completions":
+        if not self.sees_images:
             refuse_images(request, "/completions takes text alone; pass --engine-arg api=auto")
         if request.sampling.n < 1 or request.sampling.max_tokens < 1:
             raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")

@@ -3,7 +3,7 @@
 import base64
 import os
 import re
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -26,10 +26,11 @@ class EndpointOptions:
     """The engine's own arguments (`--engine-arg name=value`).
 
     Attributes:
-        base_url: where the API is, with its `/v1`; else OPENAI_BASE_URL, else OpenAI's own.
+        base_url: where the API is, with its `/v1`; else OPENAI_BASE_URL, else OpenAI's own. Several addresses, with
+            commas between them, are of servers that hold the same model and share the load.
         api_key_env: environment variable that holds the key; local servers mostly need none.
         api: `completions` goes on from plain text, `chat` takes messages; `auto` asks the server what it has.
-        concurrency: most requests under way at once; less while the server says that it is too much.
+        concurrency: most requests under way at once at each server; less while the server says that it is too much.
         timeout_s: for one request, from sending it to the last byte of the reply.
         retries: how often a request is sent again after something other than a rate limit went wrong.
         backoff_s: about the wait before the first retry; it doubles with each further one.
@@ -38,6 +39,8 @@ class EndpointOptions:
         price_out: USD per million tokens of replies.
         max_cost_usd: no request is sent that may bring what this engine has spent above it; needs the prices.
         candidate_samples: replies drawn where the server gives no log-probabilities.
+        when_down: what becomes of requests that no server answers: `stop` ends the run, which goes on when the same
+            command is given again; `fail` fails them one by one, as a server that must stay up needs it.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL") or _OPENAI)
@@ -52,6 +55,13 @@ class EndpointOptions:
     price_out: float | None = Field(default=None, ge=0)
     max_cost_usd: float | None = Field(default=None, gt=0)
     candidate_samples: int = Field(default=16, ge=1)
+    when_down: Literal["stop", "fail"] = "stop"
+
+    @property
+    def each(self) -> tuple["EndpointOptions", ...]:
+        """The options of each server by itself."""
+        urls = dict.fromkeys(stripped for url in self.base_url.split(",") if (stripped := url.strip()))
+        return tuple(replace(self, base_url=url) for url in urls)
 
     @property
     def key(self) -> str | None:
@@ -61,8 +71,9 @@ class EndpointOptions:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What must stand in no log and no error."""
-        password = urlsplit(self.base_url).password
-        return tuple(one for one in (self.key, password, password and unquote(password)) if one)
+        passwords = [urlsplit(one.base_url).password for one in self.each]
+        found = (self.key, *passwords, *(password and unquote(password) for password in passwords))
+        return tuple(one for one in found if one)
 
     @property
     def login(self) -> dict[str, str] | None:
@@ -81,9 +92,10 @@ class EndpointOptions:
 
     @property
     def address(self) -> str:
-        """The URL without a user or password that may stand in it: fit to be shown."""
-        parts = urlsplit(self.base_url)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        """The URLs without a user or password that may stand in them: fit to be shown."""
+        parts = [urlsplit(one.base_url) for one in self.each]
+        shown = [one._replace(netloc=one.netloc.rpartition("@")[2]).geturl().rstrip("/") for one in parts]
+        return ",".join(shown)
 
 
 _ARGUMENTS = TypeAdapter(EndpointOptions)
@@ -100,7 +112,8 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
-    _check_address(endpoint.base_url)
+    for one in endpoint.each or (endpoint,):
+        _check_address(one.base_url)
     _check_key(endpoint)
     _check_prices(endpoint)
     if options.window_tokens is not None and endpoint.tokenizer is None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from judgelm.engines.openai_calls import Endpoint
+from judgelm.engines.openai_pool import Pool
 from judgelm.engines.openai_prompts import Written, body_of
 from judgelm.engines.openai_replies import Choice
 from judgelm.records import FinishReason, Sampling
@@ -25,12 +25,12 @@ class Replier:
     """Draws replies of one model.
 
     Args:
-        endpoint: where.
+        pool: where.
         model: the server's name for it.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str) -> None:
-        self.endpoint = endpoint
+    def __init__(self, pool: Pool, model: str) -> None:
+        self.pool = pool
         self._model = model
 
     async def draw(self, written: Written, sampling: Sampling, *, logprobs: bool = False) -> Replies:
@@ -39,14 +39,14 @@ class Replier:
         Raises:
             RefusedError, GaveUpError, OverBudgetError, EngineError: as `Endpoint.ask`.
         """
-        greedy = sampling.temperature == 0 and "temperature" not in self.endpoint.given_up
+        greedy = sampling.temperature == 0 and "temperature" not in self.pool.given_up
         wanted = 1 if greedy else sampling.n
         choices: tuple[Choice, ...] = ()
         prompt_tokens = completion_tokens = 0
         while len(choices) < wanted:
             # the same seed would give the same replies again
             rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
-            got, usage = await self.endpoint.ask(written.api, body_of(self._model, written, rest, logprobs=logprobs))
+            got, usage = await self.pool.ask(written.api, body_of(self._model, written, rest, logprobs=logprobs))
             choices += got
             prompt_tokens = usage.prompt_tokens
             completion_tokens += usage.completion_tokens

@@ -1,12 +1,14 @@
 """Finds out at load what a server is and can: is it there, has it the model, which API, token ids, grammars."""
 
+import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.engines.openai_calls import Api, Endpoint, GaveUpError, TroubleError
 from judgelm.engines.openai_options import EndpointOptions
+from judgelm.engines.openai_pool import Pool
 from judgelm.engines.openai_quirks import RefusedError
 from judgelm.engines.openai_replies import BadReplyError
 from judgelm.errors import EngineError, ModelError
@@ -30,6 +32,41 @@ class Served:
     takes_ids: bool
     takes_grammar: bool
     window: int | None
+
+
+async def discover_all(pool: Pool, model: str, options: EndpointOptions, hello: list[int] | None) -> Served:
+    """What all servers can; one that cannot be reached is left out for a while and taken to be like the others.
+
+    Raises:
+        EngineError, ModelError: as `discover`: no server can be reached, or one of them is not usable.
+    """
+    asked = list(zip(pool.endpoints, options.each, strict=True))
+    found = await asyncio.gather(*(_discovered(one, model, own, hello) for one, own in asked))
+    lost = [one for one in found if isinstance(one, EngineError)]
+    if len(lost) == len(found):
+        raise lost[0]
+    for endpoint, one in zip(pool.endpoints, found, strict=True):
+        if isinstance(one, EngineError):
+            pool.leave_out(endpoint)
+    served = [one for one in found if isinstance(one, Served)]
+    if len({one.api for one in served}) > 1:  # then what they have in common
+        return await discover_all(pool, model, replace(options, api="chat"), hello)
+    windows = [one.window for one in served if one.window is not None]
+    return Served(
+        api=served[0].api,
+        takes_ids=all(one.takes_ids for one in served),
+        takes_grammar=all(one.takes_grammar for one in served),
+        window=min(windows, default=None),
+    )
+
+
+async def _discovered(
+    endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
+) -> Served | EngineError:
+    try:
+        return await discover(endpoint, model, options, hello)
+    except EngineError as error:
+        return error
 
 
 async def discover(endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None) -> Served:

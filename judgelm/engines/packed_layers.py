@@ -69,7 +69,8 @@ def pack(model: nn.Module) -> None:
     Weights that two layers share (tied embeddings) and layers of other kinds (quantised, adapters) stay as they are,
     and so does whatever does not compute what its packed form does.
     """
-    if not (torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+    has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not (has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
     shared = {one for one in weights if weights.count(one) > 1}

@@ -34,6 +34,7 @@ class ScriptedEngine:
     """
 
     takes_grammar = False
+    sees_images = True  # a function of the prompt may look at them
 
     def __init__(self, script: Script, *, window: int = 256) -> None:
         self._script = script
@@ -79,6 +80,10 @@ class ScriptedEngine:
         done = [self._answer(request) for request in self._waiting]
         self._waiting.clear()
         return done
+
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """Nothing: a script's reply is there at once, so none is ever half written."""
+        return {}
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""

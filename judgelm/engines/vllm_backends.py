@@ -45,7 +45,7 @@ class Backend(Protocol):
         ...
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """What is finished; for a request that failed its key and vLLM's words.
+        """What there is of replies, finished or so far; for a request that failed its key and vLLM's words.
 
         Raises:
             EngineError: the engine as a whole is dead.
@@ -89,15 +89,15 @@ class InProcess:
             raise RefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Step until something is finished or the time is up."""
+        """Step until there is something of a reply or the time is up."""
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
-                done = [output for output in self._engine.step() if output.finished]
+                found = self._engine.step()
             except Exception as error:  # vLLM's step raises whatever its model raises
                 raise EngineError(f"vLLM's step failed: {type(error).__name__}: {error}") from error
-            if done or time.monotonic() > until:
-                return done
+            if found or time.monotonic() > until:
+                return list(found)
         return []
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -123,7 +123,7 @@ class InLoopThread:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._thread.start()
-        self._done: queue.SimpleQueue[RequestOutput | tuple[str, str] | BaseException] = queue.SimpleQueue()
+        self._outputs: queue.SimpleQueue[RequestOutput | tuple[str, str] | BaseException] = queue.SimpleQueue()
         self._tasks: dict[str, Future[None]] = {}
         try:
             with quiet_start(arguments.model, multiprocessing=True):
@@ -140,31 +140,32 @@ class InLoopThread:
     async def _one(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         try:
             async for output in self._engine.generate(prompt, sampling, key, lora_request=adapter):
-                if output.finished:
-                    self._done.put(output)
+                self._outputs.put(output)
         except (VLLMValidationError, ValueError) as error:
-            self._done.put((key, str(error)))
+            self._outputs.put((key, str(error)))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # EngineDeadError, or whatever the model raised in the core
-            self._done.put(error)
+            self._outputs.put(error)
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Wait for the first that is finished, then take all that are."""
-        done: list[RequestOutput | tuple[str, str]] = []
+        """Wait for the first output, then take all that are there; none comes of what was aborted."""
+        outputs: list[RequestOutput | tuple[str, str]] = []
         if not self._tasks:
-            return done
+            return outputs
         try:
-            found = self._done.get(timeout=timeout_s)
+            found = self._outputs.get(timeout=timeout_s)
             while True:
                 if isinstance(found, BaseException):
                     raise _dead(found) from found
-                key = found[0] if isinstance(found, tuple) else found.request_id
-                if self._tasks.pop(key, None) is not None:
-                    done.append(found)
-                found = self._done.get_nowait()
+                ended, key = (True, found[0]) if isinstance(found, tuple) else (found.finished, found.request_id)
+                if key in self._tasks:
+                    outputs.append(found)
+                    if ended:
+                        del self._tasks[key]
+                found = self._outputs.get_nowait()
         except queue.Empty:
-            return done
+            return outputs
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget prompts; leaving `generate` aborts them in the core."""

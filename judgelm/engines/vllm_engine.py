@@ -7,7 +7,7 @@ pipeline parallelism, quantised weights, LoRA adapters and grammars.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -17,8 +17,9 @@ import vllm
 from transformers import GenerationConfig
 from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.lora.request import LoRARequest
+from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
-from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, StructuredOutputsParams
+from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
 from judgelm.engines.adapters import check_safetensors
 from judgelm.engines.admission import admit, refuse_images
@@ -30,15 +31,16 @@ from judgelm.engines.score_tree import ROOT
 from judgelm.engines.tree_scoring import CandidateTokens
 from judgelm.engines.vision import Vision
 from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, RefusedError
-from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, most_adapters, sees_images
+from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, has_vision, most_adapters
 from judgelm.engines.vllm_prompts import tokens_prompt
+from judgelm.engines.vllm_sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.records import Completion, FinishReason, Request
 
 
 class _InHand:
-    """A request under way: its reply, and the branches of its candidates' tree."""
+    """A request under way: its reply as far as it is written, and the branches of its candidates' tree."""
 
     __slots__ = ("failure", "fitted", "output", "pending", "request", "search")
 
@@ -111,7 +113,7 @@ class VllmEngine:
             tokenizer,
             identity=identity_of(base, adapter, options),
             stops=eos_ids(_generation_config(base, options), tokenizer),
-            vision=Vision.load(base, options) if sees_images(base, options) else None,
+            vision=Vision.load(base, options) if has_vision(base, options) else None,
         )
         if adapter is not None:
             try:
@@ -120,6 +122,11 @@ class VllmEngine:
                 engine.close()
                 raise ModelError(str(error)) from error
         return engine
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the model takes images."""
+        return self._vision is not None
 
     @property
     def window(self) -> int:
@@ -145,7 +152,7 @@ class VllmEngine:
         for one in sorted(fresh, key=lambda one: one.fitted.ids):  # the prefix cache forgets what is far apart
             self._in_hand[one.request.key] = one
             self._counts["requests"] += 1
-            self._add(one, ROOT, _sampling(one))
+            self._add(one, ROOT, reply_sampling(one.request.sampling, one.search))
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Run until a request is finished or the time is up.
@@ -159,6 +166,11 @@ class VllmEngine:
                 self._receive(output)
         finished, self._finished = self._finished, []
         return finished
+
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """What the replies to these requests are so far; of several to one request nothing is known before the end."""
+        under_way = ((key, self._in_hand[key]) for key in keys if key in self._in_hand)
+        return {key: self._read(one, one.output.outputs[0])[0] for key, one in under_way if one.output is not None}
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests, their branches too."""
@@ -232,7 +244,13 @@ class VllmEngine:
 
     def _receive(self, output: RequestOutput | tuple[str, str]) -> None:
         number = output[0] if isinstance(output, tuple) else output.request_id
-        one = self._by_id.pop(number)
+        one = self._by_id.get(number)
+        if one is None:
+            return  # a branch beside one that failed
+        if not isinstance(output, tuple) and not output.finished:
+            one.output = output
+            return
+        del self._by_id[number]
         node = one.pending.pop(number)
         if isinstance(output, tuple):
             one.failure = output[1] or "vLLM refused the request"
@@ -242,7 +260,7 @@ class VllmEngine:
             self._forget(one)
         elif not one.pending and one.search is not None:
             for open_node in one.search.open_nodes():
-                self._add(one, open_node, _branch_sampling(one.search, open_node))
+                self._add(one, open_node, branch_sampling(one.search, open_node))
                 self._counts["branches"] += 1
         if not one.pending and self._in_hand.pop(one.request.key, None) is not None:
             self._finished.append(self._completion(one))
@@ -272,11 +290,10 @@ class VllmEngine:
         tokens = 0
         replies = list(one.output.outputs) if one.output is not None and not one.failure else []
         for reply in replies * (request.sampling.n // max(1, len(replies))):
-            ids = list(reply.token_ids)
-            text, reason = read_reply(ids, request.sampling, self._tokenizer, self._stops)
+            text, reason = self._read(one, reply)
             texts.append(text)
             reasons.append(reason or "stop")  # a grammar that is fulfilled ends a reply too
-            tokens += len(ids)
+            tokens += len(reply.token_ids)
         return Completion(
             key=request.key,
             texts=tuple(texts),
@@ -288,6 +305,9 @@ class VllmEngine:
             neutralised=fitted.neutralised,
             error=one.failure,
         )
+
+    def _read(self, one: _InHand, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
+        return read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
 
     def _lora(self, adapter: str) -> LoRARequest:
         if adapter not in self._adapters:
@@ -307,34 +327,6 @@ class VllmEngine:
                 raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
             self._adapters[adapter] = lora
         return self._adapters[adapter]
-
-
-def _sampling(one: _InHand) -> SamplingParams:
-    wanted = one.request.sampling
-    try:
-        return SamplingParams(
-            n=wanted.n if wanted.temperature > 0 else 1,  # vLLM refuses several greedy replies: they are alike
-            max_tokens=wanted.max_tokens,
-            temperature=wanted.temperature,
-            seed=wanted.seed if wanted.temperature > 0 else None,
-            stop=list(wanted.stop) or None,
-            structured_outputs=StructuredOutputsParams(regex=wanted.grammar) if wanted.grammar else None,
-            logprob_token_ids=list(one.search.tree.vocabulary) if one.search else None,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-    except ValueError as error:
-        raise EngineError(f"vLLM does not sample like that: {first_line(error)}") from error
-
-
-def _branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
-    """As far down as the tree goes: the reply's own way closes the nodes on it."""
-    return SamplingParams(
-        max_tokens=search.tree.depth_below[node],
-        temperature=0.0,
-        detokenize=False,
-        logprob_token_ids=list(search.tree.vocabulary),
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
 
 
 def _generation_config(base: str, options: EngineOptions) -> Any:

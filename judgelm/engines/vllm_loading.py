@@ -161,7 +161,7 @@ def _config(base: str, options: EngineOptions) -> Any:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
 
 
-def sees_images(base: str, options: EngineOptions) -> bool:
+def has_vision(base: str, options: EngineOptions) -> bool:
     """Whether the model's config has a part for vision."""
     return getattr(_config(base, options), "vision_config", None) is not None
 
