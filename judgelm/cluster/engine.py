@@ -5,7 +5,7 @@ its node, costs what it had in hand: that is sent to another, and another worker
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judgelm.cluster.feeding import Feeder
@@ -28,7 +28,7 @@ class RayEngine:
     """
 
     def __init__(self, pool: Pool) -> None:
-        self.takes_grammar = False  # until a worker says otherwise
+        self.takes_grammar = self.sees_images = False  # until a worker says otherwise
         self._pool = pool
         self._feeder = Feeder()
         self._first: Joined | None = None
@@ -84,6 +84,10 @@ class RayEngine:
         finished, self._finished = self._finished, []
         return finished
 
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """Nothing: workers send whole replies."""
+        return {}
+
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
         keys = set(keys)
@@ -134,6 +138,7 @@ class RayEngine:
         if isinstance(event, Joined):
             self._check_alike(event)
             self.takes_grammar = event.loaded.takes_grammar
+            self.sees_images = event.loaded.sees_images
             self._windows[worker] = event.loaded.window
             self._feeder.join(worker, event.loaded.window)
         elif isinstance(event, Lost):

@@ -37,6 +37,7 @@ class Loaded:
     versions: dict[str, str]
     window: int
     takes_grammar: bool
+    sees_images: bool
 
 
 class Worker:
@@ -64,6 +65,7 @@ class Worker:
             versions={"judgelm": VERSION, "python": platform.python_version()},
             window=engine.window,
             takes_grammar=engine.takes_grammar,
+            sees_images=engine.sees_images,
         )
 
     def step(

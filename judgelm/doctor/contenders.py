@@ -7,7 +7,7 @@ has the model loaded and judges when it is told to, so that they can take turns.
 import json
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -54,6 +54,7 @@ class Clocked:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.takes_grammar = engine.takes_grammar
+        self.sees_images = engine.sees_images
         self.at_work_s = 0.0
 
     @property
@@ -71,6 +72,10 @@ class Clocked:
         done = self._engine.collect(timeout_s)
         self.at_work_s += time.perf_counter() - began
         return done
+
+    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
+        """As the engine's."""
+        return self._engine.progress(keys)
 
     def abort(self, keys: Iterable[str]) -> None:
         """As the engine's."""

@@ -12,7 +12,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Request, Sampling
+from judgelm.records import Request, Sampling, Span
 from tiny_judges import TEMPLATE, word_sample
 
 ENGINES = ["scripted", "transformers", "vllm", "openai", pytest.param("ray", marks=pytest.mark.distributed)]
@@ -94,6 +94,29 @@ def test_an_aborted_request_never_comes_back(engine):
     for _ in range(100):
         keys |= {completion.key for completion in engine.collect(0.05)}
     assert keys == {"0", "3"}
+
+
+def test_what_is_written_so_far_is_the_beginning_of_the_reply(engine):
+    # an engine may know of nothing, but not of anything else
+    requests = requests_of(4, max_tokens=12)
+    engine.submit(requests)
+    done, seen = {}, []
+    while len(done) < 4:
+        done |= {completion.key: completion.texts[0] for completion in engine.collect(0.001)}
+        seen += engine.progress(["0", "2", "unknown"]).items()
+    assert {key for key, _ in seen} <= {"0", "2"}
+    assert all(done[key].startswith(text.rstrip("\ufffd")) for key, text in seen)
+    assert engine.progress(["0", "2"]) == {}
+
+
+def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path):
+    [request] = requests_of(1)
+    showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
+    if not engine.sees_images:
+        with pytest.raises(EngineError, match="which this model cannot see"):
+            run(engine, [replace(request, prompt=showing)])
+    else:
+        assert engine.describe()["engine"] in ("scripted", "openai")
 
 
 def test_it_wants_work_and_describes_itself(engine):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -72,6 +73,21 @@ def test_pruned_branches_are_worth_no_more_than_a_hundredth(vllm_engine, transfo
         exact, pruned = (torch.tensor(done.candidate_logprobs).exp() for done in (one, here[key]))
         assert float((exact - pruned).clamp(min=0).sum()) <= 0.0101
         assert torch.allclose(exact[pruned > 0], pruned[pruned > 0], atol=1e-4)
+
+
+def test_a_reply_can_be_watched_while_it_is_written(vllm_engine):
+    [request] = requests_of(2, candidates=LINES)[:1]
+    several = replace(request, key="several", candidates=(), sampling=Sampling(max_tokens=24, temperature=1.0, n=2))
+    vllm_engine.submit([request, several])
+    seen, done = [], {}
+    while len(done) < 2:
+        done |= {completion.key: completion.texts[0] for completion in vllm_engine.collect(0.001)}
+        seen.append(vllm_engine.progress([request.key, "several"]))
+    assert all("several" not in one for one in seen), "vLLM puts several replies together only at the end"
+    lengths = [len(one[request.key]) for one in seen if request.key in one]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 3
+    assert all(done[request.key].startswith(one[request.key]) for one in seen if request.key in one)
 
 
 def test_a_sampled_reply_repeats_and_its_samples_differ(vllm_engine):
