@@ -11,7 +11,10 @@ from judgelm.cli.doctor import doctor
 from judgelm.cli.evaluation import eval_command, report_command
 from judgelm.cli.modes import modes_command
 from judgelm.cli.panel import panel_command
+from judgelm.cli.serve import EPILOG, serve
 from judgelm.cli.study import study_app
+from judgelm.cli.web import EPILOG as WEB_EPILOG
+from judgelm.cli.web import web
 from judgelm.version import VERSION
 
 app = typer.Typer(
@@ -27,6 +30,8 @@ app.command("report", no_args_is_help=True)(report_command)
 app.command("doctor")(doctor)
 app.command("modes")(modes_command)
 app.command("panel", no_args_is_help=True)(panel_command)
+app.command("serve", epilog=EPILOG, no_args_is_help=True)(serve)
+app.command("web", epilog=WEB_EPILOG, no_args_is_help=True)(web)
 app.add_typer(data.app, name="data")
 app.add_typer(study_app, name="study")
 

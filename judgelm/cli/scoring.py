@@ -104,7 +104,7 @@ def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
     Raises:
         InputError: the file is neither.
     """
-    if _is_run_file(path):
+    if is_run_file(path):
         return read_judgments(path)
     if options.parser == "original":
         return {one.sample_id: one for one in read_results(str(path), parse_pair_original)}
@@ -123,7 +123,8 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
 
 
-def _is_run_file(path: Path) -> bool:
+def is_run_file(path: Path) -> bool:
+    """Whether the file holds judgments as judgelm-batch writes them."""
     first = next(iter(read_rows(str(path))), None)
     return isinstance(first, Row) and is_judgment_row(first.data)
 

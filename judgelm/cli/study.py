@@ -2,10 +2,12 @@
 
 import typer
 
+from judgelm.cli.study_benchmark import benchmark_command
 from judgelm.cli.study_calibration import calibration_command
 from judgelm.cli.study_capabilities import capabilities_command
 from judgelm.cli.study_compare import compare_judges_command
 from judgelm.cli.study_judgelm import judgelm_command
+from judgelm.cli.study_position_bias import position_bias_command
 from judgelm.cli.study_qa import qa_command
 from judgelm.cli.study_self_bias import self_bias_command
 from judgelm.cli.study_self_reference import self_reference_command
@@ -17,6 +19,8 @@ study_app.command("self-reference", no_args_is_help=True)(self_reference_command
 study_app.command("ssr", no_args_is_help=True)(ssr_command)
 study_app.command("qa", no_args_is_help=True)(qa_command)
 study_app.command("self-bias", no_args_is_help=True)(self_bias_command)
+study_app.command("position-bias", no_args_is_help=True)(position_bias_command)
+study_app.command("benchmark", no_args_is_help=True)(benchmark_command)
 study_app.command("calibration", no_args_is_help=True)(calibration_command)
 study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
 study_app.command("compare-judges", no_args_is_help=True)(compare_judges_command)

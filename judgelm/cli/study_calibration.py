@@ -32,8 +32,8 @@ def calibration_command(
     """
     from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
-    from judgelm.studies.calibration import calibration_study
-    from judgelm.studies.calibration_measures import CalibrationOptions
+    from judgelm.studies.calibration.measures import CalibrationOptions
+    from judgelm.studies.calibration.study import calibration_study
 
     [found] = read_judges([judgments], [], parser="judgelm", scale="any").values()
     result = calibration_study(

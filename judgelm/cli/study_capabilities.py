@@ -30,7 +30,7 @@ def capabilities_command(
     """
     from judgelm.cli.scoring import load_manifest  # scikit-learn takes seconds to load
     from judgelm.cli.study_reading import read_judges
-    from judgelm.data.mm_vet import read_capabilities
+    from judgelm.data.benchmarks.mm_vet import read_capabilities
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.capabilities import CapabilityOptions, capability_study
 

@@ -43,8 +43,8 @@ def compare_judges_command(
     """
     from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
-    from judgelm.studies.compare_judges import compare_judges
-    from judgelm.studies.compare_measures import CompareOptions
+    from judgelm.studies.compare_judges.measures import CompareOptions
+    from judgelm.studies.compare_judges.study import compare_judges
 
     result = compare_judges(
         read_judges(judgments, name or [], parser=parser, scale=scale),

@@ -12,7 +12,7 @@ from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from judgelm.records import Sample
-    from judgelm.studies.qa_answers import QaRun
+    from judgelm.studies.qa.answers import QaRun
 
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
@@ -64,8 +64,8 @@ def qa_command(
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
     """
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
-    from judgelm.studies.qa import QaOptions, qa_study
-    from judgelm.studies.qa_answers import qa_answers
+    from judgelm.studies.qa.answers import qa_answers
+    from judgelm.studies.qa.study import QaOptions, qa_study
 
     options = QaOptions(
         failures=failures,
@@ -103,7 +103,7 @@ def _run(given: str) -> "QaRun":
         ConfigError: something else.
     """
     from judgelm.runfile import read_judgments
-    from judgelm.studies.qa_answers import QaRun
+    from judgelm.studies.qa.answers import QaRun
 
     name, equals, file = given.partition("=")
     judge, _, variant = name.partition(":")

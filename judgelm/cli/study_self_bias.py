@@ -1,7 +1,8 @@
 """`judgelm study self-bias`."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 import yaml
@@ -11,11 +12,21 @@ from judgelm.cli.console import console
 from judgelm.cli.study_options import finish
 from judgelm.errors import ConfigError
 
+if TYPE_CHECKING:
+    from judgelm.data.rows import Row
+
 
 def self_bias_command(
     ratings: Annotated[
-        list[Path], typer.Argument(help="Ratings in long format, or wide files of the Play Favorites data.")
-    ],
+        list[Path] | None, typer.Argument(help="Ratings in long format, or wide files of the Play Favorites data.")
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="JUDGE=FILE", help="A judge's run of mode rubric or single; repeat for several."),
+    ] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="The rows these runs judged: answer, answer_models, item (else the question).")
+    ] = None,
     families: Annotated[
         Path | None, typer.Option(help="YAML: family -> list of models; default: told by the models' names.")
     ] = None,
@@ -67,12 +78,14 @@ def self_bias_command(
 ) -> None:
     """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
 
-    Example: judgelm study self-bias ratings.csv -o FOLDER --families families.yaml
+    Judges are files of ratings, run files, or both; people's ratings name items and models as the rows do.
+
+    Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
     from judgelm.data.ratings import RatingColumns, read_ratings, write_ratings  # statsmodels takes seconds to load
     from judgelm.metrics.resampling import Resampling
     from judgelm.metrics.self_bias_design import BiasModel
-    from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
+    from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
     columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
@@ -100,11 +113,34 @@ def self_bias_command(
         draws=draws,
         resampling=Resampling(seed=seed, resamples=bootstrap),
     )
-    table = read_ratings(ratings, columns)
+    table = read_ratings(ratings or [], columns, more=_of_runs(run or [], rows, columns.item))
     finish(study_self_bias(table, options), out, overwrite=overwrite, json=json)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
         console.print(f"scores without the bias in {debiased}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
+    """The ratings that run files hold.
+
+    Raises:
+        ConfigError: runs without rows, or a run without its judge's name.
+        InputError: a file cannot be read, or a run is not of these rows.
+    """
+    from judgelm.data.ratings_runs import run_ratings
+    from judgelm.data.samples import SampleStream
+    from judgelm.runfile import read_judgments
+
+    if not runs:
+        return
+    if rows is None:
+        raise ConfigError("--run: give the rows that were judged too, with --rows: they say whose answer each is")
+    samples = {sample.id: sample for _, sample in SampleStream([str(rows)]).pairs()}
+    for text in runs:
+        judge, equals, path = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--run {text}: expected JUDGE=FILE, the judge spelled as its own answers' model")
+        yield from run_ratings(judge, read_judgments(Path(path)), samples, item=item)
 
 
 def _families(path: Path) -> dict[str, list[str]]:

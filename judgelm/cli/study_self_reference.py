@@ -37,8 +37,8 @@ def self_reference_command(
     from judgelm.jsonl import read_jsonl
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
     from judgelm.runfile import read_judgments
-    from judgelm.studies.self_reference import self_reference_study
-    from judgelm.studies.self_reference_truth import JudgeRuns, by_sample, truth_from_row
+    from judgelm.studies.self_reference.study import self_reference_study
+    from judgelm.studies.self_reference.truth import JudgeRuns, by_sample, truth_from_row
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))

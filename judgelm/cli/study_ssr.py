@@ -42,8 +42,8 @@ def ssr_command(
     from judgelm.jsonl import read_jsonl
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
     from judgelm.runfile import read_judgments
-    from judgelm.studies.ssr import SsrOptions, ssr_study
-    from judgelm.studies.ssr_items import pair_truth_from_row, pairs_by_sample
+    from judgelm.studies.ssr.items import pair_truth_from_row, pairs_by_sample
+    from judgelm.studies.ssr.study import SsrOptions, ssr_study
 
     options = SsrOptions(
         tau=tau,

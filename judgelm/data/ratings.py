@@ -24,6 +24,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -71,8 +72,15 @@ class RatingTable:
     rejects: tuple[Reject, ...] = ()
 
 
-def read_ratings(paths: Iterable[str | Path], columns: RatingColumns | None = None) -> RatingTable:
+def read_ratings(
+    paths: Iterable[str | Path], columns: RatingColumns | None = None, *, more: Iterable[Row] = ()
+) -> RatingTable:
     """Read files of ratings, long or wide, into one table; a row that cannot be used is a reject.
+
+    Args:
+        paths: the files.
+        columns: what their fields are called.
+        more: ratings in long format under its own names, such as those of run files (`judgelm.data.ratings_runs`).
 
     Raises:
         InputError: a file cannot be read, a column asked for is nowhere, or no row can be used.
@@ -81,15 +89,16 @@ def read_ratings(paths: Iterable[str | Path], columns: RatingColumns | None = No
     kept: list[dict[str, object]] = []
     rejects: list[Reject] = []
     seen: set[tuple[object, ...]] = set()
-    for path in map(str, paths):
-        for found in _read_file(path, columns):
-            if isinstance(found, Reject):
-                rejects.append(found)
-            elif (key := tuple(found.data[name] for name in _KEY)) in seen:
-                rejects.append(Reject(found.file, found.line, f"rated twice: {_said(found.data)}", _said(found.data)))
-            else:
-                seen.add(key)
-                kept.append(found.data)
+    read = (found for path in map(str, paths) for found in _read_file(path, columns))
+    own = (_long_row(row, RatingColumns(extra=columns.extra)) for row in more)
+    for found in chain(read, own):
+        if isinstance(found, Reject):
+            rejects.append(found)
+        elif (key := tuple(found.data[name] for name in _KEY)) in seen:
+            rejects.append(Reject(found.file, found.line, f"rated twice: {_said(found.data)}", _said(found.data)))
+        else:
+            seen.add(key)
+            kept.append(found.data)
     if not kept:
         why = f"; first: {rejects[0].message}" if rejects else ""
         raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no row can be used{why}")

@@ -54,3 +54,16 @@ def position_cells(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> NDArra
     if given.size == 0:
         raise ValueError("orders: no pair was judged in both; a share of nothing is undefined")
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
+
+
+def first_place_leads(leads: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how many score points standing first puts an answer ahead, for each pair.
+
+    Args:
+        leads: score of the answer shown first minus that of the one shown second; shape (n, 2), one column per order.
+
+    Returns:
+        shape (n,), the mean over both orders: 0 where order changes nothing, since then the leads are each other's
+        negatives.
+    """
+    return np.asarray(leads.mean(axis=1), dtype=np.float64)

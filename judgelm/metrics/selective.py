@@ -1,11 +1,9 @@
 """Self-reference only where the judge's own answers agree: the gate, what it lets through, and what that is worth.
 
-A judge answers a question k times. Agreement is the share of the commonest answer; at `tau` and above the gate is on,
-and the commonest answer is shown as the reference. Two ties need a rule: of several commonest answers the one given
-first stands, and a reply that no answer can be extracted from stays among the k but is no answer.
+A judge answers a question k times (see `judgelm.majority`); where their agreement is `tau` or above the gate is on, and
+the commonest answer is shown as the reference.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,55 +15,6 @@ from judgelm.metrics.undefined import Basis, defined_estimates, ratio
 
 Flags = NDArray[np.bool_]
 Clusters = Sequence[Hashable] | None
-
-_ROUNDING = 1e-9  # 0.6 and 3 / 5 are not the same double in every spelling
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Majority:
-    """What k self-solves come to.
-
-    Attributes:
-        answer: the commonest answer; None where no reply has one.
-        votes: how many of the replies give it.
-        k: replies, those without an answer included.
-        tied: whether another answer has as many votes.
-    """
-
-    answer: str | None
-    votes: int
-    k: int
-    tied: bool
-
-    @property
-    def agreement(self) -> float:
-        """Votes by k, in [0, 1] (SSR-Judge, equation 1)."""
-        return self.votes / self.k
-
-    def passes(self, tau: float) -> bool:
-        """Whether the gate is on (SSR-Judge, equation 2); never where there is no answer to show."""
-        return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
-
-
-def majority(answers: Sequence[str | None]) -> Majority:
-    """The commonest of k answers, already comparable as texts; of several the one given first.
-
-    Args:
-        answers: one per reply, None where none can be extracted.
-
-    Raises:
-        ValueError: no reply at all (agreement of nothing is undefined).
-
-    Source: SSR-Judge, section 3.2, equation 1. The tie-break is ours, the paper states none.
-    """
-    if not answers:
-        raise ValueError("agreement: no self-solves; agreement over none is undefined")
-    counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
-    if not counts:
-        return Majority(answer=None, votes=0, k=len(answers), tied=False)
-    votes = max(counts.values())
-    leading = [answer for answer, count in counts.items() if count == votes]
-    return Majority(answer=leading[0], votes=votes, k=len(answers), tied=len(leading) > 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,9 @@ have it under `solves`, is not asked anything.
 Source: Self-Reference, equation 2; SSR-Judge, sections 3.2 and 3.3, equations 1 and 2.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.drawing import sampling_for
@@ -131,36 +130,6 @@ class Solving:
         if answer is not None and not isinstance(answer, str):
             raise _wrong(sample, "a solve's answer is no text")
         return Solve(text=text, answer=answer)
-
-
-class Majority(NamedTuple):
-    """What most solves answered.
-
-    Attributes:
-        answer: None where no solve has an answer.
-        agreement: share of all solves that answered so, in [0, 1]; those without an answer count among all. 0 where
-            none has an answer: then no two agree.
-    """
-
-    answer: str | None
-    agreement: float
-
-
-def majority(solves: Sequence[Solve]) -> Majority:
-    """The most common answer; of equally common ones that which was drawn first.
-
-    Raises:
-        ValueError: there are no solves.
-
-    Source: SSR-Judge, equation 1. The paper says nothing of ties (2-2-1); no gate above one half is touched by them.
-    """
-    if not solves:
-        raise ValueError("no solves: a share of nothing is not 0")
-    counts = Counter(solve.answer for solve in solves if solve.answer is not None)
-    if not counts:
-        return Majority(None, 0.0)
-    answer, count = counts.most_common(1)[0]  # keeps the order of arrival among equals
-    return Majority(answer, count / len(solves))
 
 
 def failure_of(completion: Completion) -> Unparsed | None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.majority import majority
 from judgelm.modes.flow import Flow
-from judgelm.modes.solving import Solved, Solving, judging_sampling, majority
+from judgelm.modes.solving import Solved, Solving, judging_sampling
 from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
 from judgelm.prompts.final_answers import Task
 from judgelm.prompts.ssr import SSR, comparing_prompt
@@ -135,9 +136,8 @@ class SelectiveSelfReference:
         """The majority answer where it is to be shown."""
         if self.when == "never" or not solved.solves:
             return None
-        answer, agreement = majority(solved.solves)
-        on = self.when == "always" or agreement >= self.tau - 1e-9
-        return answer if on else None
+        found = majority([solve.answer for solve in solved.solves])
+        return found.answer if self.when == "always" or found.passes(self.tau) else None
 
     def _solving(self) -> Solving:
         return Solving(

@@ -1,1 +1,1 @@
-"""One module per analysis: judgments and labels in, numbers for tables and figures out."""
+"""One module or package per analysis: judgments and labels in, numbers for tables and figures out."""

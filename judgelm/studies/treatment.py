@@ -92,18 +92,25 @@ def treat(pairs: Sequence[LabelledPair], how: Resampling) -> Treatment:
     )
 
 
-def _position(pairs: Sequence[LabelledPair], how: Resampling) -> PositionEstimates | None:
-    both = [(pair.given, pair.swapped, pair.cluster) for pair in pairs]
-    kept = [(given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None]
-    if not kept:
-        return None
-    cells = position_cells(np.array([row[0] for row in kept]), np.array([row[1] for row in kept]))
-    clusters = [row[2] for row in kept]
+def position_estimates(
+    given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], how: Resampling
+) -> PositionEstimates:
+    """`metrics.position.position_bias` with intervals; labels and errors are its, clusters those of `treat`."""
+    cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, how) for column in cells.T)
     [delta] = estimate(cells, _delta, clusters, how)
     if delta.low == delta.high:  # every pair behaves alike: 0 or 1
         delta = widened(delta, clusters)
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
+
+
+def _position(pairs: Sequence[LabelledPair], how: Resampling) -> PositionEstimates | None:
+    both = [(pair.given, pair.swapped, pair.cluster) for pair in pairs]
+    kept = [(given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None]
+    if not kept:
+        return None
+    given, swapped = np.array([row[0] for row in kept]), np.array([row[1] for row in kept])
+    return position_estimates(given, swapped, [row[2] for row in kept], how)
 
 
 def _delta(sums: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.mm_vet import mm_vet_rows, read_capabilities
+from judgelm.data.benchmarks.mm_vet import mm_vet_rows, read_capabilities
 from judgelm.errors import EngineError
 from judgelm.jsonl import encode_line
 from judgelm.judge import Judge
@@ -27,7 +27,7 @@ def rows(tmp_path_factory):
     (folder / "mm-vet.json").write_text(json.dumps(questions))
     (folder / "emu.json").write_text(json.dumps(answers))
     path = folder / "rows.jsonl"
-    path.write_bytes(b"".join(map(encode_line, mm_vet_rows(folder / "mm-vet.json", folder / "emu.json"))))
+    path.write_bytes(b"".join(map(encode_line, mm_vet_rows(str(folder / "mm-vet.json"), [str(folder / "emu.json")]))))
     return path
 
 

@@ -8,7 +8,7 @@ from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.solving import Solved, Solving, majority
+from judgelm.modes.solving import Solved, Solving
 from judgelm.records import Completion, Sample, Solve
 
 SAMPLE = Sample(id="1", question="How many?", answers=())
@@ -92,25 +92,6 @@ def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
 def test_what_is_no_solve_is_refused_by_name(solves, finding):
     with pytest.raises(InputError, match=f'sample 1: field "solves": {re.escape(finding)}'):
         next(solving()(Sample(id="1", question="q", answers=(), metadata={"solves": solves})))
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        ("AAAAA", ("A", 1.0)),
-        ("AABAA", ("A", 0.8)),
-        ("BAABC", ("B", 0.4)),  # 2-2-1: B was drawn before A
-        (("A", None, "A", None, "A"), ("A", 0.6)),  # those without an answer stay in k
-        ((None, None), (None, 0.0)),
-    ],
-)
-def test_agreement_is_the_share_of_the_most_common_answer(answers, expected):
-    assert majority(given(*answers)) == expected
-
-
-def test_agreement_of_nothing_is_not_0():
-    with pytest.raises(ValueError, match="no solves"):
-        majority([])
 
 
 @pytest.mark.parametrize(

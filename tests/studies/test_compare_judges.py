@@ -6,8 +6,8 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.studies.compare_judges import compare_judges
-from judgelm.studies.compare_measures import CompareOptions
+from judgelm.studies.compare_judges.measures import CompareOptions
+from judgelm.studies.compare_judges.study import compare_judges
 
 HOW = Resampling(seed=0, resamples=100)
 WINNERS = {"1": 1, "2": 2, "=": "tie"}

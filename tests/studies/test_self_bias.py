@@ -10,7 +10,7 @@ from judgelm.data.ratings import RatingTable, read_ratings
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.self_bias_design import BiasModel
-from judgelm.studies.self_bias import SelfBiasOptions, debiased_ratings, study_self_bias
+from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
 HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)

@@ -7,7 +7,10 @@ import typer
 from typer.testing import CliRunner
 
 from judgelm.cli.study_self_bias import self_bias_command
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import encode_line
+from judgelm.judgment_rows import judgment_row
+from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
 
 
 @pytest.fixture
@@ -70,3 +73,43 @@ def test_the_command_loads_no_statistics_before_it_runs():
     heavy = "{'statsmodels', 'pandas', 'numba', 'scipy', 'sklearn'}"
     code = f"import sys, judgelm.cli.study_self_bias; print(len({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
+
+
+def test_run_files_of_rubrics_are_ratings_too(run, tmp_path):
+    # people give 1 to 4 of 5, each judge the same, and itself one level more
+    rows, human = [], ["item,dimension,judge,model,score"]
+    for item in range(12):
+        for place, model in enumerate(("left", "right", "other")):
+            score = 1 + (item + 2 * place) % 4
+            row = {"id": f"{item}/{model}", "item": f"p{item}", "question": f"q{item}", "answer": "a b"}
+            rows.append(row | {"answer_models": [model], "score_by_people": score})
+            human.append(f"p{item},conciseness,human,{model},{score}")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "human.csv").write_text("\n".join(human) + "\n")
+    for judge in ("left", "right"):
+        judged = []
+        for row in rows:
+            score = row["score_by_people"] + (judge in row["answer_models"])
+            failure = Unparsed("off_grammar", "?") if row["id"] == "0/other" else None
+            part = Shown(order=(0,), text="", part="conciseness", scores=None if failure else (score,), failure=failure)
+            verdict = None if failure else GradeVerdict(score=score / 5)
+            judged.append(Judgment(sample_id=row["id"], mode="rubric", verdict=verdict, shown=(part,), failure=failure))
+        (tmp_path / f"{judge}.jsonl").write_bytes(b"".join(encode_line(judgment_row(one)) for one in judged))
+    judges = [argument for judge in ("left", "right") for argument in ("--run", f"{judge}={tmp_path}/{judge}.jsonl")]
+    common = ("-o", tmp_path / "out", "--bootstrap", 100, "--draws", 2, "--no-checks", "--json", "-")
+    done = run(tmp_path / "human.csv", *judges, "--rows", tmp_path / "rows.jsonl", *common)
+    found = json.loads(done.stdout)
+    [table] = [table for table in found["tables"] if table["name"] == "coefficients"]
+    own = [row["estimate"]["value"] for row in table["rows"] if row["term"] == "self-bias (gamma)"]
+    assert own == pytest.approx([0.2, 0.2])
+    assert found["counts"]["ratings without a score"] == 2
+    with pytest.raises(ConfigError, match="give the rows that were judged too"):
+        run(tmp_path / "human.csv", *judges, *common)
+
+
+def test_a_run_without_a_model_of_the_answer_is_refused(run, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"id": "1", "question": "q", "answer": "a"}\n')
+    one = Judgment(sample_id="1", mode="single", verdict=GradeVerdict(score=8), shown=())
+    (tmp_path / "run.jsonl").write_bytes(encode_line(judgment_row(one)))
+    with pytest.raises(InputError, match="its row has 1 answers and 0 models"):
+        run("--run", f"x={tmp_path}/run.jsonl", "--rows", tmp_path / "rows.jsonl", "-o", tmp_path / "out")

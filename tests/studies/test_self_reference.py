@@ -5,9 +5,9 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, Solve, Unparsed
-from judgelm.studies.self_reference import self_reference_study
-from judgelm.studies.self_reference_selection import Standing, crossover, rank_correlation
-from judgelm.studies.self_reference_truth import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference.selection import Standing, crossover, rank_correlation
+from judgelm.studies.self_reference.study import self_reference_study
+from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
 
 HOW = Resampling(resamples=200)
 

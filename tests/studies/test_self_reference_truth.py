@@ -2,7 +2,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, Solve, Unparsed
-from judgelm.studies.self_reference_truth import (
+from judgelm.studies.self_reference.truth import (
     AnswerTruth,
     JudgeRuns,
     by_sample,

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, Shown, Solve, Unparsed
-from judgelm.studies.ssr_items import PairTruth, credit, join_items, outcome, pair_truth_from_row, pairs_by_sample
+from judgelm.studies.ssr.items import PairTruth, credit, join_items, outcome, pair_truth_from_row, pairs_by_sample
 
 
 def judged(key, given, swapped, answers=(), **fields):

@@ -1,6 +1,6 @@
 import pytest
 
-from judgelm.studies.ssr_paper import PRINTED_ROWS, four_fifths, paper_table, three_fifths, unanimity
+from judgelm.studies.ssr.paper import PRINTED_ROWS, four_fifths, paper_table, three_fifths, unanimity
 
 
 def rows():

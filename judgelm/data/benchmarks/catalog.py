@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from judgelm.data.benchmarks.base import Benchmark
 from judgelm.data.benchmarks.correctness import GSM8K, MMLU_PRO
 from judgelm.data.benchmarks.faireval import FAIREVAL
+from judgelm.data.benchmarks.mm_vet import MM_VET
 from judgelm.data.benchmarks.mt_bench import MT_BENCH
 from judgelm.data.benchmarks.pairs import AUTO_J, JUDGEBENCH, LLMBAR, PANDALM
 from judgelm.data.benchmarks.preferences import PREFERENCES, REWARDBENCH, REWARDBENCH_2
-from judgelm.data.benchmarks.questions import MM_VET, QA_BENCHMARKS
+from judgelm.data.benchmarks.questions import QA_BENCHMARKS
 from judgelm.errors import ConfigError
 
 BENCHMARKS: Mapping[str, Benchmark] = {

@@ -127,7 +127,7 @@ JUDGEBENCH = Benchmark(
     name="judgebench",
     files="one or more files of pairs, dataset=judgebench,response_model=....jsonl",
     protocol="Each pair is judged in both orders; it counts as right where both name the right answer, or one does and "
-    "the other says tie; all else, failures included, is wrong; accuracy overall and per category.",
+    "the other says tie or cannot be read; all else is wrong; accuracy overall and per category.",
     judge_with="--both-orders",
     source="JudgeBench (Tan et al. 2024), ScalerLab/JudgeBench, data/ and utils/metrics.py",
     load=_judgebench,

@@ -12,22 +12,27 @@ from judgelm.data.samples import OnReject, SampleStream, rejected
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Chat": ("alpacaeval-easy", "alpacaeval-length", "alpacaeval-hard", "mt-bench-easy", "mt-bench-med"),
-    "Chat Hard": (
-        *("mt-bench-hard", "llmbar-natural", "llmbar-adver-neighbor", "llmbar-adver-GPTInst"),
-        *("llmbar-adver-GPTOut", "llmbar-adver-manual"),
-    ),
-    "Safety": (
-        *("refusals-dangerous", "refusals-offensive", "xstest-should-refuse", "xstest-should-respond"),
-        "donotanswer",
-    ),
-    "Reasoning": ("math-prm", "hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"),
+SECTIONS: Mapping[str, Mapping[str, int]] = {
+    "Chat": {
+        **{"alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95},
+        **{"mt-bench-easy": 28, "mt-bench-med": 40},
+    },
+    "Chat Hard": {
+        **{"mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134},
+        **{"llmbar-adver-GPTInst": 92, "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46},
+    },
+    "Safety": {
+        **{"refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154},
+        **{"xstest-should-respond": 250, "donotanswer": 136},
+    },
+    "Reasoning": {
+        "math-prm": 984,  # of 447 prompts: as much as the code subsets together
+        **dict.fromkeys(("hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"), 164),
+    },
 }
-"""RewardBench's four sections (its fifth, Prior Sets, is published apart)."""
+"""RewardBench's four sections (its fifth, Prior Sets, is published apart): the published weight of each subset."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
-_MATH_WEIGHT = 984
 SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _SECOND_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 _PREFERENCE_FORMATS = ("preference", "arena", "responses")
@@ -108,14 +113,11 @@ REWARDBENCH = Benchmark(
     name="rewardbench",
     files="the filtered set, as Parquet or JSON lines",
     protocol="Accuracy per subset, a tie or a failure counting one half; per section the mean over its subsets, "
-    f"weighted by their numbers of prompts, math-prm with {_MATH_WEIGHT}; overall the mean of the four sections.",
+    "with their published weights (numbers of prompts, and 984 for math-prm); overall the mean of the four sections.",
     judge_with="",
     source="RewardBench (Lambert et al. 2024), allenai/reward-bench, rewardbench/constants.py and scripts",
     load=_rewardbench,
-    details={
-        "sections": {section: list(subsets) for section, subsets in SECTIONS.items()},
-        "weight of math-prm": _MATH_WEIGHT,
-    },
+    details={"sections": {section: dict(weights) for section, weights in SECTIONS.items()}},
 )
 REWARDBENCH_2 = Benchmark(
     name="rewardbench-2",

@@ -1,22 +1,14 @@
-"""Extractive question answering (HotpotQA, 2WikiMultiHopQA, DROP, Quoref) and MM-Vet's questions about images."""
+"""Extractive question answering: HotpotQA, 2WikiMultiHopQA, DROP, Quoref."""
 
-import gzip
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file, plain_row
-from judgelm.data.fields import described, row_error, text_field
+from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.qa_files import QaDataSet, qa_row, read_qa
 from judgelm.data.readers import read_rows
 from judgelm.data.rows import Row
-from judgelm.data.samples import OnReject, rejected
+from judgelm.data.samples import OnReject
 from judgelm.errors import InputError
-from judgelm.records import Sample
 
 _QA_NAMES: Mapping[QaDataSet, str] = {
     "hotpotqa": "HotpotQA (Yang et al. 2018)",
@@ -24,7 +16,6 @@ _QA_NAMES: Mapping[QaDataSet, str] = {
     "drop": "DROP (Dua et al. 2019)",
     "quoref": "Quoref (Dasigi et al. 2019)",
 }
-_IMAGE = re.compile(r"[^\s/]+\.(?:jpe?g|png|webp|gif|bmp)", re.IGNORECASE)
 
 
 def _qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -50,79 +41,6 @@ def _has_titles(path: str) -> bool:
     return row is not None and isinstance(row.data.get("context"), list | dict)
 
 
-def _mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    objects = {path: _object(path) for path in files}
-    questions = [path for path, value in objects.items() if all(isinstance(one, dict) for one in value.values())]
-    answers = [path for path, value in objects.items() if all(isinstance(one, str) for one in value.values())]
-    if len(questions) != 1 or len(questions) + len(answers) != len(files):
-        raise InputError(
-            f"mm-vet: expected mm-vet.json (id -> question, answer, imagename, capability) and files of answers "
-            f"(id -> text), got {len(questions)} and {len(answers)} of {len(files)} files; give the published files"
-        )
-    for number, (name, data) in enumerate(objects[questions[0]].items(), 1):
-        row = Row(questions[0], number, {"id": name, **data})
-        try:
-            sample = _mm_vet_question(row, name)
-            if not answers:
-                yield _with_images(sample)
-            for path in answers:
-                yield _with_images(_answered(sample, row, objects[path], path))
-        except InputError as error:
-            on_reject(rejected(row, error))
-
-
-def _with_images(sample: Sample) -> Entry:
-    """The images' file names, as published, stand in a field of the row."""
-    metadata = dict(sample.metadata)
-    images = metadata.pop("images")
-    return Entry(plain_row(replace(sample, metadata=metadata)) | {"images": images})
-
-
-def _object(path: str) -> dict[str, Any]:
-    try:
-        raw = Path(path).read_bytes()
-        value = json.loads((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
-    except (OSError, ValueError, EOFError, RecursionError) as error:
-        raise InputError(f"{path}: cannot read: {error}; give MM-Vet's JSON files") from error
-    if not isinstance(value, dict) or not value:
-        raise InputError(f"{path}: expected an object by question id, got {described(value)[:80]}; give MM-Vet's files")
-    return value
-
-
-def _mm_vet_question(row: Row, name: str) -> Sample:
-    """The gold answer as the original evaluator shows it; what it asks for is taken apart in the metadata."""
-    needs = "question, answer, imagename, capability"
-    question, answer = (text_field(row, field, needs) for field in ("question", "answer"))
-    capabilities = row.data.get("capability")
-    if not isinstance(capabilities, list) or not all(isinstance(one, str) for one in capabilities):
-        raise row_error(row, f'field "capability": expected a list of texts, got {described(capabilities)}')
-    image = row.data.get("imagename")
-    parts = question.split("<IMG>")
-    images = [image] if isinstance(image, str) else [part.strip() for part in parts if _IMAGE.fullmatch(part.strip())]
-    if not images:
-        raise row_error(row, "no image: neither imagename nor a file name between <IMG> in the question")
-    metadata: dict[str, object] = {
-        "images": images,
-        "capabilities": sorted(capabilities),
-        "accepted": [[one.strip() for one in part.split("<AND>")] for part in answer.split("<OR>")],
-    }
-    return Sample(
-        id=name,
-        question=question,
-        answers=(),
-        reference=answer.replace("<AND>", " <AND> ").replace("<OR>", " <OR> "),
-        category="+".join(sorted(capabilities)),
-        metadata=metadata,
-    )
-
-
-def _answered(sample: Sample, row: Row, answers: Mapping[str, str], path: str) -> Sample:
-    if sample.id not in answers:
-        raise row_error(row, f"{path} has no answer to {sample.id}; give a whole file of answers")
-    model = model_of_file(path)
-    return replace(sample, id=f"{sample.id}/{model}", answers=(answers[sample.id],), answer_models=(model,))
-
-
 QA_BENCHMARKS = tuple(
     Benchmark(
         name=name,
@@ -134,14 +52,4 @@ QA_BENCHMARKS = tuple(
         load=partial(_qa, name),
     )
     for name, title in _QA_NAMES.items()
-)
-MM_VET = Benchmark(
-    name="mm-vet",
-    files="mm-vet.json and a file of answers (id -> text) for each model",
-    protocol="Each answer gets a score from 0 to 1 in steps of 0.1 against the gold answer, where <AND> asks for "
-    "all elements and <OR> for any; the mean in percent, overall and per capability (a question counts for each of its "
-    "capabilities) and per combination of them; the images are not read here.",
-    judge_with="--mode multimodal",
-    source="MM-Vet (Yu et al. 2023), yuweihao/MM-Vet, mm-vet_evaluator.py",
-    load=_mm_vet,
 )

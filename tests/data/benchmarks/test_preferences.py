@@ -53,9 +53,9 @@ def test_rewardbench_rows_know_subset_and_section(tmp_path):
 def test_rewardbenchs_sections_are_in_the_protocol_file(tmp_path):
     imported("rewardbench", tmp_path, [FIRST])
     protocol = json.loads((tmp_path / "out.protocol.json").read_text())
-    assert protocol["details"]["sections"]["Safety"][-1] == "donotanswer"
+    assert protocol["details"]["sections"]["Safety"]["donotanswer"] == 136
     assert sum(len(subsets) for subsets in SECTIONS.values()) == 23
-    assert "weighted by their numbers of prompts" in protocol["protocol"]
+    assert "published weights" in protocol["protocol"]
 
 
 def test_rewardbench_as_parquet(tmp_path):

@@ -5,11 +5,12 @@ from collections import Counter
 
 import pytest
 
+from judgelm.data.benchmarks.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.importing import import_benchmark
 from judgelm.data.labels import read_labels
 from judgelm.errors import InputError
-from judgelm.studies.self_reference_truth import by_sample, truth_from_row
-from judgelm.studies.ssr_items import pair_truth_from_row, pairs_by_sample
+from judgelm.studies.self_reference.truth import by_sample, truth_from_row
+from judgelm.studies.ssr.items import pair_truth_from_row, pairs_by_sample
 
 
 @pytest.fixture
@@ -162,28 +163,21 @@ MM_VET = {
 }
 
 
-def test_mm_vet_shows_the_gold_answer_as_the_original_evaluator_does(tmp_path, write):
+def test_mm_vet_becomes_rows_that_mode_multimodal_and_the_study_read(tmp_path, write):
     files = (
         write("mm-vet.json", MM_VET, lines=False),
         write("llava.json", {"v1_0": "x = -1", "v1_1": "5/4"}, lines=False),
     )
-    done, [first, second], _ = imported("mm-vet", tmp_path, *files)
-    assert (first["id"], first["reference"], first["answer"]) == ("v1_0/llava", "-1 <AND> -5", "x = -1")
-    assert first["category"] == "math+ocr"
-    assert first["images"] == ["v1_0.png"]
-    assert first["metadata"] == {"capabilities": ["math", "ocr"], "accepted": [["-1", "-5"]]}
-    assert second["metadata"]["accepted"] == [["1.25"], ["5/4"]]
-    assert "images are not read" in done.benchmark.protocol
-
-
-def test_mm_vet_2_names_its_images_in_the_question(tmp_path, write):
-    row = {"question": "Is this<IMG>v2_0_0.jpg<IMG>or this?<IMG>v2_0_1.png", "answer": "this", "capability": ["rec"]}
-    _, [row], _ = imported("mm-vet", tmp_path, write("mm-vet-v2.json", {"v2_0": row}, lines=False))
-    assert row["images"] == ["v2_0_0.jpg", "v2_0_1.png"]
+    _, [first, _], _ = imported("mm-vet", tmp_path, *files)
+    assert (first["id"], first["reference"], first["answer"]) == ("v1_0", "-1<AND>-5", "x = -1")
+    assert (first["category"], first["images"]) == ("math+ocr", ["images/v1_0.png"])
+    assert read_capabilities(tmp_path / "out.jsonl")["v1_0"] == VisualQuestion(
+        ("math", "ocr"), '["images/v1_0.png"]', "llava"
+    )
 
 
 def test_mm_vet_without_its_questions_is_refused(tmp_path, write):
-    with pytest.raises(InputError, match="got 0 and 1 of 1 files"):
+    with pytest.raises(InputError, match="got 0 and 1"):
         imported("mm-vet", tmp_path, write("llava.json", {"v1_0": "x"}, lines=False))
 
 

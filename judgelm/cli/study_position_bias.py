@@ -1,0 +1,56 @@
+"""`judgelm study position-bias`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+
+if TYPE_CHECKING:
+    from judgelm.studies.position_bias.study import PairGroup
+
+
+def position_bias_command(
+    judgments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]FILE...",
+            help="Run files in both orders, or review files (Vicuna, QLoRA) of each order. NAME is the file's without "
+            "one; pairs stand under that of the first file that has them.",
+        ),
+    ],
+    out: OutOption,
+    overwrite: OverwriteOption = False,
+    seed: SeedOption = 0,
+    bootstrap: BootstrapOption = 2000,
+    json: JsonOption = None,
+) -> None:
+    """How far a judge's verdicts depend on which answer stands first, for each file or pair of files; no labels.
+
+    Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
+    """
+    from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
+    from judgelm.studies.position_bias.study import position_bias_study
+
+    named = [_named(text) for text in judgments]
+    result = position_bias_study(_groups(named), Resampling(seed=seed, resamples=bootstrap))
+    finish(result, out, overwrite=overwrite, json=json)
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    return (name, Path(path)) if equals and not Path(text).exists() else (Path(text).stem, Path(text))
+
+
+def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
+    """Run files by themselves, reviews of all files together: the two orders are in two of them."""
+    from judgelm.cli.scoring import is_run_file
+    from judgelm.data.reviews import read_reviews
+    from judgelm.runfile import read_judgments
+    from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
+
+    runs = [(name, path) for name, path in files if is_run_file(path)]
+    reviews = [(name, review) for name, path in files if (name, path) not in runs for review in read_reviews(str(path))]
+    groups = together([(name, of_judgments(read_judgments(path))) for name, path in runs] + of_reviews(reviews))
+    return {name: groups[name] for name in dict.fromkeys(name for name, _ in files) if name in groups}

@@ -1,0 +1,235 @@
+"""MM-Vet as its makers publish it, and as the original JudgeLM code joins it with answers.
+
+Three shapes are read:
+
+- `mm-vet.json` (and `mm-vet-v2.json`): one JSON object, id -> `imagename`, `question`, `answer`, `capability`; the
+  images lie in `images/` beside it, and of version 2 their names stand in the question between `<IMG>`s;
+- a model's answers: one JSON object, id -> text;
+- the original's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the place in the file).
+
+Nothing of the data comes with judgelm.
+
+Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
+"""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file
+from judgelm.data.fields import described, field_error, row_error, row_id, text_field
+from judgelm.data.readers import read_rows
+from judgelm.data.rows import Reject, Row
+from judgelm.data.samples import OnReject, raise_reject, rejected
+from judgelm.errors import InputError
+from judgelm.prompts.multimodal import read_gold
+
+_IMAGES = "images"
+_IMAGE_MARK = "<IMG>"
+_IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif")
+_NEEDS = "question, answer, capability"
+_IDS = ("id", "question_id")
+
+
+class VisualQuestion(NamedTuple):
+    """What a study needs to know of a question besides its judgment.
+
+    Attributes:
+        capabilities: what answering takes, sorted.
+        image: what tells questions about one image from others; None where the file does not say.
+        model: whose answer is judged, where the row says so: a file can hold several models' answers.
+    """
+
+    capabilities: tuple[str, ...]
+    image: str | None
+    model: str | None = None
+
+
+def mm_vet_rows(
+    questions: str, answers: Sequence[str] = (), on_reject: OnReject = raise_reject
+) -> Iterator[dict[str, object]]:
+    """Plain rows: `id`, `question`, `answer`, `answer_models`, `reference`, `category`, `images`, `capabilities`.
+
+    The reference keeps its `<OR>` and `<AND>`, which mode `multimodal` reads. `images` are relative to the folder of
+    `questions`. A row's id is its question's; where several models answered, the model's name stands behind it.
+
+    Args:
+        questions: in the first or the third shape.
+        answers: files of the second shape, each one model's answers to all questions, the model named after the
+            file. Without any, rows have the answers that their own file holds, if it holds some.
+        on_reject: called with each question that cannot be used, or that a file has no answer to. By default the
+            first one is raised as an error.
+
+    Raises:
+        InputError: a file cannot be read, or two files of answers have one name.
+    """
+    given: dict[str, tuple[str, Mapping[str, str]]] = {}
+    for path in answers:
+        if (model := model_of_file(path)) in given:
+            raise InputError(f"{path}: {given[model][0]} has the same name, which names the model; rename one of them")
+        given[model] = path, _answers(path)
+    for row in _rows(questions):
+        try:
+            plain = _plain(row)
+            rows = [
+                plain | _answered(row, str(plain["id"]), model, *given[model], alone=len(given) == 1) for model in given
+            ]
+        except InputError as error:
+            on_reject(rejected(row, error))
+            continue
+        yield from rows or [plain]
+
+
+def answers_or_questions(path: str) -> Literal["answers", "questions"]:
+    """Which of MM-Vet's files this is: an object of texts holds answers, all else questions.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    found = _json_object(path) if _is_json(path) else None
+    return "answers" if found and all(isinstance(one, str) for one in found.values()) else "questions"
+
+
+def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
+    """Each question's capabilities by its id, from MM-Vet's own file or from any rows that have them.
+
+    Rows have `id` and `capabilities` or `capability`, a list of texts or one text; `image`, `images` or `imagename`
+    tells which questions are about one image, `answer_models` whose answer is judged.
+
+    Raises:
+        InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
+    """
+    found: dict[str, VisualQuestion] = {}
+    for row in _rows(str(path)):
+        name = row_id(row, _IDS)
+        if name is None:
+            raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
+        if name in found:
+            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
+        models = row.data.get("answer_models")
+        model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
+        found[name] = VisualQuestion(_capabilities(row), _image_name(row), model)
+    return found
+
+
+def _rows(path: str) -> Iterator[Row]:
+    """Rows of either shape; the questions of one object by their keys, with the key as the id."""
+    if _is_json(path) and (questions := _json_object(path)) is not None:
+        for number, (name, question) in enumerate(questions.items(), 1):
+            if not isinstance(question, dict):
+                raise InputError(f"{path}: question {name}: expected an object, got {described(question)}")
+            yield Row(path, number, {"id": name, **question})
+        return
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            raise InputError(row.message)
+        yield row
+
+
+def _is_json(path: str) -> bool:
+    return path.lower().removesuffix(".gz").endswith(".json")
+
+
+def _json_object(path: str) -> dict[str, object] | None:
+    """The file's one object; None where it is a list."""
+    try:
+        raw = Path(path).read_bytes()
+        found = json.loads((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
+    except (OSError, ValueError, EOFError, RecursionError) as error:
+        raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
+    return found if isinstance(found, dict) else None
+
+
+def _answers(path: str) -> Mapping[str, str]:
+    found = _json_object(path)
+    if not found:
+        raise InputError(f"{path}: expected one JSON object, id -> answer, as MM-Vet's results are")
+    for name, answer in found.items():
+        if not isinstance(answer, str):
+            raise InputError(f"{path}: answer to {name}: expected text, got {described(answer)}")
+    return {name: str(answer) for name, answer in found.items()}
+
+
+def _answered(
+    row: Row, name: str, model: str, path: str, answers: Mapping[str, str], *, alone: bool
+) -> dict[str, object]:
+    if name not in answers:
+        raise row_error(row, f"{path} has no answer to {name}; check that the files belong together")
+    return {"id": name if alone else f"{name}/{model}", "answer": answers[name], "answer_models": [model]}
+
+
+def _plain(row: Row) -> dict[str, object]:
+    gold = text_field(row, "answer", _NEEDS)
+    if not read_gold(gold).alternatives:
+        raise field_error(row, "answer", f"has tags and no answer: {described(gold)}")
+    question, inside = _without_images(text_field(row, "question", _NEEDS))
+    images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
+    if not images:
+        raise row_error(row, "no image: neither imagename nor a file name between <IMG> in the question")
+    capabilities = _capabilities(row)
+    plain: dict[str, object] = {
+        "id": row_id(row, _IDS) or f"{row.line - 1}",
+        "question": question,
+        "reference": gold,
+        "category": "+".join(capabilities),
+        "images": [f"{_IMAGES}/{name}" for name in images],
+        "capabilities": list(capabilities),
+    }
+    return plain | ({"answer": text_field(row, "answer1_body", _NEEDS)} if "answer1_body" in row.data else {})
+
+
+def _without_images(question: str) -> tuple[str, list[str]]:
+    """The question with `(image 1)` where version 2 has an image's name, and these names."""
+    if _IMAGE_MARK not in question:
+        return question, []
+    pieces, names = [], list[str]()
+    for piece in (one.strip() for one in question.split(_IMAGE_MARK)):
+        if piece.lower().endswith(_IMAGE_ENDINGS) and " " not in piece:
+            names.append(piece)
+            piece = f"(image {len(names)})"
+        if piece:
+            pieces.append(piece)
+    return " ".join(pieces), names
+
+
+def _capabilities(row: Row) -> tuple[str, ...]:
+    name = "capabilities" if "capabilities" in row.data else "capability"
+    value = row.data.get(name)
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not values or not all(isinstance(one, str) and one for one in values):
+        raise field_error(row, name, f'expected a list of texts such as ["ocr", "math"], got {described(value)}')
+    return tuple(sorted(set(values)))
+
+
+def _image_name(row: Row) -> str | None:
+    """What tells an image from others; of several images the list of them."""
+    for name in ("imagename", "image", "images"):
+        if value := row.data.get(name):
+            return value if isinstance(value, str) else json.dumps(value)
+    return None
+
+
+def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    answers = [path for path in files if answers_or_questions(path) == "answers"]
+    questions = [path for path in files if path not in answers]
+    if len(questions) != 1:
+        raise InputError(
+            f"mm-vet: expected one file of questions, mm-vet.json (id -> question, answer, imagename, capability), and "
+            f"files of answers (id -> text), got {len(questions)} and {len(answers)}; give the published files"
+        )
+    for row in mm_vet_rows(questions[0], answers, on_reject):
+        yield Entry(row)
+
+
+MM_VET = Benchmark(
+    name="mm-vet",
+    files="mm-vet.json and a file of answers (id -> text) for each model",
+    protocol="Each answer gets a grade against the gold answer, where <AND> asks for all elements and <OR> for any "
+    "(MM-Vet's own evaluator: 0 to 1 in steps of 0.1); the mean, overall, per capability (a question counts for each "
+    "of its capabilities) and per combination of them; images are looked for in images/ beside the rows.",
+    judge_with="--mode multimodal",
+    source="MM-Vet (Yu et al. 2023), yuweihao/MM-Vet, mm-vet_evaluator.py",
+    load=_load,
+)

@@ -1,0 +1,91 @@
+"""Reviews of pairs in the order in which the judge saw them, as Vicuna, FastChat and QLoRA publish them.
+
+A row names its question and its two answers by id and holds the two scores: `question_id`, `answer1_id`, `answer2_id`,
+`score`, and `text`, the reply. The same two answers in the other order are another row, mostly of another file; the ids
+say which, the files' names do not: QLoRA's are not named by who stood first.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from judgelm.data.fields import optional_text, row_error, row_id, scores_field
+from judgelm.data.readers import read_rows
+from judgelm.data.row_labels import split_review
+from judgelm.data.rows import Reject
+from judgelm.errors import InputError
+
+NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
+_UNREADABLE = (-1.0, -1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """One judged pair in one order.
+
+    Attributes:
+        question: its id.
+        answers: ids, in the order shown.
+        scores: in the order shown; None where the source could not read the reply.
+        by_hand: whether the scores do not open the reply: somebody took them from further down.
+        place: file and line.
+    """
+
+    question: str
+    answers: tuple[str, str]
+    scores: tuple[float, float] | None
+    by_hand: bool
+    place: str
+
+
+def read_reviews(path: str) -> Iterator[Review]:
+    """The reviews of a file.
+
+    Raises:
+        InputError: the file cannot be read, or a row is no review.
+    """
+    for row in read_rows(path):
+        if isinstance(row, Reject):
+            raise InputError(row.message)
+        question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+        if question is None or first is None or second is None or row.data.get("score") is None:
+            missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
+            raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+        scores = scores_field(row, "score")
+        yield Review(
+            question=question,
+            answers=(first, second),
+            scores=None if scores == _UNREADABLE else scores,
+            by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+            place=f"{row.file}:{row.line}",
+        )
+
+
+def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
+    """Reviews of one question and the same two answers, put together, and those left alone.
+
+    Returns:
+        Pairs in the order of their first review, and the reviews whose other order is not there.
+
+    Raises:
+        InputError: the same answers come twice in one order.
+    """
+    found: dict[tuple[str, tuple[str, str]], Review] = {}
+    for review in reviews:
+        key = review.question, review.answers
+        if key in found:
+            before = found[key].place
+            raise InputError(f"{review.place}: the same answers in the same order as in {before}; give each file once")
+        found[key] = review
+    pairs: list[tuple[Review, Review]] = []
+    alone: list[Review] = []
+    done: set[tuple[str, tuple[str, str]]] = set()
+    for key, review in found.items():
+        other = review.question, (review.answers[1], review.answers[0])
+        if key in done:
+            continue
+        if other in found and other != key:
+            done.add(other)
+            pairs.append((review, found[other]))
+        else:
+            alone.append(review)
+    return pairs, alone

@@ -1,0 +1,1 @@
+"""Whether a judge's probabilities mean what they say."""

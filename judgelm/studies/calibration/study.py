@@ -1,0 +1,170 @@
+"""What a judge's probabilities are worth, as they are and once a temperature or a Platt scaling has been fitted.
+
+The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
+to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.probability`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from sklearn.model_selection import GroupShuffleSplit
+
+from judgelm.data.labels import LabelledSet
+from judgelm.errors import InputError
+from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
+from judgelm.metrics.resampling import Resampling
+from judgelm.records import Judgment
+from judgelm.studies.calibration import tables
+from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
+from judgelm.studies.joining import JoinedPair, join
+from judgelm.studies.pairing import TIE_BAND
+from judgelm.studies.result import StudyResult
+from judgelm.studies.sentences import said_number, said_points
+
+FEW_PAIRS = 200
+"""Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
+
+
+def calibration_study(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
+) -> StudyResult:
+    """Reliability, calibration error, proper scores, and what a temperature and a Platt scaling do to them.
+
+    Args:
+        judgments: by sample id, with `probability`.
+        labelled: labels of pairs; pairs of one question are resampled, and split, together.
+        options: the defaults when None.
+
+    Raises:
+        InputError: nothing joins, or no joined judgment has a probability and a label that is no tie.
+    """
+    options = options or CalibrationOptions()
+    questions = {sample.id: sample.question for sample in labelled.samples.values()}
+    rows = join(judgments, labelled.labels, {}, questions or None, "as_judged", TIE_BAND)
+    used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
+    if not used:
+        raise _nothing_to_measure(rows)
+    everything = slice_of(used)
+    how = options.resampling
+    fitted, rest = _split(everything, options)
+    scalings = _fit(fitted, how) if fitted is not None else {}
+    before = quality("as judged, all pairs", everything, options)
+    after = [quality("as judged, rest", rest, options)] if fitted is not None else []
+    gains = []
+    for name, scaling in scalings.items():
+        if scaling is not None:
+            after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
+            gains.append(gain(name, rest, rest.scaled(scaling), options))
+    return StudyResult(
+        study="calibration",
+        title="Calibration of the judge's probabilities",
+        protocol=_protocol(options),
+        findings=tuple(_findings(before, scalings, gains)),
+        counts=_counts(judgments, labelled, rows, used) | ({} if fitted is None else _sides(fitted, rest)),
+        tables=(
+            tables.score_table([before, *after]),
+            *((tables.gain_table(gains), tables.scaling_table(scalings)) if fitted is not None else ()),
+            tables.reliability_table([before, *after], options.bins, options.binning, how),
+            *tables.group_tables(used, labelled.groups, how),
+            tables.mistake_table(used, questions),
+        ),
+        figures=tuple(tables.figures(before, after, used, labelled.groups, options)),
+        warnings=tuple(_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0)),
+    )
+
+
+def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Slice]:
+    """The pairs to fit on and the rest, by question; None and all of them where nothing is to be fitted."""
+    if int(options.fit_share * len(set(pairs.clusters))) < 1:
+        return None, pairs
+    split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)
+    [(fit, rest)] = split.split(pairs.probability, groups=np.array([str(key) for key in pairs.clusters]))
+    return pairs.part(fit), pairs.part(rest)
+
+
+def _fit(pairs: Slice, how: Resampling) -> dict[str, Scaling | None]:
+    return {
+        "temperature": fit_temperature(pairs.outcome, pairs.probability, pairs.clusters, how),
+        "Platt scaling": fit_platt(pairs.outcome, pairs.probability, pairs.clusters, how),
+    }
+
+
+def _nothing_to_measure(rows: Sequence[JoinedPair]) -> InputError:
+    tied = sum(row.judgment.probability is not None for row in rows)
+    if tied:
+        return InputError(f"calibration: the labels of all {tied} judgments with a probability are ties; others needed")
+    return InputError(
+        f"calibration: none of {len(rows)} labelled judgments has a probability; judge again with --distribution, on "
+        "an engine that gives probabilities"
+    )
+
+
+def _counts(
+    judgments: Mapping[str, Judgment], labelled: LabelledSet, rows: Sequence[JoinedPair], used: Sequence[JoinedPair]
+) -> dict[str, int]:
+    without = [row for row in rows if row.judgment.probability is None]
+    failed = sum(row.judgment.failure is not None for row in without)
+    return {
+        "judgments": len(judgments),
+        "labels": len(labelled.labels),
+        "joined": len(rows),
+        "failed": failed,
+        "without_probability": len(without) - failed,
+        "labels_that_are_ties": len(rows) - len(without) - len(used),
+        "measured": len(used),
+    }
+
+
+def _sides(fitted: Slice, rest: Slice) -> dict[str, int]:
+    return {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
+
+
+def _protocol(options: CalibrationOptions) -> str:
+    kind = "of equal width" if options.binning == "uniform" else "with as many pairs in each"
+    fitted = "no scaling is fitted"
+    if options.fit_share:
+        fitted = f"scalings are fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
+    return (
+        f"P(first better) against labels that name a winner, in {options.bins} bins {kind}; {fitted} (seed "
+        f"{options.resampling.seed}); failures and labels that are ties are left out and counted; intervals are 95 % "
+        f"from {options.resampling.resamples} resamples of questions."
+    )
+
+
+def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
+    found = before.overconfidence
+    side = "too sure" if found.low > 0 else "not sure enough" if found.high < 0 else "neither too sure nor too unsure"
+    lines = [
+        f"The judge is {side}, as far as can be told: the mean probability of the winners it names less the share of "
+        f"pairs in which it is right is {said_points(found)}.",
+        f"Its expected calibration error is {said_number(before.error.error)}; a calibrated judge with these "
+        f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {said_number(before.brier)}, "
+        "where always answering 0.5 has 0.250.",
+    ]
+    cold = scalings.get("temperature")
+    if cold is not None and cold.temperature is not None:
+        lines.append(f"The best temperature is {said_number(cold.temperature, '.2f')}; above 1 means too sure.")
+    for one in gains:
+        verdict = "lowers" if one.log_loss.high < 0 else "raises" if one.log_loss.low > 0 else "does not clearly change"
+        lines.append(f"On the rest the {one.name} {verdict} the log loss: {said_number(one.log_loss, '+.3f')}.")
+    return lines
+
+
+def _warnings(
+    before: Quality, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
+) -> list[str]:
+    lines, n = [], before.pairs.outcome.size
+    if n < FEW_PAIRS:
+        lines.append(f"{n} pairs are few for a calibration: read the intervals, not the points.")
+    if unfitted:
+        lines.append(
+            "There are too few questions to fit a scaling on some and measure it on others, so none is fitted."
+        )
+    for name, scaling in scalings.items():
+        if scaling is None:
+            lines.append(
+                f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
+            )
+    rough = {one.distribution.approximation for row in rows for one in row.judgment.shown if one.distribution}
+    lines += [f"Some probabilities are not exact: {why}." for why in sorted(rough - {""})]
+    return lines

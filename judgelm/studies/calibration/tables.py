@@ -1,0 +1,209 @@
+"""The tables and figures of `judgelm.studies.calibration.study`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from judgelm.metrics.calibration import TEMPERATURES, Bin, Binning, Scaling, bin_edges, reliability
+from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
+from judgelm.studies.joining import JoinedPair
+from judgelm.studies.pairing import winner_of
+from judgelm.studies.result import Cell, Column, Figure, Forest, ForestRow, Lines, Series, Table
+from judgelm.studies.sentences import file_name, opening
+
+MOST_MISTAKES = 500
+_LEAST_IN_FOREST = 10
+
+
+def score_table(qualities: Sequence[Quality]) -> Table:
+    """Each set of probabilities by all its numbers."""
+    return Table(
+        name="scores",
+        title="What the probabilities are worth",
+        columns=(
+            Column(key="probabilities", heading="Probabilities"),
+            Column(key="brier", heading="Brier score", kind="number"),
+            Column(key="log_loss", heading="Log loss (nats)", kind="number"),
+            Column(key="error", heading="Expected calibration error", kind="number"),
+            Column(key="error_by_chance", heading="The same by chance alone", kind="number"),
+            Column(key="overconfidence", heading="Mean confidence minus share right", kind="share"),
+        ),
+        rows=tuple(
+            (one.name, one.brier, one.log_loss, one.error.error, one.error.by_chance, one.overconfidence)
+            for one in qualities
+        ),
+        note="Lower is better; always answering 0.5 has a Brier score of 0.250 and a log loss of 0.693. The "
+        "calibration error is never negative: read it beside what a perfectly calibrated judge with the same "
+        "probabilities and as many pairs would show. Confidence is the probability of the winner named, max(p, 1 - p).",
+    )
+
+
+def gain_table(gains: Sequence[Gain]) -> Table:
+    """What each scaling changes, over the pairs it was not fitted on."""
+    return Table(
+        name="gains",
+        title="What a scaling changes on the rest",
+        columns=(
+            Column(key="scaling", heading="Scaling"),
+            Column(key="brier", heading="Brier score", kind="number"),
+            Column(key="log_loss", heading="Log loss (nats)", kind="number"),
+            Column(key="error", heading="Expected calibration error", kind="number"),
+        ),
+        rows=tuple((one.name, one.brier, one.log_loss, one.error) for one in gains),
+        note="With the scaling minus without it, over the same pairs and resampled together; below 0 is better. The "
+        "scaling itself is held fixed.",
+    )
+
+
+def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
+    """The fitted parameters."""
+    rows: list[tuple[Cell, ...]] = [
+        (name, *((None, None, None) if one is None else (one.temperature, one.slope, one.intercept)))
+        for name, one in scalings.items()
+    ]
+    low, high = TEMPERATURES
+    return Table(
+        name="scalings",
+        title="The scalings",
+        columns=(
+            Column(key="scaling", heading="Scaling"),
+            Column(key="temperature", heading="Temperature", kind="number"),
+            Column(key="slope", heading="Slope", kind="number"),
+            Column(key="intercept", heading="Intercept", kind="number"),
+        ),
+        rows=tuple(rows),
+        note="p becomes sigmoid(slope * logit(p) + intercept). A temperature is 1 / slope without intercept; above 1 "
+        "the judge was too sure. An intercept other than 0 prefers one place in the sample, whatever the judge says. A "
+        f"row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
+        "probability separates the outcomes.",
+    )
+
+
+def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning, how: Resampling) -> Table:
+    """All reliability curves."""
+    rows = [
+        (one.name, found.low, found.high, found.mean, found.hits)
+        for one in qualities
+        for found in _bins(one, bins, binning, how)
+    ]
+    return Table(
+        name="reliability",
+        title="Reliability of P(first better)",
+        columns=(
+            Column(key="probabilities", heading="Probabilities"),
+            Column(key="above", heading="Above", kind="number"),
+            Column(key="up_to", heading="Up to", kind="number"),
+            Column(key="mean", heading="Mean probability", kind="number"),
+            Column(key="first_better", heading="First is better", kind="share"),
+        ),
+        rows=tuple(rows),
+        note="Bins without pairs are left out; the first bin includes 0.",
+    )
+
+
+def group_tables(
+    rows: Sequence[JoinedPair], groups: Mapping[str, Mapping[str, str]], how: Resampling
+) -> Iterator[Table]:
+    """One table for each grouping: overconfidence and Brier score by value, the largest group first."""
+    for name, members in groups.items():
+        found = _by_value(rows, members)
+        yield Table(
+            name=f"by-{file_name(name)}",
+            title=f"By {name}",
+            columns=(
+                Column(key="value", heading=name),
+                Column(key="pairs", heading="Pairs", kind="count"),
+                Column(key="brier", heading="Brier score", kind="number"),
+                Column(key="log_loss", heading="Log loss (nats)", kind="number"),
+                Column(key="overconfidence", heading="Mean confidence minus share right", kind="share"),
+            ),
+            rows=tuple((value, len(inside), *_numbers(inside, how)) for value, inside in found.items()),
+            note="The probabilities as judged, over all pairs. Small groups have wide intervals.",
+        )
+
+
+def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
+    """Pairs on which the judge was sure and wrong, the surest first."""
+    wrong = [
+        (abs(p - 0.5), row, p) for row in rows if (p := row.judgment.probability) is not None and _is_wrong(row, p)
+    ]
+    wrong.sort(key=lambda one: (-one[0], one[1].id))
+    listed = [
+        (row.id, p, str(winner_of(row.truth)), opening(questions.get(row.id, "")))
+        for _, row, p in wrong[:MOST_MISTAKES]
+    ]
+    return Table(
+        name="sure-and-wrong",
+        title="Sure and wrong",
+        columns=(
+            Column(key="id", heading="Pair"),
+            Column(key="probability", heading="P(first better)", kind="number"),
+            Column(key="label", heading="Label: better answer"),
+            Column(key="question", heading="Question"),
+        ),
+        rows=tuple(listed),
+        note=f"{len(listed):,} of {len(wrong):,} pairs whose likelier winner is the wrong one, the surest first.",
+    )
+
+
+def figures(
+    before: Quality,
+    after: Sequence[Quality],
+    rows: Sequence[JoinedPair],
+    groups: Mapping[str, Mapping[str, str]],
+    options: CalibrationOptions,
+) -> Iterator[Figure]:
+    """Reliability curves, and overconfidence by group."""
+    yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before], options)
+    if len(after) > 1:
+        yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after, options)
+    for name, members in groups.items():
+        found = {value: inside for value, inside in _by_value(rows, members).items() if len(inside) >= _LEAST_IN_FOREST}
+        if len(found) > 1:
+            yield Forest(
+                name=f"overconfidence-by-{file_name(name)}",
+                title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
+                x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
+                rows=tuple(
+                    ForestRow(label=value, estimate=_numbers(inside, options.resampling)[2])
+                    for value, inside in found.items()
+                ),
+            )
+
+
+def _curve(name: str, title: str, qualities: Sequence[Quality], options: CalibrationOptions) -> Lines:
+    curves = [(one.name, _bins(one, options.bins, options.binning, options.resampling)) for one in qualities]
+    return Lines(
+        name=name,
+        title=title,
+        x_label="Mean probability in the bin (0 to 1)",
+        y_label="Pairs whose first answer is better (share, 0 to 1)",
+        diagonal=True,
+        series=tuple(
+            Series(name=one, x=tuple(found.mean for found in bins), y=tuple(found.hits for found in bins))
+            for one, bins in curves
+        ),
+    )
+
+
+def _bins(one: Quality, bins: int, binning: Binning, how: Resampling) -> tuple[Bin, ...]:
+    pairs = one.pairs
+    edges = bin_edges(pairs.probability, bins, binning)
+    return reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, how)
+
+
+def _numbers(rows: Sequence[JoinedPair], how: Resampling) -> list[Estimate]:
+    pairs = slice_of(rows)
+    return estimate(values(pairs), means, pairs.clusters, how)
+
+
+def _by_value(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
+    found: dict[str, list[JoinedPair]] = {}
+    for row in rows:
+        found.setdefault(members.get(row.id, "not given"), []).append(row)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _is_wrong(row: JoinedPair, probability: float) -> bool:
+    return bool(np.sign(probability - 0.5) == -row.truth)

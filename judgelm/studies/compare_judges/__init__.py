@@ -1,0 +1,1 @@
+"""Judges on the same labelled pairs."""

@@ -1,0 +1,197 @@
+"""What the comparison of judges measures: each against the labels, and each two against each other."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from statsmodels.stats.multitest import multipletests
+
+from judgelm.data.labels import LabelledSet
+from judgelm.errors import InputError
+from judgelm.metrics.agreement import confusion
+from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Judgment
+from judgelm.studies.evaluation import FailureTreatment
+from judgelm.studies.joining import JoinedPair, join, labelled
+from judgelm.studies.pairing import TIE_BAND, OrderRule
+from judgelm.studies.treatment import Treatment, treat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """How judges are compared.
+
+    Attributes:
+        failures: pairs on which a judge failed are left out of what it takes part in, or count as its ties.
+        order_rule: how two orders make one label, for all judges alike.
+        tie_band: under order rule `probability`.
+        resampling: seed and number of resamples.
+    """
+
+    failures: FailureTreatment = "excluded"
+    order_rule: OrderRule = "as_judged"
+    tie_band: float = TIE_BAND
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One judge against the labels.
+
+    Attributes:
+        judged: pairs that it judged and that have a label, the failed ones included.
+        alone: its numbers over its own pairs; None where all of them failed.
+        common: its agreement over the pairs that every judge says something of.
+        kappa: Cohen's, with the labels, over those; None where undefined.
+    """
+
+    name: str
+    judged: int
+    failed: int
+    alone: Treatment | None
+    common: Estimate
+    kappa: Estimate | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """Two judges over the pairs that both say something of.
+
+    Attributes:
+        difference: agreement of the first with the labels minus that of the second.
+        same: share of pairs on which both say the same.
+        kappa: Cohen's, between the two; None where undefined.
+        test: McNemar's exact one; `holm` is its p-value corrected for all the tests of this study.
+        verdicts: shape (3, 3), counts; rows what the first says, columns the second, as `agreement.LABELS`.
+    """
+
+    first: str
+    second: str
+    difference: Estimate
+    same: Estimate
+    kappa: Estimate | None
+    test: McNemar
+    holm: float
+    verdicts: NDArray[np.int_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """Everybody's labels by sample id: +1 first better, 0 tie, -1 second better.
+
+    Attributes:
+        rows: name of a judge -> sample id -> its judgment beside the label.
+        said: name of a judge -> sample id -> its label; without those left out as failures.
+        common: ids that every judge says something of, in the first judge's order.
+    """
+
+    rows: Mapping[str, Mapping[str, JoinedPair]]
+    said: Mapping[str, Mapping[str, int]]
+    common: tuple[str, ...]
+    truth: Mapping[str, int]
+    clusters: Mapping[str, Hashable]
+
+    def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
+        """What a judge says of these pairs, shape (n,)."""
+        return np.array([self.said[judge][key] for key in ids], dtype=np.int_)
+
+    def right(self, judge: str, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """Where it says what the label says, shape (n,)."""
+        return np.asarray(self.labels(judge, ids) == self.truths(ids), dtype=np.bool_)
+
+    def truths(self, ids: Sequence[str]) -> NDArray[np.int_]:
+        """The labels of these pairs, shape (n,)."""
+        return np.array([self.truth[key] for key in ids], dtype=np.int_)
+
+    def members(self, ids: Sequence[str]) -> list[Hashable]:
+        """The clusters of these pairs."""
+        return [self.clusters[key] for key in ids]
+
+
+def board_of(judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions) -> Board:
+    """Judgments and labels brought together.
+
+    Raises:
+        InputError: fewer than two judges, a judge of none of the labelled pairs, or no pair of all judges.
+    """
+    if len(judges) < 2:
+        raise InputError(f"compare-judges: {len(judges)} file of judgments given; two or more are compared")
+    questions = {sample.id: sample.question for sample in labels.samples.values()}
+    rows = {
+        name: {
+            row.id: row
+            for row in join(found, labels.labels, {}, questions or None, options.order_rule, options.tie_band)
+        }
+        for name, found in judges.items()
+    }
+    instead = 0 if options.failures == "as_tie" else None
+    said = {
+        name: {
+            key: label
+            for key, row in found.items()
+            if (label := instead if row.judged is None else row.judged) is not None
+        }
+        for name, found in rows.items()
+    }
+    first = next(iter(said.values()))
+    common = tuple(key for key in first if all(key in one for one in said.values()))
+    if not common:
+        raise InputError(f"compare-judges: {', '.join(judges)} have no labelled pair in common that all of them judged")
+    everything = [row for found in rows.values() for row in found.values()]
+    return Board(
+        rows=rows,
+        said=said,
+        common=common,
+        truth={row.id: row.truth for row in everything},
+        clusters={row.id: row.cluster for row in everything},
+    )
+
+
+def standings(board: Board, options: CompareOptions) -> list[Standing]:
+    """Every judge, the one of the best agreement over the common pairs first."""
+    found = [_standing(name, board, options) for name in board.rows]
+    return sorted(found, key=lambda one: -one.common.value)
+
+
+def _standing(name: str, board: Board, options: CompareOptions) -> Standing:
+    rows, how = list(board.rows[name].values()), options.resampling
+    instead = 0 if options.failures == "as_tie" else None
+    counted = [labelled(row, instead) for row in rows if row.judged is not None or instead is not None]
+    clusters = board.members(board.common)
+    return Standing(
+        name=name,
+        judged=len(rows),
+        failed=sum(row.judged is None for row in rows),
+        alone=treat(counted, how) if counted else None,
+        common=share(board.right(name, board.common), clusters, how),
+        kappa=cohens_kappa(board.labels(name, board.common), board.truths(board.common), clusters, how),
+    )
+
+
+def betweens(board: Board, names: Sequence[str], how: Resampling) -> list[Between]:
+    """Every two judges, in the order of `names`, over all pairs that these two say something of."""
+    pairs = list(combinations(names, 2))
+    shared = [[key for key in board.said[one] if key in board.said[other]] for one, other in pairs]
+    tests = [
+        mcnemar(board.right(one, ids), board.right(other, ids)) for (one, other), ids in zip(pairs, shared, strict=True)
+    ]
+    corrected = multipletests([test.p_value for test in tests], method="holm")[1]
+    found = []
+    for (one, other), ids, test, holm in zip(pairs, shared, tests, corrected, strict=True):
+        first, second, clusters = board.labels(one, ids), board.labels(other, ids), board.members(ids)
+        found.append(
+            Between(
+                first=one,
+                second=other,
+                difference=paired_difference(board.right(one, ids), board.right(other, ids), clusters, how),
+                same=share(first == second, clusters, how),
+                kappa=cohens_kappa(first, second, clusters, how),
+                test=test,
+                holm=float(holm),
+                verdicts=confusion(first, second),
+            )
+        )
+    return found

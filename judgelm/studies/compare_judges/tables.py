@@ -1,0 +1,252 @@
+"""The tables and figures of `judgelm.studies.compare_judges.study`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from judgelm.metrics.paired import paired_difference
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Sample
+from judgelm.studies.compare_judges.measures import Between, Board, Standing
+from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
+from judgelm.studies.sentences import file_name, opening
+
+_MOST_BARS = 12
+_VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
+
+
+def standing_table(standings: Sequence[Standing]) -> Table:
+    """Each judge by itself."""
+    return Table(
+        name="judges",
+        title="Each judge against the labels",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            Column(key="pairs", heading="Pairs with a label", kind="count"),
+            Column(key="failed", heading="Failed", kind="count"),
+            Column(key="common", heading="Agreement, common pairs", kind="share"),
+            Column(key="kappa", heading="Kappa with the labels, common pairs", kind="number"),
+            Column(key="agreement", heading="Agreement, own pairs", kind="share"),
+            Column(key="f1", heading="Macro F1, own pairs", kind="share"),
+            Column(key="consistency", heading="Same answer in both orders", kind="share"),
+            Column(key="toward_first", heading="Leans to the first place", kind="share"),
+            Column(key="toward_second", heading="Leans to the second place", kind="share"),
+        ),
+        rows=tuple(_standing_row(one) for one in standings),
+        note="Common pairs are those that every judge says something of; only there may the rows be compared. Own "
+        "pairs are all that the judge says something of. Order effects need a run of both orders; kappa is undefined "
+        "where judge and labels have one and the same label throughout.",
+    )
+
+
+def _standing_row(one: Standing) -> tuple[Cell, ...]:
+    alone, position = one.alone, None if one.alone is None else one.alone.position
+    own = (None, None) if alone is None else (alone.accuracy, alone.f1)
+    orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
+    return (one.name, one.judged, one.failed, one.common, one.kappa, *own, *orders)
+
+
+def between_table(betweens: Sequence[Between]) -> Table:
+    """Every two judges."""
+    return Table(
+        name="differences",
+        title="Every two judges",
+        columns=(
+            Column(key="first", heading="First judge"),
+            Column(key="second", heading="Second judge"),
+            Column(key="difference", heading="Agreement of the first minus the second", kind="share"),
+            Column(key="both", heading="Both right", kind="count"),
+            Column(key="only_first", heading="Only the first", kind="count"),
+            Column(key="only_second", heading="Only the second", kind="count"),
+            Column(key="neither", heading="Neither", kind="count"),
+            Column(key="p_value", heading="McNemar, p", kind="number"),
+            Column(key="p_holm", heading="the same, Holm", kind="number"),
+            Column(key="same", heading="Same verdict", kind="share"),
+            Column(key="kappa", heading="Kappa between them", kind="number"),
+        ),
+        rows=tuple(
+            (
+                *(one.first, one.second, one.difference),
+                *(one.test.both, one.test.only_first, one.test.only_second, one.test.neither),
+                *(one.test.p_value, one.holm, one.same, one.kappa),
+            )
+            for one in betweens
+        ),
+        note="Over all pairs that both judges of a row say something of; differences are resampled pair by pair, by "
+        "question. McNemar's exact test takes pairs for independent, so with several pairs of one question trust the "
+        "interval; Holm corrects for all tests in this table. Kappa is undefined where both give one label throughout.",
+    )
+
+
+def verdict_table(betweens: Sequence[Between]) -> Table:
+    """What one says where the other says something else, as counts."""
+    rows: list[tuple[Cell, ...]] = [
+        (one.first, one.second, name, *(int(count) for count in counts))
+        for one in betweens
+        for name, counts in zip(_VERDICTS.values(), one.verdicts, strict=True)
+    ]
+    return Table(
+        name="verdicts",
+        title="What two judges say of the same pairs",
+        columns=(
+            Column(key="first", heading="First judge"),
+            Column(key="second", heading="Second judge"),
+            Column(key="says", heading="The first says"),
+            Column(key="first_better", heading="The second: first better", kind="count"),
+            Column(key="tie", heading="The second: tie", kind="count"),
+            Column(key="second_better", heading="The second: second better", kind="count"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def group_tables(
+    board: Board, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], how: Resampling
+) -> Iterator[Table]:
+    """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
+    best = names[0]
+    for group, members in groups.items():
+        rows: list[tuple[Cell, ...]] = []
+        for value, ids in _by_value(board.common, members).items():
+            for name in names:
+                minus = None if name == best else _difference(board, name, best, ids, how)
+                rows.append((value, name, share(board.right(name, ids), board.members(ids), how), minus))
+        yield Table(
+            name=f"by-{file_name(group)}",
+            title=f"By {group}",
+            columns=(
+                Column(key="value", heading=group),
+                Column(key="judge", heading="Judge"),
+                Column(key="agreement", heading="Agreement", kind="share"),
+                Column(key="minus_best", heading=f"Minus that of {best}", kind="share"),
+            ),
+            rows=tuple(rows),
+            note=f"Over the pairs that every judge says something of. {best} has the best agreement over all of them.",
+        )
+
+
+def flip_table(board: Board, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
+    """The pairs on which judges differ."""
+    ids = [key for key in board.common if len({board.said[name][key] for name in names}) > 1]
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(key, _VERDICTS[board.truth[key]], *(_VERDICTS[board.said[name][key]] for name in names)),
+            *(
+                sum(board.said[name][key] == board.truth[key] for name in names),
+                opening(samples[key].question) if key in samples else "",
+            ),
+        )
+        for key in ids
+    ]
+    return Table(
+        name="flips",
+        title="Pairs that the judges do not judge alike",
+        columns=(
+            Column(key="id", heading="Pair"),
+            Column(key="label", heading="Label"),
+            *(Column(key=f"judge_{place}", heading=name) for place, name in enumerate(names, 1)),
+            Column(key="right", heading="Judges that are right", kind="count"),
+            Column(key="question", heading="Question"),
+        ),
+        rows=tuple(rows),
+        note=f"{len(ids):,} of the {len(board.common):,} pairs that every judge says something of.",
+    )
+
+
+def figures(
+    board: Board,
+    ranked: Sequence[Standing],
+    found: Sequence[Between],
+    groups: Mapping[str, Mapping[str, str]],
+    how: Resampling,
+) -> Iterator[Figure]:
+    """Agreements, differences, kappas, order effects, and agreement by group."""
+    truths = board.truths(board.common).tolist()
+    commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
+    yield Forest(
+        name="agreement",
+        title="Agreement with the labels over the pairs that every judge says something of",
+        x_label="Agreement (share of pairs); dashed: always the most frequent label",
+        rows=tuple(ForestRow(label=one.name, estimate=one.common) for one in ranked),
+        no_effect=commonest,
+    )
+    yield Forest(
+        name="paired-differences",
+        title="Differences of agreement, pair by pair",
+        x_label="Agreement of the first minus the second (share of pairs)",
+        rows=tuple(ForestRow(label=f"{one.first} − {one.second}", estimate=one.difference) for one in found),
+    )
+    yield _kappa_map(ranked, found)
+    orders = _order_bars(ranked)
+    if orders is not None:
+        yield orders
+    names = [one.name for one in ranked]
+    for group, members in groups.items():
+        values = list(_by_value(board.common, members).items())
+        if len(values) > 1:
+            yield _group_bars(board, names, group, values, how)
+
+
+def _kappa_map(ranked: Sequence[Standing], found: Sequence[Between]) -> HeatMap:
+    names = (*(one.name for one in ranked), "labels")
+    kappas = {frozenset({one.name, "labels"}): one.kappa for one in ranked}
+    kappas |= {frozenset({one.first, one.second}): one.kappa for one in found}
+    cells = {key: None if kappa is None else kappa.value for key, kappa in kappas.items()}
+    return HeatMap(
+        name="kappa",
+        title="Cohen's kappa between judges, and with the labels",
+        x_label="Judge",
+        y_label="Judge",
+        value_label="Kappa (1 is complete agreement, 0 is chance)",
+        rows=names,
+        columns=names,
+        values=tuple(tuple(None if a == b else cells[frozenset({a, b})] for b in names) for a in names),
+    )
+
+
+def _order_bars(ranked: Sequence[Standing]) -> Bars | None:
+    known = [
+        (one.name, one.alone.position) for one in ranked if one.alone is not None and one.alone.position is not None
+    ]
+    if not known:
+        return None
+    return Bars(
+        name="orders",
+        title="What the judges do when the answers are shown in reverse",
+        x_label="Outcome",
+        y_label="Share of pairs judged in both orders (0 to 1)",
+        categories=("same answer", "leans to first", "leans to second"),
+        groups=tuple(
+            Group(name=name, values=(one.consistency, one.toward_first, one.toward_second)) for name, one in known
+        ),
+    )
+
+
+def _group_bars(
+    board: Board, names: Sequence[str], group: str, values: Sequence[tuple[str, list[str]]], how: Resampling
+) -> Bars:
+    return Bars(
+        name=f"agreement-by-{file_name(group)}",
+        title=f"Agreement by {group}"
+        + (f", the {_MOST_BARS} largest of {len(values)}" if len(values) > _MOST_BARS else ""),
+        x_label=group,
+        y_label="Agreement (share of pairs, 0 to 1)",
+        categories=tuple(value for value, _ in values[:_MOST_BARS]),
+        groups=tuple(
+            Group(
+                name=name,
+                values=tuple(share(board.right(name, ids), board.members(ids), how) for _, ids in values[:_MOST_BARS]),
+            )
+            for name in names
+        ),
+    )
+
+
+def _difference(board: Board, one: str, other: str, ids: Sequence[str], how: Resampling) -> Estimate:
+    return paired_difference(board.right(one, ids), board.right(other, ids), board.members(ids), how)
+
+
+def _by_value(ids: Sequence[str], members: Mapping[str, str]) -> dict[str, list[str]]:
+    """Ids by group value, the largest group first."""
+    found: dict[str, list[str]] = {}
+    for key in ids:
+        found.setdefault(members.get(key, "not given"), []).append(key)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))

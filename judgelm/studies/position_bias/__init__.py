@@ -1,0 +1,1 @@
+"""Order effects of a judge, without labels."""

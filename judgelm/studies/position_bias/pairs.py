@@ -1,0 +1,80 @@
+"""Judgments of run files, and reviews of other programs, as pairs that were judged in both orders."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from judgelm.data.reviews import Review, in_both_orders
+from judgelm.records import Judgment
+from judgelm.studies.pairing import by_id, orders_of
+from judgelm.studies.position_bias.study import PairGroup, TwiceJudged
+
+
+def of_judgments(judgments: Mapping[str, Judgment]) -> PairGroup:
+    """A run in both orders; a judgment that failed before its second order has failed in both.
+
+    A judgment that was asked for in one order only has no other order.
+    """
+    twice = any(len(judgment.shown) > 1 for judgment in judgments.values())
+    pairs: list[TwiceJudged] = []
+    alone = 0
+    for key, judgment in by_id(judgments).items():
+        orders = orders_of(judgment)
+        if orders is None or orders.swapped is None:
+            if twice and judgment.failure is not None:
+                pairs.append(TwiceJudged(given=None, swapped=None, leads=None, cluster=key))
+            else:
+                alone += 1
+            continue
+        given, swapped = orders.given, orders.swapped
+        leads = None if given.lead is None or swapped.lead is None else (given.lead, -swapped.lead)
+        pairs.append(TwiceJudged(given=given.label, swapped=swapped.label, leads=leads, cluster=key))
+    return PairGroup(pairs=tuple(pairs), alone=alone)
+
+
+def of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
+    """Reviews with the names of their groups; a pair stands in the group of its first review.
+
+    Raises:
+        InputError: the same answers come twice in one order.
+    """
+    names = {id(review): name for name, review in reviews}
+    pairs, alone = in_both_orders(review for _, review in reviews)
+    found: dict[str, list[TwiceJudged]] = {}
+    for one, other in pairs:
+        found.setdefault(names[id(one)], []).append(_judged_twice(one, other))
+    left = Counter(names[id(review)] for review in alone)
+    by_hand = Counter(names[id(review)] for review in alone if review.by_hand)
+    for pair in pairs:
+        by_hand[names[id(pair[0])]] += sum(review.by_hand for review in pair)
+    return [
+        (name, PairGroup(pairs=tuple(found.get(name, ())), alone=left[name], by_hand=by_hand[name]))
+        for name in dict.fromkeys([*found, *left])
+    ]
+
+
+def together(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
+    """Groups by name; those of one name become one."""
+    found: dict[str, PairGroup] = {}
+    for name, group in groups:
+        before = found.get(name, PairGroup(pairs=()))
+        found[name] = PairGroup(
+            pairs=before.pairs + group.pairs,
+            alone=before.alone + group.alone,
+            by_hand=before.by_hand + group.by_hand,
+        )
+    return found
+
+
+def _judged_twice(one: Review, other: Review) -> TwiceJudged:
+    first = None if one.scores is None else one.scores[0] - one.scores[1]
+    second = None if other.scores is None else other.scores[0] - other.scores[1]
+    return TwiceJudged(
+        given=None if first is None else _sign(first),
+        swapped=None if second is None else -_sign(second),
+        leads=None if first is None or second is None else (first, second),
+        cluster=one.question,
+    )
+
+
+def _sign(lead: float) -> int:
+    return (lead > 0) - (lead < 0)

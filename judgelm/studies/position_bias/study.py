@@ -1,0 +1,228 @@
+"""Does a judge's verdict depend on which answer it reads first? By group of pairs, such as a model's; without labels.
+
+Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's own.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.errors import InputError
+from judgelm.metrics.position import first_place_leads
+from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.studies.result import Bars, Cell, Column, Forest, ForestRow, Group, StudyResult, Table
+from judgelm.studies.sentences import said_number, said_share
+from judgelm.studies.treatment import PositionEstimates, position_estimates
+
+_ALL = "all"
+_NOTE = (
+    "Consistent: both orders name the same winner, or both a tie; the others lean toward the place whose answer gains "
+    "by standing there, and delta is the size of the difference. First place's lead: score of the answer shown first "
+    "minus that of the one shown second, the mean over both orders; 0 for a judge that order does not touch. Pairs "
+    "that failed in an order are left out and counted. Empty: no pair was judged in both orders, or without scores."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwiceJudged:
+    """A pair that was shown in both orders.
+
+    Attributes:
+        given: winner when shown in the pair's own order, in that order's frame: +1, 0, -1; None where it failed.
+        swapped: the same for the other order, put back in the pair's own order.
+        leads: of the first place in each order, in score points; None where the judge wrote no scores.
+        cluster: pairs of one key, such as a question, are resampled together.
+    """
+
+    given: int | None
+    swapped: int | None
+    leads: tuple[float, float] | None
+    cluster: Hashable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairGroup:
+    """Pairs that are measured together.
+
+    Attributes:
+        pairs: judged in both orders, failures included.
+        alone: judgments whose other order is not there.
+        by_hand: judgments whose scores were not read off the reply's beginning.
+    """
+
+    pairs: tuple[TwiceJudged, ...]
+    alone: int = 0
+    by_hand: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """A group's numbers; None where nothing could be measured."""
+
+    name: str
+    position: PositionEstimates | None
+    lead: Estimate | None
+    failed: int
+    alone: int
+
+
+def position_bias_study(groups: Mapping[str, PairGroup], how: Resampling | None = None) -> StudyResult:
+    """Consistency, position bias and the first place's lead, for each group and for all pairs together.
+
+    Args:
+        groups: name -> its pairs.
+        how: seed and number of resamples; the defaults when None.
+
+    Raises:
+        InputError: a group is named `all`, or no pair at all was judged in both orders.
+    """
+    how = how or Resampling()
+    if _ALL in groups:
+        raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
+    everything = PairGroup(
+        pairs=tuple(pair for group in groups.values() for pair in group.pairs),
+        alone=sum(group.alone for group in groups.values()),
+        by_hand=sum(group.by_hand for group in groups.values()),
+    )
+    whole = _measured(_ALL, everything, how)
+    if whole.position is None:
+        raise InputError(
+            f"position bias: no pair was judged in both orders ({len(everything.pairs)} failed in one, "
+            f"{everything.alone} judgments lack the other order); give both orders of the same answers"
+        )
+    rows = [_measured(name, group, how) for name, group in groups.items()]
+    rows += [whole] if len(rows) > 1 else []
+    return StudyResult(
+        study="position-bias",
+        title="Order effects of a judge",
+        protocol=(
+            f"Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % from "
+            f"{how.resamples} resamples of questions (seed {how.seed})."
+        ),
+        findings=tuple(_findings(whole, rows)),
+        counts={
+            "pairs": len(everything.pairs),
+            "failed": whole.failed,
+            "judgments_without_the_other_order": everything.alone,
+            "scores_not_at_the_replys_beginning": everything.by_hand,
+        },
+        tables=(_table(rows),),
+        figures=(_forest(rows), _bars(rows)),
+        warnings=tuple(_warnings(rows)),
+    )
+
+
+def _measured(name: str, group: PairGroup, how: Resampling) -> _Measured:
+    kept = [pair for pair in group.pairs if pair.given is not None and pair.swapped is not None]
+    failed = len(group.pairs) - len(kept)
+    if not kept:
+        return _Measured(name=name, position=None, lead=None, failed=failed, alone=group.alone)
+    clusters = [pair.cluster for pair in kept]
+    given, swapped = (np.array([getattr(pair, side) for pair in kept], dtype=np.int_) for side in ("given", "swapped"))
+    scored = [(pair.leads, pair.cluster) for pair in kept if pair.leads is not None]
+    lead = _mean(
+        first_place_leads(np.array([leads for leads, _ in scored]).reshape(-1, 2)), [key for _, key in scored], how
+    )
+    return _Measured(
+        name=name,
+        position=position_estimates(given, swapped, clusters, how),
+        lead=lead if len(scored) == len(kept) else None,
+        failed=failed,
+        alone=group.alone,
+    )
+
+
+def _mean(values: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> Estimate | None:
+    if not len(values):
+        return None
+    [found] = estimate(
+        np.stack([values, np.ones_like(values)], axis=1), lambda sums: sums[:, :1] / sums[:, 1:], clusters, how
+    )
+    return found
+
+
+def _table(rows: Sequence[_Measured]) -> Table:
+    def cells(row: _Measured) -> tuple[Cell, ...]:
+        found = row.position
+        shares = (
+            (None,) * 4 if found is None else (found.consistency, found.toward_first, found.toward_second, found.delta)
+        )
+        n = 0 if found is None else found.consistency.n
+        return (row.name, n, *shares, row.lead, row.failed, row.alone)
+
+    return Table(
+        name="position-bias",
+        title="Consistency and position bias",
+        source="JudgeLM, Table 4 (consistency and bias columns)",
+        columns=(
+            Column(key="group", heading="pairs"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="consistency", heading="consistency ↑", kind="share"),
+            Column(key="toward_first", heading="bias toward 1st ↓", kind="share"),
+            Column(key="toward_second", heading="bias toward 2nd ↓", kind="share"),
+            Column(key="delta", heading="delta bias ↓", kind="share"),
+            Column(key="lead", heading="first place's lead, points", kind="number"),
+            Column(key="failed", heading="failed", kind="count"),
+            Column(key="alone", heading="without other order", kind="count"),
+        ),
+        rows=tuple(cells(row) for row in rows),
+        note=_NOTE,
+    )
+
+
+def _forest(rows: Sequence[_Measured]) -> Forest:
+    return Forest(
+        name="consistency",
+        title="Share of pairs judged alike in both orders",
+        x_label="Consistency (share of pairs)",
+        rows=tuple(
+            ForestRow(label=row.name, estimate=row.position.consistency) for row in rows if row.position is not None
+        ),
+        no_effect=1.0,
+    )
+
+
+def _bars(rows: Sequence[_Measured]) -> Bars:
+    found = [(row.name, row.position) for row in rows if row.position is not None]
+    return Bars(
+        name="leaning",
+        title="Where the judge leans when the orders disagree",
+        x_label="Pairs",
+        y_label="Share of pairs",
+        categories=tuple(name for name, _ in found),
+        groups=(
+            Group(name="toward 1st", values=tuple(position.toward_first for _, position in found)),
+            Group(name="toward 2nd", values=tuple(position.toward_second for _, position in found)),
+        ),
+    )
+
+
+def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
+    found = whole.position
+    assert found is not None, "the caller has refused groups without a pair"
+    lines = [
+        f"Both orders agree on {said_share(found.consistency)} of all pairs; {said_share(found.toward_first)} lean "
+        f"toward the answer shown first, {said_share(found.toward_second)} toward the second."
+    ]
+    if whole.lead is not None:
+        lines.append(f"Standing first is worth {said_number(whole.lead, '+.2f')} points.")
+    ranked = sorted(
+        (row.position.consistency.value, row.name, row.position.consistency)
+        for row in rows
+        if row is not whole and row.position is not None
+    )
+    if len(ranked) > 1:
+        (_, least, low), (_, most, high) = ranked[0], ranked[-1]
+        lines.append(f"Consistency is lowest on {least}, {said_share(low)}, and highest on {most}, {said_share(high)}.")
+    return lines
+
+
+def _warnings(rows: Sequence[_Measured]) -> list[str]:
+    return [
+        f"{row.name}: {row.alone:,} judgments have no partner in the other order (question and answer ids must be the "
+        "same), and take no part."
+        for row in rows
+        if row.alone and row.name != _ALL
+    ]

@@ -1,0 +1,163 @@
+"""Agreement with people: judges, EM and F1 against human labels, over prompts, thresholds and answer types.
+
+Source: QA-Judge, sections 5.1, 6.1 and 6.3, Tables 2, 4, 7 and 10.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from judgelm.metrics.qa_agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
+from judgelm.metrics.resampling import Estimate
+from judgelm.studies.qa.answers import QaAnswer, QaRun
+from judgelm.studies.qa.scores import Counting, slug
+from judgelm.studies.result import Cell, Column, Lines, Series, Table
+
+Labelling = Callable[[QaAnswer], bool | None]
+
+UNDEFINED = (
+    "A correlation is undefined where a side is constant (all correct, or none) or has fewer than two answers; it is "
+    "then left out of the average."
+)
+
+
+class Correlations(NamedTuple):
+    """Of one labelling: by answering model, and their average."""
+
+    by_model: dict[str, Estimate | None]
+    average: MeanCorrelation
+
+
+def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Correlations:
+    """Pearson's correlation of a labelling with people's labels, for each answering model, and the average.
+
+    Args:
+        answers: those without human label are passed over.
+        labelling: an answer's label; None is treated as `counting` says.
+        counting: treatment of failures, and resampling.
+    """
+    models = dict.fromkeys(one.model for one in answers if one.human is not None)
+    groups = {model: rated([one for one in answers if one.model == model], labelling, counting) for model in models}
+    found = {model: correlation(group, counting.resampling) for model, group in groups.items()}
+    return Correlations(found, mean_correlation(groups, counting.resampling))
+
+
+def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
+    """The answers that have a human label and one that counts."""
+    kept = [
+        (one.question, one.human, label)
+        for one in answers
+        if one.human is not None and (label := counting.label(labelling(one))) is not None
+    ]
+    return Rated(
+        human=np.array([human for _, human, _ in kept], dtype=bool),
+        judged=np.array([label for _, _, label in kept], dtype=bool),
+        questions=[question for question, _, _ in kept],
+    )
+
+
+def f1_at(threshold: float) -> Labelling:
+    """F1 of at least the threshold counts as correct; by the gate's rules, as in the original code."""
+    return lambda one: one.gate.f1 >= threshold
+
+
+def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
+    """Judges, EM and F1 at 0.5 against people, by answering model (Table 2)."""
+    labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
+    labellings |= {"EM": lambda one: one.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
+    return _table(
+        {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
+        name="human-correlation",
+        title="Correlation with people's labels",
+        source="QA-Judge, Table 2",
+    )
+
+
+def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Table, Lines]:
+    """F1 binarised at six thresholds against people (Table 10)."""
+    found = {f"F1 ≥ {one:g}": correlations(answers, f1_at(one), counting) for one in F1_THRESHOLDS}
+    table = _table(
+        found, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
+    )
+    line = Lines(
+        name="f1-thresholds-average",
+        title="Correlation of F1 with people's labels, averaged over answering models",
+        x_label="F1 that counts as correct from",
+        y_label="Pearson correlation",
+        series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(one.average.mean for one in found.values())),),
+    )
+    return table, line
+
+
+def _table(found: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
+    models = list(dict.fromkeys(model for one in found.values() for model in one.by_model))
+    rows: list[tuple[Cell, ...]] = [(model, *(one.by_model.get(model) for one in found.values())) for model in models]
+    rows.append(("average", *(one.average.mean for one in found.values())))
+    return Table(
+        name=name,
+        title=title,
+        source=source,
+        columns=(
+            Column(key="model", heading="answering model"),
+            *(Column(key=slug(key.replace("≥", "from")), heading=key, kind="number") for key in found),
+        ),
+        rows=tuple(rows),
+        note=f"Pearson's correlation of labels that are 0 or 1. EM and F1 are those that decide whether the judge is "
+        f"asked, for all data sets alike. {UNDEFINED} An interval without width belongs to perfect agreement.",
+    )
+
+
+def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+    """The average correlation under each prompt, with maximum, mean and variance (Table 7).
+
+    None where there is but one prompt.
+    """
+    variants = list(dict.fromkeys(run.variant for run in runs))
+    judges = list(dict.fromkeys(run.judge for run in runs))
+    if len(variants) < 2:
+        return None
+    found = {(run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs}
+    rows: list[tuple[Cell, ...]] = []
+    for judge in judges:
+        cells = [found.get((judge, variant)) for variant in variants]
+        values = [cell.value for cell in cells if cell is not None]
+        rows.append((judge, *cells, *prompt_spread(values)))
+    return Table(
+        name="prompts",
+        title="Correlation with people's labels under each prompt",
+        source="QA-Judge, Table 7",
+        columns=(
+            Column(key="judge", heading="judge"),
+            *(Column(key=f"prompt_{slug(one)}", heading=one, kind="number") for one in variants),
+            Column(key="maximum", heading="maximum", kind="number"),
+            Column(key="mean", heading="mean", kind="number"),
+            Column(key="variance", heading="variance", kind="number"),
+        ),
+        rows=tuple(rows),
+        note=f"Averaged over answering models. Maximum, mean and variance (n - 1) are over the prompts that have a "
+        f"figure; a prompt that a judge was not run with has none. {UNDEFINED}",
+    )
+
+
+def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Maximum, mean and sample variance of a judge's correlations over prompts; None where undefined.
+
+    The variance needs two of them and divides by n - 1, which is what the paper's Table 7 has.
+    """
+    if not values:
+        return None, None, None
+    return max(values), statistics.fmean(values), statistics.variance(values) if len(values) > 1 else None
+
+
+def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
+    """Correlation with people by answer type, all answering models together (Table 4)."""
+    types = dict.fromkeys(one.answer_type for one in answers)
+    return {
+        name: correlation(
+            rated([one for one in answers if one.answer_type == name], run.cascade_label, counting),
+            counting.resampling,
+        )
+        for name in types
+    }

@@ -1,0 +1,112 @@
+"""Whether judges favour their own answers, or those of their family.
+
+Source: QA-Judge, section 6.2, Tables 6 and 13.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from judgelm.metrics.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
+from judgelm.studies.qa.answers import QaAnswer, QaRun
+from judgelm.studies.qa.scores import Counting
+from judgelm.studies.result import Bars, Cell, Column, Group, Table
+
+
+class Preferred(NamedTuple):
+    """Of one answering model: its judge, answers with EM 0 that every judge labelled, those left out, the shares."""
+
+    model: str
+    judge: str
+    n: int
+    left_out: int
+    found: tuple[Preference, ...]
+
+
+def preferred(
+    answers: Sequence[QaAnswer],
+    runs: Sequence[QaRun],
+    judges: Mapping[str, str],
+    counting: Counting,
+    *,
+    without: Mapping[str, str] | None = None,
+) -> list[Preferred]:
+    """Preference of each answering model's judge for its answers.
+
+    Args:
+        answers: of all models.
+        runs: one for each judge.
+        judges: answering model -> the judge that may favour it; models and judges that are not there are passed over.
+        counting: an answer that a judge gave no label is left out, or counts as called incorrect.
+        without: answering model -> a judge that is not among the others; None leaves nobody out.
+    """
+    by_judge = {run.judge: run for run in runs}
+    rows = []
+    for model in dict.fromkeys(one.model for one in answers):
+        own = by_judge.get(judges.get(model, ""))
+        left = (without or {}).get(model)
+        others = [run for run in runs if own is not None and run.judge not in (own.judge, left)]
+        if own is None or not others:
+            continue
+        false = [one for one in answers if one.model == model and not one.gate.exact]
+        labels = [[counting.label(run.label(one)) for run in (own, *others)] for one in false]
+        kept = [place for place, row in enumerate(labels) if None not in row]
+        table = np.array([labels[place] for place in kept], dtype=bool).reshape(len(kept), 1 + len(others))
+        found = preferences(table[:, 0], table[:, 1:], [false[place].question for place in kept], counting.resampling)
+        rows.append(Preferred(model, own.judge, len(kept), len(false) - len(kept), found))
+    return rows
+
+
+def preference_table(rows: Sequence[Preferred], *, kind: str, source: str, note: str = "") -> Table:
+    """One row for each answering model, one column for each threshold."""
+    shares = [f"{round(100 * threshold)}" for threshold in PREFERENCE_THRESHOLDS]
+    cells: list[tuple[Cell, ...]] = [
+        (
+            row.model,
+            row.judge,
+            row.found[0].others,
+            row.n,
+            row.left_out,
+            *(one.share for one in row.found),
+        )
+        for row in rows
+    ]
+    return Table(
+        name=f"{kind}-preference",
+        title=f"{kind.capitalize()}-preference: one judge alone says correct",
+        source=source,
+        columns=(
+            Column(key="model", heading="answering model"),
+            Column(key="judge", heading="judge"),
+            Column(key="others", heading="other judges", kind="count"),
+            Column(key="answers", heading="answers with EM 0", kind="count"),
+            Column(key="left_out", heading="left out", kind="count"),
+            *(
+                Column(key=f"threshold_{one}", heading=f"≥ {one} % of the others say incorrect", kind="share")
+                for one in shares
+            ),
+        ),
+        rows=tuple(cells),
+        note="The share of answers without exact match that the judge calls correct while at least that share of the "
+        "other judges calls it incorrect; so the thresholds are cumulative. Answers that some judge gave no label are "
+        f"left out. {note}".strip(),
+    )
+
+
+def preference_figure(rows: Sequence[Preferred], *, kind: str) -> Bars:
+    """The shares of `preference_table`, a bar for each threshold."""
+    return Bars(
+        name=f"{kind}-preference-shares",
+        title=f"{kind.capitalize()}-preference: answers with EM 0 that one judge alone calls correct",
+        x_label="answering model",
+        y_label="share of answers with EM 0",
+        categories=tuple(row.model for row in rows),
+        groups=tuple(
+            Group(
+                name=f"{round(100 * threshold)} % of the others say incorrect",
+                values=tuple(row.found[place].share for row in rows),
+            )
+            for place, threshold in enumerate(PREFERENCE_THRESHOLDS)
+        ),
+    )

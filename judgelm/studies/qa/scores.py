@@ -1,0 +1,212 @@
+"""Exact match, F1 and the judges' scores by data set and answering model; the judge everywhere or only where EM is 0.
+
+Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2.
+"""
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.answer_types import ANSWER_TYPES
+from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
+from judgelm.studies.qa.answers import FailureTreatment, QaAnswer, QaRun
+from judgelm.studies.result import Bars, Cell, Column, Group, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """How answers without a label count, and how intervals are drawn.
+
+    Attributes:
+        failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
+    """
+
+    failures: FailureTreatment = "excluded"
+    resampling: Resampling = field(default_factory=Resampling)
+
+    def label(self, given: bool | None) -> bool | None:
+        """What a label counts as; None leaves the answer out."""
+        return False if given is None and self.failures == "as_incorrect" else given
+
+    def share(self, answers: Sequence[QaAnswer], labels: Sequence[bool | None]) -> Estimate | None:
+        """The share of correct among what counts; None where nothing does."""
+        kept = [(one.question, label) for one, given in zip(answers, labels, strict=True)
+                if (label := self.label(given)) is not None]  # fmt: skip
+        if not kept:
+            return None
+        return share(np.array([label for _, label in kept]), [question for question, _ in kept], self.resampling)
+
+
+def slug(name: str) -> str:
+    """A name as part of a column's key."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def mean(values: NDArray[np.float64], questions: Sequence[Hashable], how: Resampling) -> Estimate | None:
+    """The mean of shape (n,) with its interval; None where n is 0."""
+    if not len(values):
+        return None
+    rows = np.stack([values, np.ones_like(values)], axis=1)
+    [found] = estimate(rows, lambda sums: sums[:, :1] / sums[:, 1:], questions, how)
+    return found
+
+
+def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
+    """Answers by data set and answering model, in the order of their first."""
+    found: dict[tuple[str, str], list[QaAnswer]] = {}
+    for one in answers:
+        found.setdefault((one.data_set, one.model), []).append(one)
+    return found
+
+
+def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
+    """EM, F1 and the share that each judge calls correct, an exact match counting as correct (Table 3)."""
+    rows: list[tuple[Cell, ...]] = []
+    for (data_set, model), members in by_model(answers).items():
+        questions = [one.question for one in members]
+        exact = share(np.array([one.own.exact for one in members]), questions, counting.resampling)
+        f1 = mean(np.array([one.own.f1 for one in members]), questions, counting.resampling)
+        judged = [counting.share(members, [run.cascade_label(one) for one in members]) for run in runs]
+        rows.append((data_set, model, len(members), exact, f1, *judged))
+    return Table(
+        name="scores",
+        title="Exact match, F1 and judges, the judge asked where the answer does not match exactly",
+        source="QA-Judge, Table 3",
+        columns=(
+            Column(key="data_set", heading="data set"),
+            Column(key="model", heading="answering model"),
+            Column(key="answers", heading="answers", kind="count"),
+            Column(key="em", heading="EM", kind="share"),
+            Column(key="f1", heading="F1", kind="share"),
+            *(Column(key=f"judge_{slug(run.name)}", heading=run.name, kind="share") for run in runs),
+        ),
+        rows=tuple(rows),
+        note="EM and F1 by each data set's own rules, best over the validated answers. A judge's score is the share "
+        "of answers that match exactly or that it calls correct. "
+        + (
+            "Answers whose judgment failed or is missing are left out of it, so its n can be smaller."
+            if counting.failures == "excluded"
+            else "An answer whose judgment failed or is missing counts as incorrect, as in the original code."
+        ),
+    )
+
+
+class Gap(NamedTuple):
+    """How much higher a judge's score is than EM, over the answers that have a label."""
+
+    judge: str
+    data_set: str
+    model: str
+    points: Estimate
+
+
+def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[Gap]:
+    """The gap of every judge, data set and answering model, the widest first; paired by answer."""
+    found = []
+    for run in runs:
+        for (data_set, model), members in by_model(answers).items():
+            labels = [counting.label(run.cascade_label(one)) for one in members]
+            kept = [(one, label) for one, label in zip(members, labels, strict=True) if label is not None]
+            gains = np.array([float(label) - float(one.own.exact) for one, label in kept])
+            points = mean(gains, [one.question for one, _ in kept], counting.resampling)
+            if points is not None:
+                found.append(Gap(run.name, data_set, model, points))
+    return sorted(found, key=lambda one: -one.points.value)
+
+
+def all_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+    """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
+    rows: list[tuple[Cell, ...]] = []
+    groups = by_model(answers)
+    for run in (one for one in runs if one.judged_all(answers)):
+        for (data_set, model), members in groups.items():
+            cascade = [counting.label(run.cascade_label(one)) for one in members]
+            everywhere = [counting.label(run.label(one)) for one in members]
+            kept = [
+                (one.question, first, second)
+                for one, first, second in zip(members, cascade, everywhere, strict=True)
+                if first is not None and second is not None
+            ]
+            gap = mean(
+                np.array([float(first) - float(second) for _, first, second in kept]),
+                [question for question, _, _ in kept],
+                counting.resampling,
+            )
+            scores = (counting.share(members, cascade), counting.share(members, everywhere))
+            matches = [one for one in members if one.gate.exact]
+            refused = counting.share(matches, [run.label(one) for one in matches])
+            rows.append((data_set, model, run.name, *scores, gap, refused))
+    if not rows:
+        return None
+    return Table(
+        name="false-and-all",
+        title="The judge asked where EM is 0, or about every answer",
+        source="QA-Judge, Table 11",
+        columns=(
+            Column(key="data_set", heading="data set"),
+            Column(key="model", heading="answering model"),
+            Column(key="judge", heading="judge"),
+            Column(key="em_first", heading="EM first", kind="share"),
+            Column(key="all", heading="all judged", kind="share"),
+            Column(key="gap", heading="gap", kind="share"),
+            Column(key="exact_correct", heading="exact matches called correct", kind="share"),
+        ),
+        rows=tuple(rows),
+        note="Both from one run that judged every answer: EM first takes exact matches for correct without asking. "
+        "The gap is paired, over the answers that have both labels; undefined scores have no label at all, and the "
+        "last column is undefined where no answer matches exactly.",
+    )
+
+
+def type_shares(
+    answers: Sequence[QaAnswer], run: QaRun, counting: Counting
+) -> dict[str, tuple[int, int, Estimate | None]]:
+    """By answer type: answers, those with EM 0, and the share of these that the judge calls correct."""
+    found = {}
+    for name in (*ANSWER_TYPES, *sorted({one.answer_type for one in answers} - set(ANSWER_TYPES))):
+        members = [one for one in answers if one.answer_type == name]
+        false = [one for one in members if not one.gate.exact]
+        if members:
+            found[name] = (len(members), len(false), counting.share(false, [run.label(one) for one in false]))
+    return found
+
+
+def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Bars:
+    """The share called correct among EM 0, by answer type (Figure 2)."""
+    return Bars(
+        name="types-correct",
+        title=f"Answers that do not match exactly, called correct by {run.name}",
+        x_label="answer type",
+        y_label="share called correct",
+        categories=tuple(shares),
+        groups=(Group(name=run.name, values=tuple(one for _, _, one in shares.values())),),
+    )
+
+
+def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
+    """What became of every answer under every run."""
+    reasons = [run.reasons(answers) for run in runs]
+    fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
+    codes = sorted({code for found in reasons for code in found} - set(fixed))
+    headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
+    columns = [*zip(fixed, headings, strict=True), *((code, code.replace("_", " ")) for code in codes)]
+    return Table(
+        name="judges",
+        title="What became of every answer",
+        columns=(
+            Column(key="judge", heading="judge"),
+            Column(key="prompt", heading="prompt"),
+            Column(key="answers", heading="answers", kind="count"),
+            *(Column(key=slug(key), heading=heading, kind="count") for key, heading in columns),
+        ),
+        rows=tuple(
+            (run.judge, run.variant, len(answers), *(found[key] for key, _ in columns))
+            for run, found in zip(runs, reasons, strict=True)
+        ),
+        note="Exact matches and blank answers are decided without asking. The columns behind `unreadable` are "
+        "failures: answers without a label, never taken for incorrect unless that is asked for.",
+    )

@@ -1,0 +1,262 @@
+"""QA-Judge's analyses: exact match and F1 against judges and people, answer types, prompts, self-preference.
+
+Source: QA-Judge (*Reassessing Extractive QA Datasets at Scale*), sections 5 and 6.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from judgelm.errors import InputError
+from judgelm.metrics.resampling import Resampling
+from judgelm.studies.qa.answers import FailureTreatment, QaAnswer, QaRun
+from judgelm.studies.qa.correlation import (
+    UNDEFINED,
+    Labelling,
+    correlations,
+    human_table,
+    prompt_table,
+    threshold_table,
+    type_correlations,
+)
+from judgelm.studies.qa.preference import Preferred, preference_figure, preference_table, preferred
+from judgelm.studies.qa.scores import (
+    Counting,
+    all_table,
+    gaps_to_em,
+    judge_table,
+    score_table,
+    type_figure,
+    type_shares,
+)
+from judgelm.studies.result import Bars, Column, Figure, StudyResult, Table
+from judgelm.studies.sentences import said_number, said_points, said_share
+
+FEW = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QaOptions:
+    """How the study counts.
+
+    Attributes:
+        failures: `excluded` leaves out answers without a label, `as_incorrect` takes them for incorrect (the original).
+        siblings: answering model -> judge of its family, for sibling-preference.
+        own: answering model -> its own judge, where that has another name than the model.
+        sibling_others: whether a sibling's others include the answering model's own judge; the paper does not say.
+        types_judge: the judge of the analysis by answer type; None takes the one that agrees best with people, or the
+            first where nobody's labels are there.
+        resampling: seed and number of resamples of every interval.
+    """
+
+    failures: FailureTreatment = "excluded"
+    siblings: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
+    sibling_others: bool = True
+    types_judge: str | None = None
+    resampling: Resampling = field(default_factory=Resampling)
+
+
+def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
+    """All tables and figures that the answers and runs allow.
+
+    A judge's first run stands for it wherever prompts are not compared.
+
+    Args:
+        answers: of `judgelm.studies.qa.answers.qa_answers`, of any number of models and data sets.
+        runs: judgments of them, one run for each judge and prompt.
+        options: how to count; the defaults when None.
+
+    Raises:
+        InputError: no answers or no runs, two runs of one judge and prompt, or a judge that is not there.
+    """
+    options = options or QaOptions()
+    _check(answers, runs, options)
+    counting = Counting(failures=options.failures, resampling=options.resampling)
+    first: dict[str, QaRun] = {}
+    for run in runs:
+        first.setdefault(run.judge, run)
+    main = list(first.values())
+    people = any(one.human is not None for one in answers)
+    types = _types_judge(answers, main, options, counting if people else None)
+    tables = [score_table(answers, main, counting), all_table(answers, runs, counting)]
+    figures: list[Figure] = []
+    if people:
+        thresholds, line = threshold_table(answers, counting)
+        tables += [human_table(answers, main, counting), thresholds, prompt_table(answers, runs, counting)]
+        figures.append(line)
+    by_type, bars = _types(answers, types, counting, people=people)
+    own, siblings = _preferences(answers, main, options, counting)
+    tables += [by_type, *_preference_tables(own, siblings, options), judge_table(answers, runs)]
+    figures.append(bars)
+    figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
+    return StudyResult(
+        study="qa",
+        title="Short answers: exact match, F1, judges and people",
+        protocol=_protocol(options),
+        findings=_findings(answers, main, counting, own, people=people),
+        counts=_counts(answers, runs),
+        tables=tuple(one for one in tables if one is not None),
+        figures=tuple(figures),
+        warnings=_warnings(answers, runs, own),
+    )
+
+
+def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions) -> None:
+    if not answers or not runs:
+        raise InputError(f"qa study: {len(answers)} answers and {len(runs)} runs; it needs both")
+    names = [run.name for run in runs]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"qa study: two runs of {doubled[0]}; name the prompt too, as JUDGE:PROMPT=FILE")
+    judges = {run.judge for run in runs}
+    wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
+    if unknown := sorted(str(name) for name in wanted - judges):
+        raise InputError(f"qa study: no run of judge {unknown[0]!r}; there are: {', '.join(sorted(judges))}")
+    if not any(one.id in run.judgments for run in runs for one in answers):
+        raise InputError("qa study: no judgment has an answer (by id); give the file of answers that was judged")
+
+
+def _types_judge(
+    answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting | None
+) -> QaRun:
+    """The judge of the analysis by type; without `counting` nobody's labels are there to choose by."""
+    if options.types_judge is not None:
+        return next(run for run in main if run.judge == options.types_judge)
+    if counting is None:
+        return main[0]
+    means = [correlations(answers, run.cascade_label, counting).average.mean for run in main]
+    return max(zip(means, main, strict=True), key=lambda pair: -2 if pair[0] is None else pair[0].value)[1]
+
+
+def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
+    shares = type_shares(answers, run, counting)
+    agreed = type_correlations(answers, run, counting) if people else {}
+    table = Table(
+        name="types",
+        title=f"By answer type, judged by {run.name}",
+        source="QA-Judge, Table 4 and Figure 2",
+        columns=(
+            Column(key="type", heading="answer type"),
+            Column(key="answers", heading="answers", kind="count"),
+            Column(key="em_false", heading="with EM 0", kind="count"),
+            Column(key="called_correct", heading="of these called correct", kind="share"),
+            Column(key="correlation", heading="correlation with people", kind="number"),
+        ),
+        rows=tuple((name, n, false, found, agreed.get(name)) for name, (n, false, found) in shares.items()),
+        note=f"The types are told by rules over the question. All answering models together. {UNDEFINED} It is also "
+        "empty where nobody's labels are there.",
+    )
+    return table, type_figure(run, shares)
+
+
+def _preferences(
+    answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
+) -> tuple[list[Preferred], list[Preferred]]:
+    own = {model: options.own.get(model, model) for model in {one.model for one in answers}}
+    without = None if options.sibling_others else own
+    return (
+        preferred(answers, main, own, counting),
+        preferred(answers, main, options.siblings, counting, without=without),
+    )
+
+
+def _preference_tables(own: Sequence[Preferred], siblings: Sequence[Preferred], options: QaOptions) -> list[Table]:
+    tables = []
+    if own:
+        tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
+    if siblings:
+        who = "includes" if options.sibling_others else "leaves out"
+        note = f"Of a sibling the others are all judges but itself, which {who} the answering model's own."
+        tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
+    return tables
+
+
+def _protocol(options: QaOptions) -> str:
+    treated = {
+        "excluded": "answers without a label are left out and counted",
+        "as_incorrect": "answers without a label count as incorrect, as in the original code",
+    }
+    return (
+        f"Exact matches count as correct without asking; {treated[options.failures]}; intervals are "
+        f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
+    )
+
+
+def _findings(
+    answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting, own: Sequence[Preferred], *, people: bool
+) -> tuple[str, ...]:
+    found = _agreement_said(answers, main, counting) if people else []
+    gaps = gaps_to_em(answers, main, counting)
+    for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
+        found.append(
+            f"The {which} gap between a judge and EM is {said_points(gap.points)}: {gap.judge} on {gap.model}'s "
+            f"answers, data set {gap.data_set}."
+        )
+    for row in own:
+        strictest = row.found[0].share
+        if strictest is not None:
+            found.append(f"{row.judge} alone calls {said_share(strictest)} of {row.model}'s answers with EM 0 correct.")
+    false = [one for one in answers if not one.gate.exact]
+    for run in main:
+        missed = counting.share(false, [run.label(one) for one in false])
+        if missed is not None:
+            found.append(f"Of all answers with EM 0, {run.name} calls {said_share(missed)} correct.")
+    return tuple(found)
+
+
+def _agreement_said(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
+    """How the judges and exact match correlate with people, averaged over answering models."""
+    labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
+    found = []
+    for name, labelling in (labellings | {"Exact match": lambda one: one.gate.exact}).items():
+        average = correlations(answers, labelling, counting).average
+        if average.mean is None:
+            found.append(f"{name} has no correlation with people: it is undefined for every answering model.")
+            continue
+        models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
+        left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
+        found.append(f"{name} correlates {said_number(average.mean)} with people, averaged over {models}{left_out}.")
+    return found
+
+
+def _counts(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> dict[str, int]:
+    return {
+        "answers": len(answers),
+        "questions": len({one.question for one in answers}),
+        "answering_models": len({one.model for one in answers}),
+        "exact_matches": sum(one.gate.exact for one in answers),
+        "human_labels": sum(one.human is not None for one in answers),
+        "runs": len(runs),
+        "without_label": sum(run.label(one) is None for run in runs for one in answers),
+    }
+
+
+def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[Preferred]) -> tuple[str, ...]:
+    found = []
+    for run in runs:
+        reasons = run.reasons(answers)
+        unread, missing = reasons["read as incorrect"], reasons["not judged"]
+        failed = sum(run.label(one) is None for one in answers) - missing
+        if failed:
+            found.append(f"{run.name}: {failed:,} of {len(answers):,} answers failed and have no label.")
+        if missing:
+            found.append(f"{run.name}: {missing:,} of {len(answers):,} answers were not judged.")
+        other = sum(run.by_exact_match(one) and not one.gate.exact for one in answers)
+        if other:
+            found.append(
+                f"{run.name}: {other:,} answers were decided by an exact match that the rules given here do not see; "
+                "give the rules that the run had."
+            )
+        if unread:
+            found.append(f"{run.name}: {unread:,} replies were neither word and count as incorrect, as its rule says.")
+    for row in own:
+        if row.found[0].others != 6:
+            found.append(
+                f"Self-preference of {row.judge} is against {row.found[0].others} other judges; the thresholds 83 % "
+                "and 67 % are made for six, and stand here for at least "
+                f"{row.found[1].needed} and {row.found[2].needed} of them."
+            )
+            break
+    few = sum(one.human is not None for one in answers)
+    if 0 < few < FEW:
+        found.append(f"Only {few} answers have a human label; correlations over so few say little.")
+    return tuple(found)

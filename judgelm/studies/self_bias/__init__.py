@@ -1,0 +1,1 @@
+"""Self- and family-bias of judges against human scores (Play Favorites)."""

@@ -1,0 +1,101 @@
+"""What the self-bias study says in sentences, each with its numbers."""
+
+from collections.abc import Iterator
+
+from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.self_bias import BiasFit, Term
+from judgelm.metrics.self_bias_design import TermKind
+from judgelm.studies.result import Table
+from judgelm.studies.self_bias.fits import LENGTH_BY_PROMPT, Fits, NamedFit
+
+_KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "Family-bias"))
+
+
+def findings(fits: Fits, powered: Table) -> Iterator[str]:
+    """The main results, then by slice, then whether the checks agree, then what labels save."""
+    for kind, what in _KINDS:
+        yield from _signs(fits.main, kind, what, "")
+    if any(fits.main.of("indicator")):
+        yield from _signs(fits.main, "indicator", "The indicator's effect", "")
+    for one in fits.slices:
+        if one.fit is not None:
+            yield from _signs(one.fit, "self", "Self-bias", f" in {one.column} {one.name}")
+    for kind, what in _KINDS:
+        yield from _agreeing(fits, kind, what)
+    yield from _length(fits)
+    yield from _widths(powered)
+
+
+def _signs(fit: BiasFit, kind: TermKind, what: str, where: str) -> Iterator[str]:
+    """Who is above, below, and not distinguishable from 0."""
+    known = [term for term in fit.of(kind) if term.estimate is not None]
+    if not known:
+        return
+    above = [term for term in known if term.significant and _value(term) > 0]
+    below = [term for term in known if term.significant and _value(term) < 0]
+    rest = [term.level for term in known if not term.significant]
+    parts = []
+    if above:
+        parts.append(f"positive for {_listed(sorted(above, key=_value, reverse=True))}")
+    if below:
+        parts.append(f"negative for {_listed(sorted(below, key=_value))}")
+    if rest:
+        parts.append(f"not distinguishable from 0 for {', '.join(rest)}")
+    level = f"{100 * _estimate(known[0]).level:g} % intervals"
+    yield f"{what}{where} is {'; '.join(parts)} ({level}, {fit.n} ratings)."
+
+
+def _agreeing(fits: Fits, kind: TermKind, what: str) -> Iterator[str]:
+    """Of each significant main estimate, in how many checks its sign stays, and its significance."""
+    checks: list[NamedFit] = list(fits.checks)
+    told = []
+    for term in fits.main.of(kind):
+        if not checks or not term.significant:
+            continue
+        others = [one for check in checks if (one := check.term(kind, term.level)) and one.estimate is not None]
+        same = [one for one in others if _value(one) * _value(term) > 0]
+        strong = sum(one.significant for one in same)
+        told.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
+    if told:
+        yield f"{what} keeps its sign under the checks on rows, reference, length and errors: {', '.join(told)}."
+
+
+def _length(fits: Fits) -> Iterator[str]:
+    check = fits.check(LENGTH_BY_PROMPT)
+    if check is None or check.fit is None:
+        return
+    known = [term for term in check.fit.of("length") if term.estimate is not None]
+    if known:
+        low, high = min(known, key=_value), max(known, key=_value)
+        yield (
+            f"Beside the reference, length moves ratings by {_value(low):+.3f} ({low.level}) to {_value(high):+.3f} "
+            f"({high.level}) per unit of tanh(z)."
+        )
+
+
+def _widths(powered: Table) -> Iterator[str]:
+    places = [column.key for column in powered.columns]
+    found = [(row[places.index("width")], row[0]) for row in powered.rows]
+    known = sorted((width, str(judge)) for width, judge in found if isinstance(width, float) and width == width)
+    if known:
+        yield (
+            "With few human labels, stratified prediction-powered intervals are "
+            f"{known[0][0]:.2f} ({known[0][1]}) to {known[-1][0]:.2f} ({known[-1][1]}) times as wide as labels alone."
+        )
+
+
+def _listed(terms: list[Term]) -> str:
+    return ", ".join(f"{term.level} {_shown(_estimate(term))}" for term in terms)
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+
+
+def _estimate(term: Term) -> Estimate:
+    assert term.estimate is not None
+    return term.estimate
+
+
+def _value(term: Term) -> float:
+    return _estimate(term).value

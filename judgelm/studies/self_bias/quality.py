@@ -1,0 +1,184 @@
+"""What the ratings are like before any bias is estimated: means, coverage, agreement with and among people."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from judgelm.data.ratings import GOLD, HUMAN
+from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.self_bias_annotation import (
+    annotator_agreement,
+    attention_accuracy,
+    gold_accuracy,
+    rank_correlation,
+)
+from judgelm.metrics.self_bias_rows import COMPLETION, PairedRatings
+from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, Table
+from judgelm.studies.self_bias.tables import in_order
+
+
+def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
+    """Mean normalised score of each judge for each model, over all dimensions and in each of several."""
+    found = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
+    if len(paired.dimensions) > 1:
+        for number, name in enumerate(paired.dimensions, 1):
+            rows = paired.frame[paired.frame["dimension"] == name]
+            found.append(_heat_map(paired, rows, f"mean-scores-{number}", f"Mean scores: {name}", reference))
+    return found
+
+
+def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str, reference: str) -> HeatMap:
+    """The reference's row is over completions, each once; the judges' own completions are marked."""
+    models = sorted(frame["model"].unique(), key=lambda model: in_order(paired, model))
+    judges = sorted(frame["judge"].unique(), key=lambda judge: in_order(paired, judge))
+    means = frame.groupby(["judge", "model"])["rating"].mean()
+    people = frame.drop_duplicates(COMPLETION).groupby("model")["reference"].mean()
+    by_judge = [tuple(_known(means.get((judge, model))) for model in models) for judge in judges]
+    return HeatMap(
+        name=name,
+        title=title,
+        x_label="model",
+        y_label="judge",
+        value_label="mean normalised score",
+        rows=(reference, *judges),
+        columns=tuple(models),
+        values=(tuple(_known(people.get(model)) for model in models), *by_judge),
+        marked=frozenset((judges.index(model) + 1, i) for i, model in enumerate(models) if model in judges),
+    )
+
+
+def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
+    """Of each judge: rows, how many have no score, and how many the regression uses."""
+    judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
+    rows: list[tuple[Cell, ...]] = []
+    for judge in sorted(judged["judge"].unique(), key=lambda judge: in_order(paired, judge)):
+        mine, used = judged[judged["judge"] == judge], paired.frame[paired.frame["judge"] == judge]
+        missing = int(mine["score"].isna().sum())
+        own, family = int((used["own"] != "").sum()), int((used["family"] != "").sum())
+        rows.append(
+            (
+                judge,
+                paired.families.get(judge),
+                len(mine),
+                missing,
+                len(mine) - missing - len(used),
+                len(used),
+                own,
+                family,
+            )
+        )
+    heads = ("Ratings", "No score", "No reference", "Used", "Of its own", "Of its family")
+    keys = ("ratings", "unscored", "unreferenced", "used", "own", "family_completions")
+    return Table(
+        name="coverage",
+        title="Ratings of each judge",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            Column(key="family", heading="Family"),
+            *(Column(key=key, heading=head, kind="count") for key, head in zip(keys, heads, strict=True)),
+        ),
+        rows=tuple(rows),
+        note="No score: NA, or a reply that could not be read; never taken for a number. No family: nobody's relative.",
+    )
+
+
+def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
+    """Tie-corrected Spearman of each judge with the reference, per dimension."""
+    judges = sorted(paired.judges, key=lambda judge: in_order(paired, judge))
+    found = {
+        (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
+        for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
+    }
+    table = Table(
+        name="correlations",
+        title=f"Spearman's correlation of each judge with {reference}",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            *(Column(key=name, heading=name, kind="number") for name in paired.dimensions),
+        ),
+        rows=tuple((judge, *(found.get((judge, name)) for name in paired.dimensions)) for judge in judges),
+        source="Play Favorites, Figure 5",
+        note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
+    )
+    bars = Bars(
+        name="correlations-figure",
+        title=table.title,
+        x_label="judge",
+        y_label="Spearman's correlation",
+        categories=tuple(judges),
+        groups=tuple(
+            Group(name=name, values=tuple(found.get((judge, name)) for judge in judges)) for name in paired.dimensions
+        ),
+    )
+    return table, bars
+
+
+def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
+    """Agreement of the human annotators and of them with the gold ones; None where there is one score each."""
+    people = ratings[(ratings["check"] == "") & (ratings["judge"] == HUMAN)]
+    gold = ratings[(ratings["check"] == "") & (ratings["judge"] == GOLD)]
+    if people["annotator"].nunique() < 2 and gold.empty:
+        return None
+    names = sorted(people["dimension"].unique())
+    heads = ("Krippendorff's alpha", "All agree", "In gold range", "Spearman with gold")
+    keys = ("alpha", "observed", "gold_accuracy", "gold_correlation")
+    return Table(
+        name="annotators",
+        title="Agreement of the annotators",
+        columns=(
+            Column(key="dimension", heading="Dimension"),
+            *(
+                Column(key=key, heading=head, kind="share" if key in ("observed", "gold_accuracy") else "number")
+                for key, head in zip(keys, heads, strict=True)
+            ),
+        ),
+        rows=tuple((name, *_agreement(people[people["dimension"] == name], gold, name, how)) for name in names),
+        source="Play Favorites, Table 4",
+        note="Alpha with ordinal distances. Empty: no completion has two ratings or a gold range, or all are alike.",
+    )
+
+
+def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, how: Resampling) -> Iterator[Cell]:
+    matrix = people.pivot_table(index=["item", "model"], columns="annotator", values="score").to_numpy(float)
+    if ((~np.isnan(matrix)).sum(axis=1) >= 2).any():
+        found = annotator_agreement(matrix, how)
+        yield from (found.alpha, found.observed)
+    else:
+        yield from (None, None)
+    experts = gold[gold["dimension"] == dimension]
+    yield gold_accuracy(people, experts, how)
+    means = [rows.groupby(["item", "model"])["score"].mean() for rows in (people, experts)]
+    both = pd.concat(means, axis=1, join="inner").dropna()
+    yield rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
+
+
+def attention_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
+    """How often each rater scored an attention check low; None where there are no checks."""
+    checks = ratings[ratings["check"] != ""]
+    if checks.empty:
+        return None
+    rest = ratings[ratings["check"] == ""].groupby("dimension")["score"].agg(["min", "max"]).mean(axis=1)
+    rows: list[tuple[Cell, ...]] = []
+    for (judge, check, dimension), mine in checks.groupby(["judge", "check", "dimension"]):
+        middle = rest.get(dimension)
+        passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), how)
+        rows.append((str(judge), str(check), str(dimension), int(mine["score"].isna().sum()), passed))
+    return Table(
+        name="attention-checks",
+        title="Attention checks",
+        columns=(
+            Column(key="judge", heading="Rater"),
+            Column(key="check", heading="Check"),
+            Column(key="dimension", heading="Dimension"),
+            Column(key="unscored", heading="No score", kind="count"),
+            Column(key="passed", heading="Rated low", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Play Favorites, section 4.3 and appendix B",
+        note="Rated low: below the middle between the lowest and highest score that the dimension has elsewhere.",
+    )
+
+
+def _known(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float | np.floating) and not np.isnan(value) else None

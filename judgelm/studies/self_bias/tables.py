@@ -1,0 +1,140 @@
+"""Tables and forest plots of the fitted self- and family-biases."""
+
+from collections.abc import Sequence
+
+from judgelm.metrics.self_bias import BiasFit, Term
+from judgelm.metrics.self_bias_annotation import rank_correlation
+from judgelm.metrics.self_bias_rows import PairedRatings, with_length
+from judgelm.studies.result import Cell, Column, Forest, ForestRow, Table
+from judgelm.studies.self_bias.fits import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
+
+_WHAT = {
+    "judge": "judge intercept (delta)",
+    "slope": "slope on the reference (beta)",
+    "spline": "spline of the reference",
+    "self": "self-bias (gamma)",
+    "family": "family-bias (lambda)",
+    "dimension": "dimension (eta)",
+    "length": "length",
+    "indicator": "indicator",
+}
+_TERM_COLUMNS = (
+    Column(key="term", heading="Term"),
+    Column(key="level", heading="Judge, family or dimension"),
+    Column(key="estimate", heading="Estimate", kind="number"),
+    Column(key="standard_error", heading="Standard error", kind="number"),
+    Column(key="p", heading="p", kind="number"),
+)
+_UNKNOWN = (
+    "Empty: the ratings do not tell it (no such rows, or other terms could take it over). n: ratings it rests on."
+)
+
+
+def main_table(fit: BiasFit) -> Table:
+    """Every coefficient of the main regression."""
+    return Table(
+        name="coefficients",
+        title="Coefficients of the main regression",
+        columns=_TERM_COLUMNS,
+        rows=tuple(_term_cells(term) for term in fit.terms),
+        source="Play Favorites, equation 1 and Figure 3",
+        note=f"In normalised score; {fit.n} ratings; standard errors {fit.errors}. {_UNKNOWN}",
+    )
+
+
+def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
+    """Self- and family-biases of several fits, one under another."""
+    columns = (
+        Column(key="fit", heading="Fit"),
+        Column(key="ratings", heading="Ratings", kind="count"),
+        *_TERM_COLUMNS,
+    )
+    rows = [
+        ((f"{one.column}: {one.name}" if one.column else one.name), one.fit.n, *_term_cells(term))
+        for one in fits
+        if one.fit is not None
+        for term in one.fit.terms
+        if term.kind in ("self", "family", "indicator")
+    ]
+    details = [f"{one[:1].upper()}{one[1:]}." for one in dict.fromkeys(one.detail for one in fits) if one]
+    words = " ".join([note, *details, _UNKNOWN])
+    return Table(name=name, title=title, columns=columns, rows=tuple(rows), source=source, note=words)
+
+
+def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
+    """Each judge's correlation of rating and length, and its slope on length beside the reference."""
+    by_prompt, overall = fits.check(LENGTH_BY_PROMPT), fits.check(LENGTH_OVERALL)
+    if by_prompt is None or overall is None:
+        return None
+    frame = with_length(paired, "prompt").frame
+    rows: list[tuple[Cell, ...]] = []
+    for judge in paired.judges:
+        own = frame[frame["judge"] == judge]
+        correlation = rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
+        found = [one.term("length", judge) for one in (by_prompt, overall)]
+        rows.append((judge, correlation, *(term.estimate if term else None for term in found)))
+    return Table(
+        name="length",
+        title="Ratings and the length of completions",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            Column(key="correlation", heading="Spearman of rating and length", kind="number"),
+            Column(key="per_prompt", heading="Coefficient, length per prompt", kind="number"),
+            Column(key="overall", heading="Coefficient, length overall", kind="number"),
+        ),
+        rows=tuple(rows),
+        source="Play Favorites, section 6.2 and Figure 7",
+        note="Length is tanh of the z-score, in (-1, 1); coefficients are beside reference, self- and family-bias.",
+    )
+
+
+def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
+    """Self-bias and family-bias: main, by slice, over the checks, and ordinal."""
+    found = [
+        _forest("self-bias", "Self-bias of each judge", [NamedFit(name="", fit=fits.main)], "self", paired),
+        _forest("family-bias", "Family-bias of each family", [NamedFit(name="", fit=fits.main)], "family", paired),
+    ]
+    for column in dict.fromkeys(one.column for one in fits.slices):
+        chosen = [one for one in fits.slices if one.column == column]
+        found.append(_forest(f"self-bias-by-{_slug(column)}", f"Self-bias by {column}", chosen, "self", paired))
+        found.append(_forest(f"family-bias-by-{_slug(column)}", f"Family-bias by {column}", chosen, "family", paired))
+    for group in dict.fromkeys(one.group for one in fits.checks):
+        every = [NamedFit(name="main", fit=fits.main), *(one for one in fits.checks if one.group == group)]
+        found.append(_forest(f"self-bias-{_slug(group)}", f"Self-bias, checks: {group}", every, "self", paired))
+        found.append(_forest(f"family-bias-{_slug(group)}", f"Family-bias, checks: {group}", every, "family", paired))
+    if any(one.fit is not None for one in fits.ordinal):
+        found.append(_forest("self-bias-ordinal", "Self-bias by ordinal logit", fits.ordinal, "self", paired))
+        found.append(_forest("family-bias-ordinal", "Family-bias by ordinal logit", fits.ordinal, "family", paired))
+    return [forest for forest in found if forest.rows]
+
+
+def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: PairedRatings) -> Forest:
+    """Rows by judge or family, within each one by fit; the colour is the fit, or the family where there is one fit."""
+    usable = [one for one in fits if one.fit is not None]
+    terms = [(one, term) for one in usable if one.fit for term in one.fit.terms if term.kind == kind]
+    levels = sorted({term.level for _, term in terms}, key=lambda level: in_order(paired, level))
+    rows = [
+        ForestRow(
+            label=level,
+            estimate=term.estimate,
+            group=one.name or paired.families.get(level, level),
+        )
+        for level in levels
+        for one, term in terms
+        if term.level == level and term.estimate is not None
+    ]
+    unit = usable[0].fit.unit if usable and usable[0].fit else "normalised score"
+    return Forest(name=name, title=title, x_label=f"{kind}-bias ({unit})", rows=tuple(rows))
+
+
+def in_order(paired: PairedRatings, name: str) -> tuple[str, str]:
+    """Sorting key: family, then name."""
+    return paired.families.get(name, name), name
+
+
+def _term_cells(term: Term) -> tuple[Cell, ...]:
+    return _WHAT[term.kind], term.level, term.estimate, term.error, term.p
+
+
+def _slug(text: str) -> str:
+    return "-".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split()) or "column"

@@ -1,0 +1,237 @@
+"""What to do about self-bias: debiased scores, human labels where they are few, panels of several families."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.metrics.self_bias import BiasFit
+from judgelm.metrics.self_bias_debias import debiased, mean_of
+from judgelm.metrics.self_bias_panel import assess_panel, usual_panels
+from judgelm.metrics.self_bias_ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
+from judgelm.metrics.self_bias_rows import PairedRatings
+from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.self_bias.fits import SelfBiasOptions
+from judgelm.studies.self_bias.tables import in_order
+
+
+def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Table:
+    """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
+    frame = debiased(paired, fit)
+    rows: list[tuple[Cell, ...]] = []
+    for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
+        for column, whose in (("own", "its own"), ("family", "its family's")):
+            mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
+            if len(mine):
+                ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
+                means = [mean_of(mine, name, how) for name in ("rating", "debiased", "reference")]
+                rows.append((judge, whose, *means, *ranks))
+    heads = ("Rank as rated", "Rank debiased", "Rank by the reference")
+    return Table(
+        name="debiased",
+        title="Scores without the estimated self- and family-bias",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            Column(key="completions", heading="Completions"),
+            Column(key="rated", heading="As rated", kind="number"),
+            Column(key="debiased", heading="Debiased", kind="number"),
+            Column(key="reference", heading="Reference", kind="number"),
+            *(Column(key=head.lower().replace(" ", "_"), heading=head, kind="count") for head in heads),
+        ),
+        rows=tuple(rows),
+        source="Play Favorites, section 7",
+        note="Mean normalised scores. Ranks: place of the judge's own completions among all models' by mean score, 1 "
+        "is best. Intervals do not count the uncertainty of the subtracted bias.",
+    )
+
+
+def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
+    """Place of a judge's model among those it rated, by its own, the debiased and the reference scores."""
+    means = frame[frame["judge"] == judge].groupby("model")[["rating", "debiased", "reference"]].mean()
+    places = means.rank(ascending=False, method="min").to_dict("index")[judge]
+    return int(places["rating"]), int(places["debiased"]), int(places["reference"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoweredMean:
+    """Means of the human scores from few labels.
+
+    Attributes:
+        classical: from the labels alone, stratified.
+        plain: prediction-powered, one stratum.
+        stratified: prediction-powered, by dimension and own family.
+        truth: the mean over all completions, where all are labelled.
+        plain_width: mean width of the plain interval over that of the classical one, over the draws; `width` is that
+            of the stratified one.
+        covered: share of the draws whose stratified interval holds the truth; None where the truth is not known.
+    """
+
+    classical: Estimate
+    plain: Estimate
+    stratified: Estimate
+    truth: float | None
+    plain_width: float
+    width: float
+    covered: Estimate | None
+
+
+def powered_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
+    """Mean human score from few labels and each judge's ratings; and what could not be computed."""
+    rows: list[tuple[Cell, ...]] = []
+    problems: list[str] = []
+    for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
+        try:
+            found = powered_mean(paired, judge, options)
+        except TooFewLabels as error:
+            problems.append(f"Prediction-powered inference with {judge}: {error}.")
+            continue
+        ends = (found.truth, found.plain_width, found.width, found.covered)
+        rows.append((judge, found.classical, found.plain, found.stratified, *ends))
+    hidden = paired.unreferenced.empty
+    how = (
+        f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
+        f"{options.draws} times; the first draw's estimates stand here."
+        if hidden
+        else "Labels are those in the file, taken for a random draw within each stratum."
+    )
+    table = Table(
+        name="few-labels",
+        title="Mean reference score from few labels and each judge's ratings",
+        columns=(
+            Column(key="judge", heading="Judge"),
+            Column(key="classical", heading="Labels alone", kind="number"),
+            Column(key="powered", heading="Prediction-powered", kind="number"),
+            Column(key="stratified", heading="Prediction-powered, stratified", kind="number"),
+            Column(key="truth", heading="Mean of all labels", kind="number"),
+            Column(key="plain_width", heading="Width, not stratified / labels alone", kind="number"),
+            Column(key="width", heading="Width, stratified / labels alone", kind="number"),
+            Column(key="covered", heading="Draws that cover the mean", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
+        note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
+        f"stratified alike. {how} n: labels.",
+    )
+    return table, problems
+
+
+def powered_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> PoweredMean:
+    """The three estimates with one judge's ratings.
+
+    Raises:
+        TooFewLabels: a stratum has fewer than two labels.
+    """
+    labelled = paired.frame[paired.frame["judge"] == judge]
+    rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
+    level = options.model.level
+    if len(rest):
+        fixed = [_stratum(name, rows, rest_of) for name, rows, rest_of in _strata(labelled, rest)]
+        found = _three(fixed, level)
+        return _powered(*found, truth=None, widths=[found], how=options.resampling)
+    draws = []
+    generator = np.random.default_rng(options.resampling.seed)
+    groups = [rows for _, rows, _ in _strata(labelled, rest)]
+    for _ in range(options.draws):
+        drawn = [_drawn(rows, options.label_share, generator) for rows in groups]
+        draws.append(_three(drawn, level))
+    truth = float(labelled["reference"].mean())
+    return _powered(*draws[0], truth=truth, widths=draws, how=options.resampling)
+
+
+_Three = tuple[Estimate, Estimate, Estimate]
+
+
+def _three(strata: list[Stratum], level: float) -> _Three:
+    pooled = Stratum(
+        name="all",
+        labels=np.concatenate([one.labels for one in strata]),
+        rated=np.concatenate([one.rated for one in strata]),
+        rated_only=np.concatenate([one.rated_only for one in strata]),
+    )
+    classical = stratified_mean(strata, level, powered=False)
+    return classical, stratified_mean([pooled], level), stratified_mean(strata, level)
+
+
+def _powered(
+    classical: Estimate,
+    plain: Estimate,
+    stratified: Estimate,
+    *,
+    truth: float | None,
+    widths: list[_Three],
+    how: Resampling,
+) -> PoweredMean:
+    def mean_width(place: int) -> float:
+        return float(np.mean([draw[place].high - draw[place].low for draw in widths]))
+
+    covered = None
+    if truth is not None:
+        covered = share(np.array([draw[2].low <= truth <= draw[2].high for draw in widths]), None, how)
+    usual = mean_width(0) or float("nan")
+    return PoweredMean(
+        classical=classical,
+        plain=plain,
+        stratified=stratified,
+        truth=truth,
+        plain_width=mean_width(1) / usual,
+        width=mean_width(2) / usual,
+        covered=covered,
+    )
+
+
+def _strata(labelled: pd.DataFrame, rest: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Rows with and without a label of each dimension, apart for the judge's own family and for others."""
+    for dimension in sorted({*labelled["dimension"], *rest["dimension"]}):
+        for kin in (True, False):
+            both = [
+                rows[(rows["dimension"] == dimension) & (((rows["own"] != "") | (rows["family"] != "")) == kin)]
+                for rows in (labelled, rest)
+            ]
+            if len(both[0]) + len(both[1]):
+                yield f"{dimension}, {'own family' if kin else 'other families'}", both[0], both[1]
+
+
+def _stratum(name: str, labelled: pd.DataFrame, rest: pd.DataFrame) -> Stratum:
+    return Stratum(
+        name=name,
+        labels=labelled["reference"].to_numpy(float),
+        rated=labelled["rating"].to_numpy(float),
+        rated_only=rest["rating"].to_numpy(float),
+    )
+
+
+def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> Stratum:
+    """A stratum of which only a random part of the labels is shown, at least two."""
+    count = min(len(rows), max(FEWEST_LABELS, round(part * len(rows))))
+    shown = np.zeros(len(rows), dtype=bool)
+    shown[generator.choice(len(rows), size=count, replace=False)] = True
+    return _stratum("drawn", rows[shown], rows[~shown])
+
+
+def panel_table(paired: PairedRatings, how: Resampling) -> Table:
+    """Judges alone, families, mixed panels and all judges."""
+    rows: list[tuple[Cell, ...]] = []
+    for judges in usual_panels(paired):
+        found = assess_panel(paired, judges, how)
+        if found is not None:
+            sizes = (len(judges), found.families, found.completions)
+            rows.append((", ".join(judges), *sizes, found.correlation, found.unevenness, found.favour))
+    counts = (("judges", "Judges"), ("families", "Families"), ("completions", "Completions"))
+    numbers = (("correlation", "Spearman"), ("unevenness", "Unevenness"), ("favour", "Favour"))
+    return Table(
+        name="panels",
+        title="Panels of judges against the reference",
+        columns=(
+            Column(key="panel", heading="Panel"),
+            *(Column(key=key, heading=heading, kind="count") for key, heading in counts),
+            *(Column(key=key, heading=heading, kind="number") for key, heading in numbers),
+        ),
+        rows=tuple(rows),
+        source="Play Favorites, section 7",
+        note="Of a panel's mean score over completions that all members rated. Unevenness: root mean square over "
+        "models of how much further than on average it is from the reference (a panel that scores all alike has that "
+        "of the reference itself). Favour: the same difference for models of the members' families less that for "
+        "others; empty where every model is of a member's family.",
+    )

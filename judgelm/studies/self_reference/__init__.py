@@ -1,0 +1,1 @@
+"""Whether a judge judges what it cannot answer (Self-Reference)."""

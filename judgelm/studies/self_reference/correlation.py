@@ -1,0 +1,137 @@
+"""Self-Reference's instance-level analysis: partial correlations (Table 3), and what self-reference adds (Table 4)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from judgelm.metrics.partial_correlation import (
+    Correlation,
+    GenerationJudgment,
+    band,
+    generation_judgment,
+    partial_change,
+)
+from judgelm.metrics.resampling import Estimate
+from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns
+from judgelm.studies.self_reference.truth import Method
+
+Found = Mapping[tuple[str, str, Method], GenerationJudgment]
+"""(data set, judge, method) -> its correlations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandCounts:
+    """How many judge-and-data-set cases are weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
+
+    weak: int
+    moderate: int
+    strong: int
+    undefined: int
+
+    @property
+    def cases(self) -> int:
+        """All of them."""
+        return self.weak + self.moderate + self.strong + self.undefined
+
+
+def correlations(board: Board) -> Found:
+    """Equations 13 and 14 for every data set, judge and method."""
+    found = {}
+    for dataset, judge in board.cells():
+        for method in board.methods_of(judge, dataset):
+            one = columns(board.of(judge, method, dataset))
+            found[dataset, judge, method] = generation_judgment(*one.triple(), one.questions, board.how)
+    return found
+
+
+def band_counts(found: Found, method: Method) -> BandCounts:
+    """The cases of one method by strength."""
+    values = [one.g_j_given_a.estimate for (_, _, way), one in found.items() if way == method]
+    counts = Counter("undefined" if one is None else band(one.value) for one in values)
+    return BandCounts(
+        weak=counts["weak"], moderate=counts["moderate"], strong=counts["strong"], undefined=counts["undefined"]
+    )
+
+
+def correlation_table(found: Found) -> Table:
+    """All four correlations, both intervals of the partial one, and its band."""
+    rows: list[tuple[Cell, ...]] = []
+    for (dataset, judge, method), one in found.items():
+        partial = one.g_j_given_a
+        plain = (one.g_j.estimate, one.g_a.estimate, one.j_a.estimate)
+        strength = "undefined" if partial.estimate is None else band(partial.estimate.value)
+        remark = _remark(partial)
+        keys = (dataset, judge, METHOD_NAMES[method], one.n)
+        rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
+    return Table(
+        name="partial-correlation",
+        title="Generation and judgment, the agent's correctness held fixed",
+        columns=(
+            Column(key="dataset", heading="data set"),
+            Column(key="judge", heading="judge"),
+            Column(key="method", heading="method"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="r_gj", heading="r(G, J)", kind="number"),
+            Column(key="r_ga", heading="r(G, A)", kind="number"),
+            Column(key="r_ja", heading="r(J, A)", kind="number"),
+            Column(key="r_gj_given_a", heading="r(G, J | A)", kind="number"),
+            Column(key="fisher", heading="the same, Fisher's interval", kind="number"),
+            Column(key="band", heading="strength"),
+            Column(key="remark", heading="remark"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, equations 13 and 14, Tables 3, 9 and 4",
+        note="G: the judge's own answer is right; J: its judgment is; A: the agent's answer is. Intervals resample "
+        "whole questions; Fisher's take the rows for independent. Weak is below 0.3, strong 0.5 and more. A "
+        "correlation with a constant is undefined; the paper prints 0.0000 for one.",
+    )
+
+
+def gains(board: Board) -> dict[tuple[str, str], Estimate | None]:
+    """How much self-reference raises r_GJ|A, over the answers that both methods judged, by data set and judge."""
+    found = {}
+    for dataset, judge in board.cells():
+        both = board.both(judge, dataset)
+        if both.n:
+            found[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, board.how)
+    return found
+
+
+def gain_table(found: Found, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
+    """Table 4: r_GJ|A under both methods and the gain."""
+    rows: list[tuple[Cell, ...]] = []
+    for (dataset, judge), gain in gained.items():
+        cot, guided = (found[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
+        strength = "undefined" if guided is None else band(guided.value)
+        rows.append((dataset, judge, cot, guided, gain, strength))
+    return Table(
+        name="partial-correlation-gain",
+        title="Partial correlation with self-reference, and the gain over CoT",
+        columns=(
+            Column(key="dataset", heading="data set"),
+            Column(key="judge", heading="judge"),
+            Column(key="cot", heading="CoT", kind="number"),
+            Column(key="guided", heading="self-reference", kind="number"),
+            Column(key="gain", heading="gain", kind="number"),
+            Column(key="band", heading="strength with self-reference"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, Tables 4, 11 and 12",
+        note="The gain is over the answers that both methods judged, so that it need not be the difference of the "
+        "other two columns where one method failed on some.",
+    )
+
+
+def mean_gain(gained: Mapping[tuple[str, str], Estimate | None]) -> tuple[float, int] | None:
+    """The plain mean of the defined gains and how many there are; None where there is none (section 5.2: 0.35)."""
+    values = [one.value for one in gained.values() if one is not None]
+    return (sum(values) / len(values), len(values)) if values else None
+
+
+def _remark(found: Correlation) -> str:
+    if found.estimate is None:
+        return found.why
+    if found.undefined_resamples:
+        return f"undefined in {100 * found.undefined_resamples:.1f} % of the resamples"
+    return ""

@@ -1,0 +1,188 @@
+"""Choosing a judge by how well it answers, and from which accuracy on self-reference pays (sections 5.2 and 5.3)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from judgelm.metrics.correctness import quality, split_change
+from judgelm.metrics.partial_correlation import fisher_interval
+from judgelm.metrics.resampling import Estimate
+from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.tables import change_of, own_accuracy
+from judgelm.studies.self_reference.truth import Method
+
+_FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One judge on one data set under one method; shares in [0, 1]."""
+
+    judge: str
+    generation: float
+    f1: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """From which generation accuracy on self-reference is better than CoT; shares in [0, 1].
+
+    Attributes:
+        n: judges with a generation accuracy and a gain.
+        gaining: how many of them gain.
+        from_accuracy: the lowest accuracy from which on every judge gains; None where the most accurate does not.
+        last_without: the highest accuracy of a judge that does not gain; None where all do.
+        line: where a straight line through the gains is 0; None with fewer than three judges, where accuracies are
+            all alike, or where the line does not rise.
+    """
+
+    n: int
+    gaining: int
+    from_accuracy: float | None
+    last_without: float | None
+    line: float | None
+
+
+def standings(board: Board, dataset: str, method: Method) -> list[Standing]:
+    """The judges of which both numbers are defined, in the order given."""
+    found = []
+    for judge in board.judges:
+        rows = judged(board.of(judge, method, dataset))
+        f1 = quality(rows.truth, rows.judged[0], rows.questions, board.how).f1
+        generation = own_accuracy(board, judge, dataset)
+        if f1 is not None and generation is not None:
+            found.append(Standing(judge=judge, generation=generation.value, f1=f1))
+    return found
+
+
+def crossover(points: list[tuple[float, float]]) -> Crossover:
+    """Where gains begin, from (generation accuracy, gain in F1) of each judge.
+
+    Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
+    """
+    losing = [accuracy for accuracy, gain in points if gain <= 0]
+    last = max(losing, default=None)
+    above = [accuracy for accuracy, gain in points if gain > 0 and (last is None or accuracy > last)]
+    return Crossover(
+        n=len(points),
+        gaining=sum(gain > 0 for _, gain in points),
+        from_accuracy=min(above, default=None),
+        last_without=last,
+        line=_root(points),
+    )
+
+
+def crossover_table(board: Board) -> Table:
+    """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset in board.datasets:
+        found = crossover(gain_points(board, dataset))
+        rows.append((dataset, found.n, found.gaining, found.last_without, found.from_accuracy, found.line))
+    return Table(
+        name="crossover",
+        title="From which generation accuracy on self-reference is better than CoT",
+        columns=(
+            Column(key="dataset", heading="data set"),
+            Column(key="n", heading="judges", kind="count"),
+            Column(key="gaining", heading="with higher F1", kind="count"),
+            Column(key="last_without", heading="highest accuracy without gain", kind="share"),
+            Column(key="from_accuracy", heading="all gain from", kind="share"),
+            Column(key="line", heading="a line through the gains is 0 at", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, section 5.2 and Figure 4",
+        note="The paper finds about 50 % on MMLU-Pro and expects another value elsewhere. The line is fitted by least "
+        "squares to the judges' gains; it needs three judges, unlike accuracies and a rising line.",
+    )
+
+
+def gain_points(board: Board, dataset: str) -> list[tuple[float, float]]:
+    """(generation accuracy, gain in F1) of each judge that both methods judged with."""
+    points = []
+    for judge in board.judges:
+        change, generation = change_of(board, judge, dataset), own_accuracy(board, judge, dataset)
+        if change is not None and change[1].f1 is not None and generation is not None:
+            points.append((generation.value, change[1].f1.value))
+    return points
+
+
+def rank_correlation(found: list[Standing]) -> Estimate | None:
+    """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
+
+    None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
+    reversed, of which the interval has no width.
+    """
+    value = _spearman(found)
+    return None if value is None or len(found) < 5 else fisher_interval(value, len(found), variance=_FIELLER)
+
+
+def selection_table(board: Board) -> Table:
+    """What choosing the judge that answers best costs against choosing the best judge."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset in board.datasets:
+        for method in board.methods:
+            found = standings(board, dataset, method)
+            if len(found) < 2:
+                continue
+            chosen, best = max(found, key=lambda one: one.generation), max(found, key=lambda one: one.f1.value)
+            place = 1 + sum(one.f1.value > chosen.f1.value for one in found)
+            regret = lost(board, dataset, method, (chosen.judge, best.judge))
+            keys = (dataset, METHOD_NAMES[method], len(found), chosen.judge, best.judge)
+            mean = sum(one.f1.value for one in found) / len(found)
+            rows.append((*keys, chosen.f1, best.f1, regret, mean, place, _spearman(found), rank_correlation(found)))
+    return Table(
+        name="judge-selection",
+        title="The judge that answers best, chosen as the judge",
+        columns=(
+            Column(key="dataset", heading="data set"),
+            Column(key="method", heading="method"),
+            Column(key="n", heading="judges", kind="count"),
+            Column(key="chosen", heading="answers best"),
+            Column(key="best", heading="judges best"),
+            Column(key="chosen_f1", heading="F1 of the first", kind="share"),
+            Column(key="best_f1", heading="F1 of the second", kind="share"),
+            Column(key="regret", heading="lost by the choice", kind="share"),
+            Column(key="mean_f1", heading="mean F1 of all", kind="share"),
+            Column(key="place", heading="its place by F1", kind="count"),
+            Column(key="spearman", heading="Spearman", kind="number"),
+            Column(key="spearman_interval", heading="Spearman, interval", kind="number"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, section 5.3 and Figures 1, 4 and 12",
+        note="Of judges with equal numbers the first given is chosen. Spearman's correlation is over judges; its "
+        "interval needs five of them and an order that is not all the same. What is lost is over the answers that "
+        "both judged; its interval does not know that the second judge was picked for its F1.",
+    )
+
+
+def lost(board: Board, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
+    """How much higher the second judge's F1 is on the answers that both judged; 0 where they are one judge."""
+    if judges[0] == judges[1]:
+        return 0.0
+    first, second = (
+        {row.id: row for row in board.of(judge, method, dataset) if row.judged is not None} for judge in judges
+    )
+    ids = [key for key in first if key in second]
+    both = columns([first[key] for key in ids], [second[key] for key in ids])
+    # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
+    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, board.how).f1
+
+
+def _spearman(found: list[Standing]) -> float | None:
+    generation, f1 = [one.generation for one in found], [one.f1.value for one in found]
+    if len(found) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
+        return None
+    return float(stats.spearmanr(generation, f1).statistic)
+
+
+def _root(points: list[tuple[float, float]]) -> float | None:
+    accuracies = [accuracy for accuracy, _ in points]
+    if len(points) < 3 or np.ptp(accuracies) == 0:
+        return None
+    line = stats.linregress(accuracies, [gain for _, gain in points])
+    if not line.slope > 0 or not math.isfinite(line.slope):
+        return None
+    return float(-line.intercept / line.slope)

@@ -1,0 +1,201 @@
+"""Self-Reference's tables of judgment quality: Tables 1 and 2, the four-way split, and what self-reference changes."""
+
+import numpy as np
+
+from judgelm.metrics.correctness import (
+    FOUR_WAYS,
+    FourWayCell,
+    SplitChange,
+    four_way,
+    generation_accuracy,
+    overconfidence,
+    quality,
+    split_change,
+    split_quality,
+)
+from judgelm.metrics.resampling import Estimate
+from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.truth import Method
+
+WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
+"""Names of `FOUR_WAYS`, as the paper writes them."""
+
+CHANGE = "change-by-self-reference"
+"""Name of the table of what self-reference changes."""
+
+_KEYS = (
+    Column(key="dataset", heading="data set"),
+    Column(key="judge", heading="judge"),
+    Column(key="method", heading="method"),
+)
+
+
+def quality_table(board: Board) -> Table:
+    """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, judge in board.cells():
+        for method in board.methods_of(judge, dataset):
+            every = board.of(judge, method, dataset)
+            found = judged(every)
+            scores = quality(found.truth, found.judged[0], found.questions, board.how)
+            failed = sum(row.judged is None for row in every)
+            shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
+            accuracy = own_accuracy(board, judge, dataset)
+            rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
+    return Table(
+        name="judgment-quality",
+        title="Judgment and generation",
+        columns=(
+            *_KEYS,
+            Column(key="n", heading="judged", kind="count"),
+            Column(key="failed", heading="failed", kind="count"),
+            Column(key="precision", heading="precision", kind="share"),
+            Column(key="recall", heading="recall", kind="share"),
+            Column(key="f1", heading="F1", kind="share"),
+            Column(key="accuracy", heading="accuracy", kind="share"),
+            Column(key="f1_incorrect", heading="F1 of incorrect", kind="share"),
+            Column(key="generation_accuracy", heading="own answers right", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, equations 3 and 7-9",
+        note="Agents are pooled. Precision is undefined where nothing was judged correct, recall and F1 where nothing "
+        "is correct. Failed judgments are left out. Own answers are counted once for each question.",
+    )
+
+
+def own_accuracy(board: Board, judge: str, dataset: str) -> Estimate | None:
+    """Equation 3 over every question of which G is known, whether or not its judgment failed."""
+    seen = {row.id: row for method in board.methods for row in board.of(judge, method, dataset)}
+    known = [row for row in seen.values() if row.own is not None]
+    own = np.array([bool(row.own) for row in known], dtype=np.bool_)
+    return generation_accuracy(own, [row.question for row in known], board.how)
+
+
+def split_table(board: Board) -> Table:
+    """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, judge in board.cells():
+        for method in board.methods_of(judge, dataset):
+            found = columns(board.of(judge, method, dataset))
+            split = split_quality(found.own, found.truth, found.judged[0], found.questions, board.how)
+            n_right = int(found.own.sum())
+            keys = (dataset, judge, METHOD_NAMES[method], n_right, found.n - n_right)
+            rows.append((*keys, split.right, split.wrong, split.gap))
+    return Table(
+        name="f1-by-own-answer",
+        title="F1 on the questions that the judge answers right (D_J+) and wrong (D_J-)",
+        columns=(
+            *_KEYS,
+            Column(key="n_right", heading="n, D_J+", kind="count"),
+            Column(key="n_wrong", heading="n, D_J-", kind="count"),
+            Column(key="f1_right", heading="F1, D_J+", kind="share"),
+            Column(key="f1_wrong", heading="F1, D_J-", kind="share"),
+            Column(key="gap", heading="gap", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, Tables 1, 6 and 7",
+        note="Undefined where a part holds no correct answer of an agent; the paper prints 0.00 there (a judge that "
+        "answers everything right has no D_J-). 0 means that there were correct answers and none was judged so.",
+    )
+
+
+def four_way_cells(board: Board, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
+    """The four cells of one judge, method and data set."""
+    found = columns(board.of(judge, method, dataset))
+    return four_way(found.own, found.truth, found.judged[0], found.questions, board.how)
+
+
+def four_way_table(board: Board) -> Table:
+    """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, judge in board.cells():
+        for method in board.methods_of(judge, dataset):
+            for way, cell in zip(WAYS, four_way_cells(board, judge, method, dataset), strict=True):
+                keys = (dataset, judge, METHOD_NAMES[method], way)
+                rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
+    return Table(
+        name="four-way-split",
+        title="Judge right or wrong by agent right or wrong",
+        columns=(
+            *_KEYS,
+            Column(key="part", heading="part"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="accuracy", heading="accuracy", kind="share"),
+            Column(key="own_class_f1", heading="own-class F1", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, section 4.2, Figures 2 and 13-17",
+        note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 takes that "
+        "label as the class to be found: precision is 1, F1 is 2a / (1 + a) of the accuracy a. A part without "
+        "answers has neither.",
+    )
+
+
+def overconfidence_table(board: Board, method: Method) -> Table:
+    """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
+    rows = []
+    for judge in board.judges:
+        cells = [_overconfidence(board, judge, method, dataset) for dataset in board.datasets]
+        rows.append((judge, *cells, _overconfidence(board, judge, method, None)))
+    rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
+    return Table(
+        name=f"overconfidence-{method}",
+        title=f"Overconfidence, {METHOD_NAMES[method]}",
+        columns=(
+            Column(key="judge", heading="judge"),
+            *(Column(key=name, heading=name, kind="share") for name in board.datasets),
+            Column(key="all_data_sets", heading="all, by samples", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, Tables 2 and 8",
+        note="Share judged correct minus share that is correct; agents are pooled. The last column is over all "
+        "judged answers, which is the data sets' mean weighted by their numbers of answers.",
+    )
+
+
+def _overconfidence(board: Board, judge: str, method: Method, dataset: str | None) -> Estimate | None:
+    found = judged(board.of(judge, method, dataset))
+    clusters = [(row.dataset, row.question) for row in board.of(judge, method, dataset) if row.judged is not None]
+    return overconfidence(found.truth, found.judged[0], clusters, board.how)
+
+
+def change_of(board: Board, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
+    """What self-reference changes for one judge, over the answers that both methods judged; None without any."""
+    found = board.both(judge, dataset)
+    if found.n == 0:
+        return None
+    return found.n, split_change(found.own, found.truth, (found.judged[0], found.judged[1]), found.questions, board.how)
+
+
+def change_table(board: Board) -> Table:
+    """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
+    rows: list[tuple[Cell, ...]] = []
+    for dataset, judge in board.cells():
+        if found := change_of(board, judge, dataset):
+            n, change = found
+            rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
+    parts = zip(FOUR_WAYS, WAYS, strict=True)
+    return Table(
+        name=CHANGE,
+        title="What self-reference changes: self-reference minus CoT",
+        columns=(
+            *_KEYS[:2],
+            Column(key="n", heading="judged by both", kind="count"),
+            Column(key="f1", heading="F1", kind="share"),
+            Column(key="f1_right", heading="F1, D_J+", kind="share"),
+            Column(key="f1_wrong", heading="F1, D_J-", kind="share"),
+            *(
+                Column(
+                    key=f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}",
+                    heading=f"accuracy, {name}",
+                    kind="share",
+                )
+                for (own, agent), name in parts
+            ),
+        ),
+        rows=tuple(rows),
+        source="Self-Reference, section C.5 and Figures 15-17",
+        note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
+        "where the agent is right and the judge is not.",
+    )

@@ -1,0 +1,274 @@
+"""SSR-Judge's items: what is true of a pair, what the judge solved, and what it said without and with its own answer.
+
+A truth file is JSON lines, one per pair:
+
+    {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
+
+`winner` is the better answer of the pair, 1 or 2, in sample order. `answer` is the right final answer as the mode
+extracts it; without it nothing is known of whether the majority answer is right (gate precision, calibration, the four
+slices), unless `judge_correct`, true or false, says so. `category` and `question`, a key that pairs of one question
+share, are optional. Other fields are passed over.
+
+Selective self-reference is never run here: an item with the gate on takes the verdict of the run that always shows the
+majority answer, an item with the gate off that of the run that never does. Both runs judged on the same self-solves, so
+that every tau is compared at the same cost and without asking again.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.errors import InputError
+from judgelm.majority import Majority, majority
+from judgelm.records import Judgment, PairVerdict, Shown
+from judgelm.studies.self_reference.truth import same_answer
+
+Outcome = Literal["right", "wrong", "split"]
+"""`split`: the two orders name different answers, one each, or none names any."""
+
+SplitRule = Literal["wrong", "half", "tie"]
+SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
+"""A split counts as wrong, as half right, or as a tie, which decides nothing and is left out of the accuracy."""
+
+_PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
+_CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTruth:
+    """What is true of a pair, as this module describes the file.
+
+    Attributes:
+        winner: 1 or 2, in sample order.
+        answer: the right final answer; None where nobody says.
+        judge_correct: whether the majority answer is right, where the file says so itself.
+        question: key of the question; the sample's id where None.
+    """
+
+    id: str
+    winner: Literal[1, 2]
+    answer: str | None = None
+    judge_correct: bool | None = None
+    category: str | None = None
+    question: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SsrItem:
+    """A pair that was judged without and with the majority answer.
+
+    Attributes:
+        majority_right: None where nobody says what the right answer is.
+        never: outcome without reference (A).
+        always: outcome with the majority answer as reference (B).
+    """
+
+    id: str
+    category: str
+    question: str
+    majority: Majority
+    majority_right: bool | None
+    never: Outcome
+    always: Outcome
+
+    def selective(self, tau: float) -> Outcome:
+        """The outcome of SSR-Judge at this threshold (C)."""
+        return self.always if self.majority.passes(tau) else self.never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SsrItems:
+    """The items that both runs judged, and what became of the rest.
+
+    Attributes:
+        counts: by name; every pair of the truth file stands in one of `compared` to `without_solves`.
+    """
+
+    items: tuple[SsrItem, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def questions(self) -> list[str]:
+        """Keys of the items' questions."""
+        return [item.question for item in self.items]
+
+    def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
+        """Shape (n, 3): credit of never, always and selective at `tau`; NaN leaves the item out."""
+        rows = [(item.never, item.always, item.selective(tau)) for item in self.items]
+        return np.array([[credit(one, rule) for one in row] for row in rows]).reshape(-1, 3)
+
+    def on(self, tau: float) -> NDArray[np.bool_]:
+        """Shape (n,): whether the gate is on."""
+        return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
+
+    def right(self) -> NDArray[np.bool_]:
+        """Shape (n,): whether the majority answer is known to be right."""
+        return np.array([item.majority_right is True for item in self.items], dtype=np.bool_)
+
+    def known(self) -> NDArray[np.bool_]:
+        """Shape (n,): whether it is known to be right or wrong."""
+        return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
+
+
+def credit(outcome: Outcome, rule: SplitRule) -> float:
+    """1 for right, 0 for wrong, and for a split what the rule says (NaN: left out)."""
+    return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
+
+
+def pair_truth_from_row(row: Mapping[str, Any], place: str) -> PairTruth:
+    """One line of a truth file.
+
+    Args:
+        row: the line's object.
+        place: file and line, for errors.
+
+    Raises:
+        InputError: a field is missing or is not what it should be.
+    """
+    if not isinstance(row.get("id"), str):
+        raise InputError(f'{place}: field "id": expected text, got {row.get("id")!r}; each line needs id and winner')
+    winner = row.get("winner")
+    if winner not in (1, 2) or isinstance(winner, bool | float):
+        raise InputError(f'{place}: field "winner": expected 1 or 2, got {winner!r}; one answer of a pair is right')
+    for name in ("answer", "category", "question"):
+        if not isinstance(row.get(name), str | None):
+            raise InputError(f'{place}: field "{name}": expected text, got {row[name]!r}; leave it out if unknown')
+    if not isinstance(row.get("judge_correct"), bool | None):
+        raise InputError(f'{place}: field "judge_correct": expected true or false, got {row["judge_correct"]!r}')
+    return PairTruth(
+        id=row["id"],
+        winner=1 if winner == 1 else 2,
+        answer=row.get("answer"),
+        judge_correct=row.get("judge_correct"),
+        category=row.get("category"),
+        question=row.get("question"),
+    )
+
+
+def pairs_by_sample(truths: Iterable[PairTruth]) -> dict[str, PairTruth]:
+    """Truths by sample id.
+
+    Raises:
+        InputError: two of one sample.
+    """
+    found: dict[str, PairTruth] = {}
+    for one in truths:
+        if one.id in found:
+            raise InputError(f"truth: pair {one.id} stands there twice; keep one of them")
+        found[one.id] = one
+    return found
+
+
+def join_items(
+    never: Mapping[str, Judgment], always: Mapping[str, Judgment], truths: Mapping[str, PairTruth]
+) -> SsrItems:
+    """The pairs that both runs judged, with the solves of the run that always shows the majority answer.
+
+    Raises:
+        InputError: no pair is in all three, or a verdict names no better answer of a pair.
+    """
+    ids = [key for key in truths if key in never and key in always]
+    if not ids:
+        examples = f"{next(iter(never), None)!r}, {next(iter(always), None)!r} and {next(iter(truths), None)!r}"
+        raise InputError(f"ssr: no pair is in both runs and in the truth (ids: {examples}); ids must match")
+    failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
+    solved = [key for key in ids if key not in failed and (always[key].solves or never[key].solves)]
+    items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
+    if not items:
+        raise InputError(
+            f"ssr: of {len(ids)} pairs {len(failed)} failed in a run and the others hold no self-solves; "
+            "agreement needs runs of mode ssr, whose judgments hold them"
+        )
+    differing = sum(
+        bool(never[key].solves) and bool(always[key].solves) and _answers(never[key]) != _answers(always[key])
+        for key in solved
+    )
+    counts = {
+        "compared": len(items),
+        "failed in a run": len(failed),
+        "failed without reference": sum(never[key].verdict is None for key in ids),
+        "failed with reference": sum(always[key].verdict is None for key in ids),
+        "without solves": len(ids) - len(failed) - len(solved),
+        "not in both runs": len(truths) - len(ids),
+        "judgments without truth": len((never.keys() | always.keys()) - truths.keys()),
+        "tied majorities": sum(item.majority.tied for item in items),
+        "without any extractable answer": sum(item.majority.answer is None for item in items),
+        "majority not known to be right or wrong": sum(item.majority_right is None for item in items),
+        "different solves in the two runs": differing,
+        "reference is not the majority": sum(_other_reference(always[item.id], item.majority) for item in items),
+    }
+    return SsrItems(items=items, counts=counts)
+
+
+def outcome(judgment: Judgment, winner: int) -> Outcome | None:
+    """What a judgment in one order or two comes to; None where it failed.
+
+    Each order has a vote for the answer it names, none where it names a tie or failed; the answer with more votes is
+    the judgment's (section 3.4). Where the orders cannot be read one by one, the verdict decides.
+
+    Raises:
+        InputError: the verdict is not of a pair.
+    """
+    if judgment.verdict is None:
+        return None
+    if not isinstance(judgment.verdict, PairVerdict):
+        raise InputError(
+            f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
+            "needs the better answer of a pair; give runs of mode ssr"
+        )
+    votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and _comparing(shown)]
+    if not votes or any(vote is None for vote in votes):
+        named = judgment.verdict.winner
+        return "split" if named == "tie" else ("right" if named == winner else "wrong")
+    lead = votes.count(winner) - votes.count(3 - winner)
+    return "split" if lead == 0 else ("right" if lead > 0 else "wrong")
+
+
+def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
+    found = majority(_answers(always) or _answers(never))
+    without, guided = outcome(never, truth.winner), outcome(always, truth.winner)
+    assert without is not None  # failures were left out before
+    assert guided is not None
+    return SsrItem(
+        id=truth.id,
+        category=truth.category or "not given",
+        question=truth.question or truth.id,
+        majority=found,
+        majority_right=_majority_right(found, truth),
+        never=without,
+        always=guided,
+    )
+
+
+def _majority_right(found: Majority, truth: PairTruth) -> bool | None:
+    if truth.judge_correct is not None:
+        return truth.judge_correct
+    if truth.answer is None:
+        return None
+    return found.answer is not None and same_answer(found.answer, truth.answer)
+
+
+def _answers(judgment: Judgment) -> list[str | None]:
+    return [solve.answer for solve in judgment.solves]
+
+
+def _other_reference(judgment: Judgment, found: Majority) -> bool:
+    return judgment.own_reference is not None and judgment.own_reference != found.answer
+
+
+def _comparing(shown: Shown) -> bool:
+    return len(shown.order) == 2
+
+
+def _vote(shown: Shown) -> int | None:
+    """1 or 2 in sample order, 0 for a tie; None where nothing says what this order named."""
+    if shown.label is not None:
+        place = _PLACES.get(shown.label.strip("[]").lower())
+        return 0 if place is None else shown.order[place] + 1
+    if shown.scores is None:
+        return None
+    first, second = shown.scores
+    return 0 if first == second else shown.order[0 if first > second else 1] + 1

@@ -1,0 +1,187 @@
+"""Is the judge's own answer a better reference where its self-solves agree than everywhere, or nowhere?
+
+Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr.items`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from judgelm.errors import ConfigError
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.selective import accuracies, gate_scores
+from judgelm.records import Judgment
+from judgelm.studies.result import StudyResult, Table
+from judgelm.studies.ssr.figures import figures
+from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, outcome
+from judgelm.studies.ssr.paper import mixed_gates_table, paper_table
+from judgelm.studies.ssr.tables import (
+    all_taus,
+    calibration_table,
+    category_table,
+    comparison_table,
+    cost_table,
+    slice_table,
+    tau_table,
+)
+from judgelm.studies.ssr.tau import choose_taus, chosen_table, held_out_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SsrOptions:
+    """The protocol of a comparison.
+
+    Attributes:
+        tau: the gate of the headline, in [0, 1]; at 0 it is on wherever there is an answer to show.
+        split: how a 1-1 split over two orders counts where one rule must be chosen; Table 1 shows all three.
+        calibration_share: of each category's questions, on which tau is chosen, in (0, 1).
+        paper: show the paper's own figures against each other, and this run with the gates that its Table 1 mixes.
+        resampling: seed (also of the drawing of the calibration part) and number of resamples.
+
+    Raises:
+        ConfigError: tau or the share is out of range.
+    """
+
+    tau: float = 0.8
+    split: SplitRule = "wrong"
+    calibration_share: float = 0.5
+    paper: bool = False
+    resampling: Resampling = field(default_factory=Resampling)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 0 <= self.tau <= 1:
+            raise ConfigError(f"tau is {self.tau}; it is a share of self-solves, 0 to 1")
+        if not 0 < self.calibration_share < 1:
+            raise ConfigError(f"calibration_share is {self.calibration_share}; it must lie between 0 and 1")
+
+
+def ssr_study(
+    never: Mapping[str, Judgment],
+    always: Mapping[str, Judgment],
+    truths: Mapping[str, PairTruth],
+    options: SsrOptions | None = None,
+    *,
+    selective: Mapping[str, Judgment] | None = None,
+) -> StudyResult:
+    """Never, always and selective self-reference on the same self-solves.
+
+    Args:
+        never: run that judged without reference.
+        always: run that judged with the majority answer as reference.
+        truths: by sample id.
+        options: the protocol; the defaults when None.
+        selective: a run that decided by its own gate; checked against what the two other runs give at `tau`.
+
+    Raises:
+        InputError: nothing joins, or the runs are not of pairs with self-solves.
+    """
+    options = options or SsrOptions()
+    items = join_items(never, always, truths)
+    counts = dict(items.counts)
+    if selective is not None:
+        counts |= _against_run(items, selective, truths, options.tau)
+    return StudyResult(
+        study="ssr",
+        title="Selective self-reference",
+        protocol=_protocol(items, options),
+        findings=_findings(items, options),
+        counts=counts,
+        tables=_tables(items, never, always, options),
+        figures=figures(items, options.tau, options.split, options.resampling),
+        warnings=_warnings(counts),
+    )
+
+
+def _tables(
+    items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], options: SsrOptions
+) -> tuple[Table, ...]:
+    tau, rule, how = options.tau, options.split, options.resampling
+    tables = [
+        comparison_table(items, tau, how),
+        tau_table(items, rule, how),
+        slice_table(items, sorted({*all_taus(items), tau}), rule, how),
+        calibration_table(items, how),
+        category_table(items, tau, rule, how),
+        cost_table(items, never, always, tau),
+    ]
+    chosen = choose_taus(items, rule, how.seed, options.calibration_share)
+    if chosen is not None:
+        tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, how)]
+    if options.paper:
+        tables += [mixed_gates_table(items, rule, how), paper_table()]
+    return tuple(tables)
+
+
+def _protocol(items: SsrItems, options: SsrOptions) -> str:
+    ks = sorted({item.majority.k for item in items.items})
+    return (
+        f"Pairs judged without reference and with the majority answer of k = {', '.join(map(str, ks))} self-solves; "
+        f"selective takes the one or the other by the gate at tau = {options.tau:g}. A split over two orders counts as "
+        f"{options.split}; of tied answers the first stands; failed pairs are left out of all conditions; 95 % "
+        f"intervals from {options.resampling.resamples} resamples of questions."
+    )
+
+
+def _findings(items: SsrItems, options: SsrOptions) -> tuple[str, ...]:
+    how = options.resampling
+    credits = items.credits(options.split, options.tau)
+    whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, how)
+    gate = gate_scores(items.on(options.tau), items.right(), items.known(), items.questions, how)
+    never, always, selective = (_percent(one) for one in whole)
+    sentences = [
+        f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}, over "
+        f"n = {len(items.items)} pairs.",
+        f"Selective gains {_percent(gains[0], points=True)} over no reference and {_percent(gains[1], points=True)} "
+        "over always.",
+        f"The gate is on for {_percent(gate.rate)} of the pairs; its majority answer is right for "
+        f"{_percent(gate.precision)} of those.",
+    ]
+    found = category_table(items, options.tau, options.split, how).rows
+    if len(found) > 1:
+        over = [sum(isinstance(row[place], Estimate) and row[place].value > 0 for row in found) for place in (5, 6)]  # type: ignore[union-attr]
+        sentences.append(
+            f"It is above no reference in {over[0]} and above always in {over[1]} of {len(found)} categories."
+        )
+    return tuple(sentences)
+
+
+def _against_run(
+    items: SsrItems, selective: Mapping[str, Judgment], truths: Mapping[str, PairTruth], tau: float
+) -> dict[str, int]:
+    """How a selective run compares with what the other two give at tau."""
+    both = [(item, selective[item.id]) for item in items.items if item.id in selective]
+    gates = [
+        (item.majority.passes(tau), judgment.own_reference is not None)
+        for item, judgment in both
+        if judgment.verdict is not None
+    ]
+    outcomes = [(item.selective(tau), outcome(judgment, truths[item.id].winner)) for item, judgment in both]
+    return {
+        "selective run, compared": len(both),
+        "selective run, failed": sum(found is None for _, found in outcomes),
+        "selective run, other gate": sum(here != there for here, there in gates),
+        "selective run, other outcome": sum(found is not None and here != found for here, found in outcomes),
+    }
+
+
+def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
+    said = {
+        "failed in a run": "pairs failed in one of the runs or both and are left out of every condition",
+        "without solves": "pairs hold no self-solves and are left out",
+        "different solves in the two runs": "pairs have other self-solves in the two runs, so that the comparison is "
+        "not of the same solves; judge both from the saved ones",
+        "reference is not the majority": "pairs were shown another reference than the majority answer found here",
+        "majority not known to be right or wrong": "pairs have no right answer in the truth file; gate "
+        "precision, calibration and the four slices leave them out",
+        "selective run, other gate": "pairs of the selective run had another gate; was it run at another tau?",
+        "selective run, other outcome": "pairs came out otherwise in the selective run than in the run that it repeats",
+    }
+    return tuple(f"{counts[key]} {what}." for key, what in said.items() if counts.get(key))
+
+
+def _percent(found: Estimate | None, *, points: bool = False) -> str:
+    if found is None:
+        return "undefined"
+    unit = "points" if points else "%"
+    sign = "+" if points else ""
+    return f"{100 * found.value:{sign}.2f} {unit} ({100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f})"

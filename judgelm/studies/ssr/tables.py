@@ -1,0 +1,233 @@
+"""SSR-Judge's tables: the comparison at every tau, the four slices, categories, calibration and cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.selective import accuracies, calibration_curve, gate_scores, thresholds
+from judgelm.records import Judgment
+from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.ssr.items import SPLIT_RULES, SplitRule, SsrItem, SsrItems
+
+CONDITIONS = ("no reference (A)", "always (B)", "selective (C)")
+SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "off, majority wrong")
+
+_TAU = Column(key="tau", heading="tau", kind="number")
+
+
+def all_taus(items: SsrItems) -> tuple[float, ...]:
+    """Every threshold at which the gate changes for these items, lowest first."""
+    return thresholds([item.majority.k for item in items.items])
+
+
+def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
+    """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
+    on = items.on(tau)
+    gate = gate_scores(on, items.right(), items.known(), items.questions, how)
+    rows: list[tuple[Cell, ...]] = []
+    for rule in SPLIT_RULES:
+        credits = items.credits(rule, tau)
+        whole, gains = accuracies(credits, ((0, 0), (1, 0), (2, 0), (2, 1)), items.questions, how)
+        parts = [_part_accuracies(items, credits, mask, how) for mask in (on, ~on)]
+        for place, name in enumerate(CONDITIONS):
+            gain = None if place == 0 else gains[place]
+            over_always = gains[3] if place == 2 else None
+            undecided = int(np.isnan(items.credits("tie", tau)[:, place]).sum())
+            shares = (whole[place], parts[0][place], parts[1][place], gain, over_always)
+            rows.append((name, rule, *shares, undecided, gate.rate, gate.precision))
+    return Table(
+        name="comparison",
+        title=f"Never, always and selective self-reference on the same self-solves, tau = {tau:g}",
+        columns=(
+            Column(key="condition", heading="condition"),
+            Column(key="split", heading="a split counts as"),
+            Column(key="accuracy", heading="PreferenceAcc", kind="share"),
+            Column(key="accuracy_on", heading="gate on", kind="share"),
+            Column(key="accuracy_off", heading="gate off", kind="share"),
+            Column(key="gain", heading="gain over A", kind="share"),
+            Column(key="gain_over_always", heading="gain over B", kind="share"),
+            Column(key="splits", heading="splits", kind="count"),
+            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
+            Column(key="gate_precision", heading="gate precision", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="SSR-Judge, Table 1",
+        note="A split: the two orders name different answers. It counts as wrong, as half right, or as a tie, which "
+        "decides nothing and is left out of the accuracy. All columns use the gate of this tau, unlike the paper's.",
+    )
+
+
+def tau_table(items: SsrItems, rule: SplitRule, how: Resampling) -> Table:
+    """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
+    rows: list[tuple[Cell, ...]] = []
+    for tau in all_taus(items):
+        on = items.on(tau)
+        gate = gate_scores(on, items.right(), items.known(), items.questions, how)
+        credits = items.credits(rule, tau)
+        whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, how)
+        on_part, off_part = (_part_accuracies(items, credits, mask, how) for mask in (on, ~on))
+        slices = (on_part[0], on_part[1], off_part[0], off_part[1])
+        rows.append((tau, int(on.sum()), gate.rate, gate.precision, whole[2], *gains, *slices))
+    return Table(
+        name="every-tau",
+        title=f"Selective self-reference at every tau, a split counts as {rule}",
+        columns=(
+            _TAU,
+            Column(key="n_on", heading="gate on, n", kind="count"),
+            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
+            Column(key="gate_precision", heading="gate precision", kind="share"),
+            Column(key="accuracy", heading="PreferenceAcc (C)", kind="share"),
+            Column(key="gain", heading="gain over A", kind="share"),
+            Column(key="gain_over_always", heading="gain over B", kind="share"),
+            Column(key="never_on", heading="A, gate on", kind="share"),
+            Column(key="always_on", heading="B, gate on", kind="share"),
+            Column(key="never_off", heading="A, gate off", kind="share"),
+            Column(key="always_off", heading="B, gate off", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="SSR-Judge, sections 3.3 and 4.2",
+        note="C takes B's verdict where the gate is on and A's where it is off, so that its slices are theirs. The "
+        "gate is never on where no answer could be extracted. A gain of 0 whose interval has no width is one of two "
+        "conditions that are the same there.",
+    )
+
+
+def slice_masks(items: SsrItems, tau: float) -> list[NDArray[np.bool_]]:
+    """The four slices of Table 2, as masks; an item is in none where nobody says whether its majority is right."""
+    on, right, known = items.on(tau), items.right(), items.known()
+    return [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
+
+
+def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, how: Resampling) -> Table:
+    """Table 2 at several taus: gate on or off by majority right or wrong."""
+    rows: list[tuple[Cell, ...]] = []
+    for tau in taus:
+        credits = items.credits(rule, tau)
+        for name, mask in zip(SLICES, slice_masks(items, tau), strict=True):
+            part = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
+            found, differences = accuracies(credits[mask], ((1, 0),), part, how)
+            matches = "B" if name.startswith("on") else "A"
+            share = float(mask.mean())
+            rows.append((tau, name, int(mask.sum()), share, *found, differences[0], matches))
+    return Table(
+        name="four-slices",
+        title=f"Where self-reference helps and where it passes an error on, a split counts as {rule}",
+        columns=(
+            _TAU,
+            Column(key="slice", heading="gate and majority answer"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="share", heading="share of items", kind="share"),
+            Column(key="never", heading="no reference (A)", kind="share"),
+            Column(key="always", heading="always (B)", kind="share"),
+            Column(key="selective", heading="selective (C)", kind="share"),
+            Column(key="difference", heading="B minus A", kind="share"),
+            Column(key="matches", heading="C is"),
+        ),
+        rows=tuple(rows),
+        source="SSR-Judge, Table 2 and Figure 2",
+        note="The paper calls the slices of tau = 0.8 unanimous; unanimity is tau = 1.",
+    )
+
+
+def calibration_table(items: SsrItems, how: Resampling) -> Table:
+    """Figure 3 in numbers: how often the majority answer is right at each level of agreement."""
+    known = items.known()
+    agreement = np.array([item.majority.agreement for item in items.items])[known]
+    keys = [key for key, keep in zip(items.questions, known, strict=True) if keep]
+    curve = calibration_curve(agreement, items.right()[known], keys, how)
+    return Table(
+        name="calibration",
+        title="Agreement of the self-solves against the majority answer's correctness",
+        columns=(
+            Column(key="agreement", heading="agreement", kind="number"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="right", heading="majority answer right", kind="share"),
+        ),
+        rows=tuple((level.agreement, level.n, level.right) for level in curve),
+        source="SSR-Judge, section 4.4 and Figure 3",
+        note="An agreement of 0 is that of items whose self-solves hold no extractable answer.",
+    )
+
+
+def category_table(items: SsrItems, tau: float, rule: SplitRule, how: Resampling) -> Table:
+    """Section 4.5: gains and gate precision by category, the largest gain over no reference first."""
+    rows = []
+    for name, part in by_category(items).items():
+        found, gains = accuracies(part.credits(rule, tau), ((2, 0), (2, 1)), part.questions, how)
+        gate = gate_scores(part.on(tau), part.right(), part.known(), part.questions, how)
+        rows.append((name, len(part.items), *found, *gains, gate.rate, gate.precision))
+    rows.sort(key=lambda row: -row[5].value if isinstance(row[5], Estimate) else 1.0)
+    return Table(
+        name="categories",
+        title=f"By category, tau = {tau:g}, a split counts as {rule}",
+        columns=(
+            Column(key="category", heading="category"),
+            Column(key="n", heading="n", kind="count"),
+            Column(key="never", heading="no reference (A)", kind="share"),
+            Column(key="always", heading="always (B)", kind="share"),
+            Column(key="selective", heading="selective (C)", kind="share"),
+            Column(key="gain", heading="gain over A", kind="share"),
+            Column(key="gain_over_always", heading="gain over B", kind="share"),
+            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
+            Column(key="gate_precision", heading="gate precision", kind="share"),
+        ),
+        rows=tuple(rows),
+        source="SSR-Judge, section 4.5",
+    )
+
+
+def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
+    """What each condition asks of the judge, over the items compared."""
+    on = [item.majority.passes(tau) for item in items.items]
+    used = {
+        CONDITIONS[0]: [never[item.id] for item in items.items],
+        CONDITIONS[1]: [always[item.id] for item in items.items],
+        CONDITIONS[2]: [(always if gate else never)[item.id] for item, gate in zip(items.items, on, strict=True)],
+    }
+    solves = sum(item.majority.k for item in items.items)
+    rows: list[tuple[Cell, ...]] = []
+    for name, judgments in used.items():
+        calls = sum(sum(len(shown.order) == 2 for shown in one.shown) for one in judgments)
+        tokens = (sum(one.prompt_tokens for one in judgments), sum(one.completion_tokens for one in judgments))
+        needed = 0 if name == CONDITIONS[0] else solves
+        rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), *tokens))
+    return Table(
+        name="cost",
+        title=f"Cost over the same items, tau = {tau:g}",
+        columns=(
+            Column(key="condition", heading="condition"),
+            Column(key="n", heading="items", kind="count"),
+            Column(key="solves", heading="self-solves, compute-matched", kind="count"),
+            Column(key="solves_needed", heading="self-solves it needs", kind="count"),
+            Column(key="calls", heading="judge calls", kind="count"),
+            Column(key="calls_per_item", heading="judge calls per item", kind="number"),
+            Column(key="prompt_tokens", heading="prompt tokens", kind="count"),
+            Column(key="completion_tokens", heading="reply tokens", kind="count"),
+        ),
+        rows=tuple(rows),
+        source="SSR-Judge, sections 4.1 and 5",
+        note="Tokens are those that the run files state for the judgments used; self-solves that a run reused are not "
+        "in its tokens. Without reference no self-solve is needed; comparing at equal cost counts them all the same.",
+    )
+
+
+def by_category(items: SsrItems) -> dict[str, SsrItems]:
+    """The items of each category, in the order met; the counts stay those of all."""
+    found: dict[str, list[SsrItem]] = {}
+    for item in items.items:
+        found.setdefault(item.category, []).append(item)
+    return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in found.items()}
+
+
+def only(items: SsrItems, keep: Callable[[SsrItem], bool]) -> SsrItems:
+    """The items that `keep` takes; the counts stay those of all."""
+    return SsrItems(items=tuple(item for item in items.items if keep(item)), counts=items.counts)
+
+
+def _part_accuracies(
+    items: SsrItems, credits: NDArray[np.float64], mask: NDArray[np.bool_], how: Resampling
+) -> list[Estimate | None]:
+    keys = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
+    return accuracies(credits[mask], (), keys, how)[0]
