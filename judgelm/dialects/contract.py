@@ -48,6 +48,9 @@ class Asked:
         tools: functions on offer; `forced_tool` is the name of the one that must be called.
         schema: JSON schema of the reply, where one was given; `json_object` is whether any JSON object is wanted.
         max_tokens: most tokens of a reply; None where the client does not say.
+        temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It moves no score.
+        stop: texts before which a reply of an ordinary chat ends.
+        seed: of an ordinary chat; None where the client does not say.
     """
 
     messages: tuple[Message, ...]
@@ -60,10 +63,15 @@ class Asked:
     schema: Mapping[str, Any] | None = None
     json_object: bool = False
     max_tokens: int | None = None
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
         """The messages' texts where their roles are exactly these, in this order; else None."""
-        return tuple(one.text for one in self.messages) if tuple(one.role for one in self.messages) == roles else None
+        if len(self.messages) != len(roles) or tuple([one.role for one in self.messages]) != roles:
+            return None  # found out fast: every dialect asks
+        return tuple([one.text for one in self.messages])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

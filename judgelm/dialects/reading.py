@@ -11,6 +11,7 @@ from judgelm.dialects.contract import Asked, Message, Tool
 from judgelm.errors import InputError
 
 _MOST_REPLIES = 128
+_HIGHEST_TEMPERATURE = 2
 
 
 def read_chat(body: Mapping[str, Any]) -> Asked:
@@ -34,6 +35,9 @@ def read_chat(body: Mapping[str, Any]) -> Asked:
         schema=_schema(forms),
         json_object=forms.get("type") == "json_object",
         max_tokens=_most_tokens(body),
+        temperature=_temperature(body),
+        stop=_stop(body),
+        seed=_seed(body),
     )
 
 
@@ -56,6 +60,9 @@ def read_completion(body: Mapping[str, Any]) -> Asked:
         logprobs=logprobs is not None and logprobs is not False,
         top_logprobs=logprobs if isinstance(logprobs, int) and not isinstance(logprobs, bool) else 0,
         max_tokens=_most_tokens(body),
+        temperature=_temperature(body),
+        stop=_stop(body),
+        seed=_seed(body),
     )
 
 
@@ -99,10 +106,34 @@ def _most_tokens(body: Mapping[str, Any]) -> int | None:
     return found
 
 
+def _temperature(body: Mapping[str, Any]) -> float | None:
+    found = body.get("temperature")
+    if found is None:
+        return None
+    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= _HIGHEST_TEMPERATURE:
+        raise InputError(f'"temperature": expected a number from 0 to {_HIGHEST_TEMPERATURE}, got {found!r}')
+    return float(found)
+
+
+def _stop(body: Mapping[str, Any]) -> tuple[str, ...]:
+    found = body.get("stop")
+    texts = [found] if isinstance(found, str) else found or []
+    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+        raise InputError(f'"stop": expected a text or a list of texts, got {found!r}')
+    return tuple(one for one in texts if one)
+
+
+def _seed(body: Mapping[str, Any]) -> int | None:
+    found = body.get("seed")
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+        raise InputError(f'"seed": expected a whole number, got {found!r}')
+    return found
+
+
 def _tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
     """Functions of the present form, or of the form before it."""
-    present = [one.get("function") for one in body.get("tools") or [] if isinstance(one, Mapping)]
-    former = body.get("functions") or []
+    present = [one.get("function") for one in _list(body, "tools") if isinstance(one, Mapping)]
+    former = _list(body, "functions")
     found = [one for one in [*present, *former] if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
     return tuple(Tool(name=one["name"], parameters=_mapping(one.get("parameters"))) for one in found)
 
@@ -126,6 +157,13 @@ def _schema(forms: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     outer = _mapping(forms.get("json_schema"))
     return _mapping(outer.get("schema"))
+
+
+def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+    found = body.get(name)
+    if found is not None and not isinstance(found, list):
+        raise InputError(f'"{name}": expected a list')
+    return found or []
 
 
 def _mapping(found: object) -> Mapping[str, Any]:

@@ -1,0 +1,250 @@
+"""What does `judgelm serve` hold: requests a second, errors, lost and mixed-up replies, memory over time?
+
+    python benchmarks/server_load.py
+    python benchmarks/server_load.py --clients 64 --requests 1000
+    python benchmarks/server_load.py --soak 600
+    python benchmarks/server_load.py --pairs pairs.jsonl --model my-judge --count 200
+
+A server of its own process, with the scripted engine unless `--model` says otherwise, and clients that each keep one
+connection and ask as soon as they are answered. Every pair has its own scores in the script, so a reply that belongs to
+another request is found. Clients share the machine's cores with the server: its limit lies above the figure.
+
+With `--pairs` the same pairs go through `judgelm-batch` and through the server in turns, and the ratio is of one round.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from judgelm import Judge
+from judgelm.data.samples import SampleStream
+
+REVIEW = (
+    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{answer_1}\n\n[The End of Assistant 1's Answer]\n\n"
+    "[The Start of Assistant 2's Answer]\n{answer_2}\n\n[The End of Assistant 2's Answer]\n\n[System]\n"
+    "Please rate both. Please first output a single line containing only two values indicating the scores.\n\n"
+)
+"""Vicuna's review, shortened."""
+
+
+@dataclass(slots=True)
+class Load:
+    """What the clients saw; `wrong` are replies of another request, `lost` requests without a whole reply."""
+
+    asked: int = 0
+    answered: int = 0
+    errors: int = 0
+    wrong: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    waited_s: list[float] = field(default_factory=list)
+    first_error: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """As JSON, with requests a second and quantiles of the wait in milliseconds."""
+        cuts = statistics.quantiles(self.waited_s, n=100) if len(self.waited_s) > 1 else []
+        waits = {f"p{cut}_ms": round(cuts[cut - 1] * 1000, 1) for cut in (50, 99)} if cuts else {}
+        kept = {name: value for name, value in asdict(self).items() if name != "waited_s"}
+        return kept | {"seconds": round(self.seconds, 2), "requests_per_s": round(self.answered / self.seconds)} | waits
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request, and what its reply must hold."""
+
+    path: str
+    body: bytes
+    holds: bytes
+
+
+def main() -> None:
+    """Run what the options ask for and print it as JSON."""
+    options = parsed()
+    with tempfile.TemporaryDirectory() as folder:
+        found = compare(options, Path(folder)) if options.pairs else press(options, Path(folder))
+    print(json.dumps(found, indent=1))
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=256)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--soak", type=float, default=0.0, help="go on for so many seconds and watch the memory")
+    parser.add_argument("--pairs", help="a file that judgelm-batch reads")
+    parser.add_argument("--count", type=int, default=200, help="how many of the pairs")
+    parser.add_argument("--rounds", type=int, default=3, help="of batch and server in turns")
+    parser.add_argument("--model", help="judge for --pairs")
+    options = parser.parse_args()
+    if bool(options.pairs) != bool(options.model):
+        parser.error("--pairs and --model go together")
+    return options
+
+
+def press(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Many clients against the scripted engine."""
+    numbers = range(options.requests)
+    script = folder / "script.json"
+    script.write_text(json.dumps({"|".join(pair_of(n).values()): scores_of(n) + "\n" for n in numbers}))
+    questions = [
+        Question("/v1/chat/completions", chat_body(pair_of(n)), json.dumps(scores_of(n) + "\n").encode()[:-1])
+        for n in numbers
+    ]
+    with server(str(script), "--engine", "scripted") as (url, process):
+        asyncio.run(load(url, questions[: options.clients], options.clients))  # connections, caches
+        before_s = cpu_s(process.pid)
+        found = asyncio.run(load(url, questions, options.clients)).row()
+        found["server_cpu_ms_per_request"] = round(1000 * (cpu_s(process.pid) - before_s) / len(questions), 3)
+        if options.soak:
+            found["soak"] = soak(url, process.pid, questions, options)
+    return {"clients": options.clients, **found, "exit_code": process.returncode}
+
+
+def soak(url: str, pid: int, questions: Sequence[Question], options: argparse.Namespace) -> dict[str, Any]:
+    """Go on asking; requests, errors, and the server's memory in the first, middle and last rounds."""
+    total, memory = Load(), []
+    until = time.monotonic() + options.soak
+    while time.monotonic() < until:
+        one = asyncio.run(load(url, questions, options.clients))
+        for name in ("asked", "answered", "errors", "wrong", "lost", "seconds"):
+            setattr(total, name, getattr(total, name) + getattr(one, name))
+        memory.append(resident_mb(pid))
+    sampled = [memory[len(memory) * tenth // 10] for tenth in range(10)] + memory[-1:]
+    return total.row() | {"rounds": len(memory), "resident_mb": sampled}
+
+
+def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """The same pairs through judgelm-batch and through the server, in turns."""
+    rows = [
+        {"id": one.id, "question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1]}
+        | ({} if one.reference is None else {"reference": one.reference})
+        for one in islice(SampleStream([options.pairs]), options.count)
+    ]
+    pairs = folder / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    questions = [
+        Question("/v1/judge", json.dumps(row).encode(), b'"id": ' + json.dumps(row["id"]).encode()) for row in rows
+    ]
+    rounds = []
+    with Judge(options.model) as judge, server(options.model) as (url, _):
+        asyncio.run(load(url, questions[:8], 8))
+        judge.judge_file(str(pairs), out=str(folder / "warm.jsonl"))
+        for number in range(options.rounds):
+            tally = judge.judge_file(str(pairs), out=str(folder / f"{number}.jsonl"))
+            served = asyncio.run(load(url, questions, options.clients))
+            batch_per_s, server_per_s = tally.judged / tally.judge_s, served.answered / served.seconds
+            rounds.append({
+                "batch_per_s": round(batch_per_s, 2), "server_per_s": round(server_per_s, 2),
+                "ratio": round(server_per_s / batch_per_s, 3), "errors": served.errors + served.lost + served.wrong,
+            })  # fmt: skip
+    return {"pairs": len(rows), "rounds": rounds, "median_ratio": statistics.median(one["ratio"] for one in rounds)}
+
+
+@contextmanager
+def server(model: str, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server of its own process, ended by SIGTERM."""
+    command = [sys.executable, "-m", "judgelm", "serve", model, "--port", "0", *flags]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        url = next(found[0] for line in process.stderr if (found := re.search(r"http://[^/]+/v1", line)))
+        yield url, process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=90)
+
+
+async def load(url: str, questions: Sequence[Question], clients: int) -> Load:
+    """Clients that take the questions in turn."""
+    found, left = Load(asked=len(questions)), iter(questions)
+    host, port = urlsplit(url).hostname or "", urlsplit(url).port or 0
+    began = time.monotonic()
+    await asyncio.gather(*(_client(host, port, left, found) for _ in range(min(clients, len(questions)))))
+    found.seconds = time.monotonic() - began
+    return found
+
+
+async def _client(host: str, port: int, questions: Iterator[Question], found: Load) -> None:
+    """One connection, kept; what breaks is lost, and the next question has a new connection."""
+    reader = writer = None
+    for question in questions:
+        began = time.monotonic()
+        try:
+            if writer is None:
+                reader, writer = await asyncio.open_connection(host, port)
+            head = f"POST {question.path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(question.body)}\r\n\r\n"
+            writer.write(head.encode() + question.body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            body = await reader.readexactly(int(re.search(rb"content-length: (\d+)", answer)[1]))
+        except (OSError, EOFError, TypeError) as error:
+            found.lost += 1
+            found.first_error = found.first_error or repr(error)
+            writer = None
+            continue
+        found.waited_s.append(time.monotonic() - began)
+        found.answered += 1
+        if not answer.startswith(b"HTTP/1.1 200"):
+            found.errors += 1
+            found.first_error = found.first_error or body.decode()
+        elif question.holds not in body:
+            found.wrong += 1
+    if writer is not None:
+        writer.close()
+
+
+def pair_of(number: int) -> dict[str, str]:
+    """A pair that no other number has, of about 200 tokens."""
+    words = "a little text that takes as long to read as answers mostly do, " * 8
+    return {
+        "question": f"Which number is this, {number}?",
+        "answer_1": f"It is {number}. {words}",
+        "answer_2": f"No, {number + 1}. {words}",
+    }
+
+
+def scores_of(number: int) -> str:
+    """The line that the script has for a pair: one of 100."""
+    return f"{1 + number % 10} {1 + number // 10 % 10}"
+
+
+def chat_body(pair: dict[str, str]) -> bytes:
+    """What the client of Vicuna's review sends."""
+    messages = [
+        {
+            "role": "system",
+            "content": "You are a helpful and precise assistant for checking the quality of the answer.",
+        },
+        {"role": "user", "content": REVIEW.format(**pair)},
+    ]
+    return json.dumps({"model": "gpt-4", "messages": messages, "temperature": 0.2, "max_tokens": 1024}).encode()
+
+
+def cpu_s(pid: int) -> float:
+    """Time that a process has computed, on Linux: unlike requests a second it hardly depends on what else runs."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Memory of a process, on Linux."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return round(int(status.split("VmRSS:")[1].split()[0]) / 1024, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""`judgelm serve`: a judge behind OpenAI's API."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from judgelm.cli import batch_options as options
+from judgelm.cli.console import EXIT_INTERRUPTED, console
+from judgelm.engines.base import require
+from judgelm.engines.catalog import ENGINES, choose_engine
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+
+if TYPE_CHECKING:
+    from judgelm.serving.settings import ServerSettings
+
+_ANSWERS, _SERVER, _LIMITS = "How to answer", "Address and keys", "Limits"
+EPILOG = """
+Examples:
+
+  judgelm serve my-judge
+
+  judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0 --api-key-file keys.txt
+
+  judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME that another server holds)
+
+  judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
+
+Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish what is in hand first; exit
+codes: 0 all answered, 1 usage error, 130 ended before all was answered.
+"""
+
+ModelArgument = Annotated[
+    str, typer.Argument(help="Local folder or hub id of the judge; with --upstream its name there.")
+]
+Upstream = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL[,URL]", help="Servers with OpenAI's API that hold the model.", rich_help_panel="Model and engine"
+    ),
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--name",
+        help="A model name that clients may say, others are refused; repeatable. Without it every name is taken.",
+        rich_help_panel=_ANSWERS,
+    ),
+]
+Chat = Annotated[
+    bool,
+    typer.Option(
+        "--chat", metavar="", help="Answer prompts that no dialect knows as an ordinary chat.", rich_help_panel=_ANSWERS
+    ),
+]
+BothOrders = Annotated[
+    bool, typer.Option("--both-orders", metavar="", help="Judge each pair in both orders.", rich_help_panel=_ANSWERS)
+]
+Reasons = Annotated[
+    bool,
+    typer.Option(
+        "--reasons",
+        metavar="",
+        help="Give the judge's own reason where a reply has room for one.",
+        rich_help_panel=_ANSWERS,
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address to serve at.", rich_help_panel=_SERVER)]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=_SERVER)]
+ApiKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--api-key",
+        help="A key that clients must send; repeatable. Better in a file or in JUDGELM_API_KEYS: others see a command.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one a line.", rich_help_panel=_SERVER)]
+NoAuth = Annotated[
+    bool, typer.Option("--no-auth", metavar="", help="Serve other machines without a key.", rich_help_panel=_SERVER)
+]
+AccessLog = Annotated[
+    bool, typer.Option("--access-log", metavar="", help="A line for each request.", rich_help_panel=_SERVER)
+]
+MostWaiting = Annotated[
+    int, typer.Option(min=1, help="Judgments in hand beyond which requests get 429.", rich_help_panel=_LIMITS)
+]
+MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
+BodyTimeout = Annotated[float, typer.Option(min=0.1, help="For a client to send its body.", rich_help_panel=_LIMITS)]
+RequestTimeout = Annotated[float, typer.Option(min=0.1, help="For an answer.", rich_help_panel=_LIMITS)]
+Shutdown = Annotated[
+    float, typer.Option(min=0, help="For what is in hand when the server is told to end.", rich_help_panel=_LIMITS)
+]
+
+
+def serve(
+    model: ModelArgument,
+    engine: options.EngineName = "auto",
+    upstream: Upstream = None,
+    name: Names = None,
+    chat: Chat = False,
+    both_orders: BothOrders = False,
+    reasons: Reasons = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    api_key: ApiKeys = None,
+    api_key_file: ApiKeyFile = None,
+    no_auth: NoAuth = False,
+    access_log: AccessLog = False,
+    most_waiting: MostWaiting = 4096,
+    max_body_mb: MaxBodyMb = 8.0,
+    body_timeout_s: BodyTimeout = 30.0,
+    request_timeout_s: RequestTimeout = 600.0,
+    shutdown_s: Shutdown = 60.0,
+    template: options.Template = None,
+    ignore_card: options.IgnoreCard = False,
+    engine_arg: options.EngineArgs = None,
+    adapter: options.Adapter = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    quantization: options.Quantization = None,
+    revision: options.Revision = None,
+    batch_tokens: options.BatchTokens = None,
+    max_sequences: options.MaxSequences = 256,
+    window_tokens: options.WindowTokens = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
+) -> None:
+    """Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words."""
+    require("fastapi", extra="serve")
+    require("uvicorn", extra="serve")
+    require("prometheus_client", extra="serve")
+    from judgelm.serving.app import create_app
+    from judgelm.serving.binding import bind
+    from judgelm.serving.desk import Desk, DeskOptions
+    from judgelm.serving.server import Server, uvicorn_config
+    from judgelm.serving.service import Service
+    from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
+
+    keys = read_keys(api_key or [], api_key_file)
+    check_exposure(host, keys, no_auth=no_auth)
+    engine, engine_args = _engine(engine, upstream, options.parse_pairs(engine_arg or (), "--engine-arg"))
+    bound = bind(host, port)
+    if not quiet:
+        console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
+    with bound, Judge(
+        model,
+        engine=engine,
+        template=template,
+        ignore_card=ignore_card,
+        adapter=adapter,
+        dtype=dtype,
+        device=device,
+        quantization=quantization,
+        revision=revision,
+        batch_tokens=batch_tokens,
+        max_sequences=max_sequences,
+        window_tokens=window_tokens,
+        trust_remote_code=trust_remote_code,
+        engine_args=engine_args,
+    ) as judge:  # fmt: skip
+        service = Service(judge.engine, most_waiting=most_waiting)
+        settings = ServerSettings(
+            model=public_name(model, engine),
+            names=tuple(name or ()),
+            api_keys=keys,
+            max_body_bytes=int(max_body_mb * 1e6),
+            body_timeout_s=body_timeout_s,
+            request_timeout_s=request_timeout_s,
+        )
+        desk = Desk(judge, service, DeskOptions(chat=chat, both_orders=both_orders, reasons=reasons))
+        app = create_app(desk, settings)
+        server = Server(
+            uvicorn_config(app, access_log=access_log),
+            traffic=app.state.traffic,
+            service=service,
+            finish_s=shutdown_s,
+            on_listening=lambda: None if quiet else _greet(host, bound.getsockname()[1], settings),
+        )
+        try:
+            server.run(sockets=[bound])
+        finally:
+            service.close()
+    if server.unanswered:
+        console.print(f"[yellow]ended[/] before {server.unanswered} requests were answered")
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The engine's name and its own arguments.
+
+    Raises:
+        ConfigError: no such engine, or one that has no upstream.
+    """
+    if upstream is not None:
+        if engine not in ("auto", "openai"):
+            raise ConfigError(
+                f"--upstream is of the openai engine, but --engine {engine} was given; leave one of them out"
+            )
+        if "base_url" in engine_args:
+            raise ConfigError("--upstream and --engine-arg base_url=... say the same; keep one of them")
+        return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
+    if engine == "auto":
+        return choose_engine()[0], engine_args
+    if engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
+
+
+def _greet(host: str, port: int, settings: "ServerSettings") -> None:
+    """Where the server is, and how to ask it."""
+    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+    body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
+    key = ' -H "Authorization: Bearer $KEY"' if settings.api_keys else ""
+    lines = (
+        f"serving {', '.join(settings.listed)} at http://{place}:{port}/v1 (Ctrl-C ends it)",
+        f"  curl http://{place}:{port}/v1/judge{key} -d {shlex.quote(body)}",
+    )
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,133 @@
+"""`judgelm web`: a judge on a page for people."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judgelm.cli import batch_options as options
+from judgelm.cli.console import console
+from judgelm.engines.base import require
+from judgelm.engines.catalog import ENGINES, choose_engine
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+
+PASSWORD_VARIABLE = "JUDGELM_PASSWORD"
+_RUNS, _SERVER = "Run files", "Address and password"
+_FINISH_S = 3
+EPILOG = f"""
+Examples:
+
+  judgelm web my-judge
+
+  judgelm web my-judge --run judgments.jsonl --run other.jsonl --pairs pairs.jsonl
+
+  {PASSWORD_VARIABLE}=... judgelm web my-judge --host 0.0.0.0
+
+  judgelm web "8 6" --engine scripted   (without a model, to browse runs and label)
+
+Ctrl-C ends it.
+"""
+
+ModelArgument = Annotated[str, typer.Argument(help="Local folder or hub id of the judge; a server's name of it.")]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Option("--run", help="A run file to browse; repeatable. The page can upload others.", rich_help_panel=_RUNS),
+]
+Pairs = Annotated[
+    Path | None,
+    typer.Option(
+        help="The file that the runs judged, for its texts; default: the one their manifest names, beside them.",
+        rich_help_panel=_RUNS,
+    ),
+]
+Host = Annotated[str, typer.Option(help="Address to serve at.", rich_help_panel=_SERVER)]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=_SERVER)]
+Password = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Asked for first. Better in {PASSWORD_VARIABLE}: others see a command.",
+        envvar=PASSWORD_VARIABLE,
+        rich_help_panel=_SERVER,
+    ),
+]
+NoAuth = Annotated[
+    bool, typer.Option("--no-auth", metavar="", help="Serve other machines without.", rich_help_panel=_SERVER)
+]
+
+
+def web(
+    model: ModelArgument,
+    engine: options.EngineName = "auto",
+    run: Runs = None,
+    pairs: Pairs = None,
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
+    password: Password = None,
+    no_auth: NoAuth = False,
+    template: options.Template = None,
+    ignore_card: options.IgnoreCard = False,
+    engine_arg: options.EngineArgs = None,
+    adapter: options.Adapter = None,
+    dtype: options.Dtype = "auto",
+    device: options.Device = "auto",
+    quantization: options.Quantization = None,
+    revision: options.Revision = None,
+    batch_tokens: options.BatchTokens = None,
+    max_sequences: options.MaxSequences = 256,
+    window_tokens: options.WindowTokens = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    config: options.Config = None,
+) -> None:
+    """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
+    if engine != "auto" and engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    if pairs is not None and not run:
+        raise ConfigError(f"--pairs {pairs}: gives run files their texts, but there is no --run; add one")
+    require("gradio", extra="web")
+    with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
+        os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
+        from judgelm.serving.binding import bind
+        from judgelm.serving.service import Service
+        from judgelm.serving.web.app import check_exposure, serve_page, web_app
+        from judgelm.serving.web.page import create_page
+        from judgelm.serving.web.runs import open_runs
+
+        check_exposure(host, password, no_auth=no_auth)
+        runs = open_runs(run or [], pairs)
+        chosen = choose_engine()[0] if engine == "auto" else engine
+        bound = bind(host, port)
+        if not quiet:
+            console.print(f"loading {model} ({chosen} engine)", markup=False, highlight=False)
+        with bound, Judge(
+            model,
+            engine=chosen,
+            template=template,
+            ignore_card=ignore_card,
+            adapter=adapter,
+            dtype=dtype,
+            device=device,
+            quantization=quantization,
+            revision=revision,
+            batch_tokens=batch_tokens,
+            max_sequences=max_sequences,
+            window_tokens=window_tokens,
+            trust_remote_code=trust_remote_code,
+            engine_args=options.parse_pairs(engine_arg or (), "--engine-arg"),
+        ) as judge:  # fmt: skip
+            service = Service(judge.engine)
+            try:
+                if not quiet:
+                    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+                    console.print(
+                        f"the page is at http://{place}:{bound.getsockname()[1]} (Ctrl-C ends it)",
+                        markup=False,
+                        highlight=False,
+                        soft_wrap=True,
+                    )
+                serve_page(web_app(create_page(judge, service, runs), password=password), bound)
+            finally:
+                service.close(_FINISH_S)

@@ -1,0 +1,23 @@
+"""The address that a server is had at."""
+
+import socket
+
+from judgelm.errors import ConfigError
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """An address to serve at, taken before the model is loaded, and not listened at yet.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise ConfigError(f"--host {host} --port {port}: {error.strerror or error}; choose another port") from error
+    return bound

@@ -1,0 +1,74 @@
+"""An ordinary chat: a client's own messages, which the model answers as they are.
+
+For prompts that no dialect knows, where the server lets the model chat. Nothing in them is judged.
+"""
+
+from dataclasses import dataclass
+
+from judgelm.dialects.contract import Asked, Message
+from judgelm.dialects.wording import digest
+from judgelm.errors import InputError
+from judgelm.modes.flow import Asking
+from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span
+
+_MOST_TOKENS = 512
+_USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it
+_ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chatting:
+    """Lets the model answer one request; a flow that ends in its completion."""
+
+    request: Request
+
+    def __call__(self) -> Asking[Completion]:
+        """Ask."""
+        [completion] = yield [self.request]
+        return completion
+
+
+def chat_of(asked: Asked) -> Chatting:
+    """The chat in a request.
+
+    Without a seed of the client's the seed is made of the messages, so that the same request gives the same reply.
+
+    Raises:
+        InputError: a role that a chat does not have, or a form of the reply that is not held to here.
+    """
+    if asked.forced_tool is not None or asked.schema is not None or asked.json_object:
+        raise InputError(
+            '"tool_choice", "response_format": no dialect knows this prompt, and an ordinary chat here calls no '
+            "functions and holds to no schema; ask for plain text"
+        )
+    temperature = _USUAL_TEMPERATURE if asked.temperature is None else asked.temperature
+    said = digest("\0".join(one.role + one.text for one in asked.messages))
+    sampling = Sampling(
+        max_tokens=asked.max_tokens or _MOST_TOKENS,
+        temperature=temperature,
+        stop=asked.stop,
+        n=asked.n,
+        seed=0 if temperature == 0 else (int(said[:8], 16) if asked.seed is None else asked.seed % 2**32),
+    )
+    return Chatting(request=Request(key="chat", prompt=_prompt(asked), sampling=sampling))
+
+
+def _prompt(asked: Asked) -> Prompt:
+    if asked.plain:
+        return Prompt(spans=(Span(asked.messages[0].text, "question"),))
+    spans: list[Span] = []
+    for place, message in enumerate(asked.messages):
+        role = _role(place, message)
+        if spans and spans[-1].role == role:  # neighbours of one role become one message
+            spans.append(Span("\n\n", "question", role))
+        spans.append(Span(message.text, "question", role))
+    return Prompt(spans=tuple(spans), chat=True)
+
+
+def _role(place: int, message: Message) -> Role:
+    if message.role not in _ROLES:
+        raise InputError(
+            f'"messages", {place}: role {message.role!r} is not known in an ordinary chat; there are: '
+            f"{', '.join(_ROLES)}"
+        )
+    return _ROLES[message.role]

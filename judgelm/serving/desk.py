@@ -1,0 +1,295 @@
+"""The desk: a client's request in, a judge's finding in the client's own words out.
+
+Which dialect a request is of says `judgelm.dialects.catalog`, what the judge is asked about it `asking`, what its
+judgments say `findings`; here they are put together and asked through the one `Service`. Questions of our own kind
+(`questions`) are judged here too, so that all that asks shares one engine. No HTTP.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, TypeVar
+
+from judgelm.dialects.alpaca_eval import render_batch
+from judgelm.dialects.catalog import recognise
+from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.errors import InputError, JudgelmError
+from judgelm.judge import Judge
+from judgelm.modes.flow import Asking, BatchMode
+from judgelm.records import Judgment, Prompt, Unparsed
+from judgelm.serving.asking import has_room, questions_of
+from judgelm.serving.chatting import Chatting, chat_of
+from judgelm.serving.findings import Found, finding_of
+from judgelm.serving.questions import Question, settled
+from judgelm.serving.service import Service
+
+_MODES_KEPT = 256
+
+Result = TypeVar("Result")
+
+
+class UnrecognisedError(InputError):
+    """No dialect knows the prompt, and ordinary chats are not answered."""
+
+
+class UnjudgedError(JudgelmError):
+    """The judge gave no verdict that could be read: never a tie, never a score.
+
+    Attributes:
+        failure: why.
+    """
+
+    def __init__(self, failure: Unparsed) -> None:
+        wrote = f"; it wrote {failure.text!r}" if failure.text and failure.why else ""
+        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'no reason known'}{wrote}")
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskOptions:
+    """How the desk answers.
+
+    Attributes:
+        chat: let the model answer what no dialect knows, as in an ordinary chat.
+        both_orders: judge a pair in both orders, and three and more answers with each of them once at each place;
+            else in the one order that the client shows, which mostly asks for the other by itself.
+        reasons: have the judge give its own reason, for replies that have room for it.
+    """
+
+    chat: bool = False
+    both_orders: bool = False
+    reasons: bool = False
+
+
+_USUAL = DeskOptions()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A client's reply, and what it rests on.
+
+    Attributes:
+        reply: what the client gets.
+        dialect: its name; None where the model answered as in an ordinary chat.
+        prompt_tokens: that the judge read, over all that was asked.
+        completion_tokens: that it wrote.
+        notes: in words, doubt about the split, what is not exact, what was cut, reasons that failed.
+        finish_reason: `stop`, or of an ordinary chat `length`.
+    """
+
+    reply: Reply
+    dialect: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    notes: tuple[str, ...] = ()
+    finish_reason: str = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """What the desk makes of a request.
+
+    Attributes:
+        dialect: None where the model answers as in an ordinary chat.
+        case: what the client wants judged; None of an ordinary chat.
+        questions: what the judge is asked; none of an ordinary chat or where nothing is judged.
+        prompts: what the judge reads first for each of them; a reason is asked for behind them.
+    """
+
+    dialect: str | None
+    case: Case | None
+    questions: tuple[Question, ...]
+    prompts: tuple[Prompt, ...]
+
+
+class _Recognised(NamedTuple):
+    dialect: Dialect
+    case: Case
+    questions: tuple[Question, ...]
+
+
+class _Concluded(NamedTuple):
+    """One for each question, in their order."""
+
+    judgments: list[Judgment]
+    found: list[Found]
+
+
+class Desk:
+    """Answers clients. Its methods belong to one event loop; the engine works in the service's thread.
+
+    Args:
+        judge: loaded.
+        service: that drives the judge's engine.
+        options: how it answers.
+    """
+
+    def __init__(self, judge: Judge, service: Service, options: DeskOptions = _USUAL) -> None:
+        self.loaded = judge
+        self.service = service
+        self.options = options
+        self._mode: Callable[[str, str], BatchMode] = lru_cache(_MODES_KEPT)(self._made)
+
+    async def answer(self, asked: Asked) -> Answered:
+        """Judge what a client asks, or let the model answer; cancelling drops what is being judged.
+
+        Raises:
+            UnrecognisedError: no dialect knows the prompt, and ordinary chats are not answered.
+            UnjudgedError: the judge gave no verdict.
+            InputError: an ordinary chat that cannot be had.
+            BusyError: too much is waiting.
+            EngineError: the engine broke.
+        """
+        recognised = self._recognise(asked)
+        if recognised is None:
+            return await self._chat(chat_of(asked), asked)
+        judgments, found = await self._conclude(recognised, asked)
+        dialect, case, _ = recognised
+        return Answered(
+            reply=_rendered(dialect, case, asked, [one.finding for one in found]),
+            dialect=dialect.name,
+            prompt_tokens=sum(one.prompt_tokens for one in judgments),
+            completion_tokens=sum(one.completion_tokens for one in judgments),
+            notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        )
+
+    async def judge(self, question: Question) -> Judgment:
+        """Judge a question; a failure is the judgment's own. Cancelling drops it.
+
+        Raises:
+            InputError: the mode cannot judge the sample, or it has images that the model cannot see.
+            ConfigError: no such mode or option.
+            BusyError, EngineError: as `answer`.
+        """
+        if question.sample.images and not self.loaded.engine.sees_images:
+            raise InputError('field "images": this judge cannot see images; leave them out')
+        [judgment] = await self._judge_all([question])
+        return judgment
+
+    def explain(self, asked: Asked) -> Explained:
+        """What is made of a request, before anything is asked.
+
+        Raises:
+            UnrecognisedError, InputError: as `answer`.
+        """
+        recognised = self._recognise(asked)
+        if recognised is None:
+            prompt = chat_of(asked).request.prompt
+            return Explained(dialect=None, case=None, questions=(), prompts=(prompt,))
+        dialect, case, questions = recognised
+        prompts = tuple(prompt for one in questions for prompt in self.prompts_of(one))
+        return Explained(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
+
+    async def explain_fully(self, asked: Asked) -> tuple[Explained, Finding]:
+        """As `explain`, and what the judge finds; of a batch the scores of all its pairs in a row.
+
+        Raises:
+            UnrecognisedError: also of an ordinary chat, in which nothing is found.
+            UnjudgedError, BusyError, EngineError: as `answer`.
+        """
+        recognised = self._recognise(asked)
+        if recognised is None:
+            raise _unrecognised("nothing is judged in an ordinary chat")
+        _, found = await self._conclude(recognised, asked)
+        scores = tuple(score for one in found for score in one.finding.scores)
+        finding = found[0].finding if len(found) == 1 else Finding(scores=scores)
+        return self.explain(asked), finding
+
+    def prompts_of(self, question: Question) -> tuple[Prompt, ...]:
+        """What the judge reads first for a question.
+
+        Raises:
+            InputError, ConfigError: as `judge`.
+        """
+        mode = self._mode(question.mode, _canonical(question.options))
+        flow = mode(settled(question.sample, mode))
+        try:
+            return tuple(request.prompt for request in next(flow))
+        except StopIteration:  # concluded without the judge
+            return ()
+        finally:
+            flow.close()
+
+    def _recognise(self, asked: Asked) -> _Recognised | None:
+        """The dialect, the case and its questions; None of an ordinary chat."""
+        found = recognise(asked)
+        if found is None:
+            if not self.options.chat:
+                raise _unrecognised("send a prompt of a client that is known, or let the server chat")
+            return None
+        dialect, case = found
+        explained = self.options.reasons and has_room(dialect, case, asked)
+        return _Recognised(dialect, case, questions_of(case, both_orders=self.options.both_orders, explained=explained))
+
+    async def _conclude(self, recognised: _Recognised, asked: Asked) -> _Concluded:
+        """What the judge says to each question."""
+        judgments = await self._judge_all(recognised.questions)
+        for one in judgments:
+            if one.failure is not None:
+                raise UnjudgedError(one.failure)
+        scale = self.loaded.format.scale
+        found = [finding_of(recognised.case, one, scale=scale, draws=asked.n) for one in judgments]
+        return _Concluded(judgments, found)
+
+    async def _judge_all(self, questions: Sequence[Question]) -> list[Judgment]:
+        """Judge questions side by side."""
+        flows: list[tuple[Callable[[], Asking[Judgment]], Hashable]] = []
+        for question in questions:
+            mode = self._mode(question.mode, _canonical(question.options))
+            sample = settled(question.sample, mode)
+            flows.append((partial(mode, sample), _key(mode, sample)))
+        return await self._ask_all(flows)
+
+    async def _ask_all(self, flows: Sequence[tuple[Callable[[], Asking[Result]], Hashable]]) -> list[Result]:
+        """The flows' results; where one fails or nobody waits any more, the others are dropped."""
+        futures: list[Future[Result]] = []
+        try:
+            for begin, key in flows:
+                futures.append(self.service.ask(begin, key=key))
+            return await asyncio.gather(*(asyncio.wrap_future(one) for one in futures))
+        except BaseException:
+            for one in futures:
+                one.cancel()
+            raise
+
+    async def _chat(self, chatting: Chatting, asked: Asked) -> Answered:
+        """The model's own answer."""
+        [completion] = await self._ask_all([(chatting, _key(chatting))])
+        reason = completion.finish_reasons[0]
+        if reason in ("error", "too_long"):
+            raise UnjudgedError(Unparsed("engine" if reason == "error" else "too_long", "", completion.error))
+        return Answered(
+            reply=Reply(texts=completion.texts),
+            dialect=None,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            notes=("log-probabilities are not given in an ordinary chat",) if asked.logprobs else (),
+            finish_reason=reason,
+        )
+
+    def _made(self, name: str, options: str) -> BatchMode:
+        return self.loaded.mode(name, **json.loads(options))
+
+
+def _rendered(dialect: Dialect, case: Case, asked: Asked, findings: Sequence[Finding]) -> Reply:
+    if "batch" in case.facts:
+        return render_batch(case, asked, findings)
+    return dialect.render(case, asked, findings[0] if findings else Finding())
+
+
+def _unrecognised(way_out: str) -> UnrecognisedError:
+    return UnrecognisedError(f"no dialect of a judging client knows this prompt; {way_out}")
+
+
+def _canonical(options: Mapping[str, Any]) -> str:
+    """A mode's options as text, the same for the same options."""
+    return json.dumps(options, sort_keys=True)
+
+
+def _key(*what: object) -> str:
+    """Equal for flows with equal results: all fields of the mode, all texts of the sample."""
+    return hashlib.blake2b(repr(what).encode(errors="surrogatepass"), digest_size=16).hexdigest()

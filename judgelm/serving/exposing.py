@@ -1,0 +1,76 @@
+"""What the server counts, as Prometheus reads it at `/metrics`."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from judgelm.serving.service import Service
+
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+
+class Metrics:
+    """The counters of one server, apart from those of any other in this process."""
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry(auto_describe=True)
+        self._registry.register(_ServiceCollector(service))
+        own = self._registry
+        self._requests = Counter("judgelm_requests", "Requests answered.", ("route", "status", "dialect"), registry=own)
+        self._seconds = Histogram(
+            "judgelm_request_seconds", "From a request's head to the end of its reply.", ("route",),
+            buckets=_BUCKETS_S, registry=own,
+        )  # fmt: skip
+        self._failures = Counter(
+            "judgelm_failures", "Judgments without a readable verdict, by why.", ("code",), registry=own
+        )
+        self._errors = Counter(
+            "judgelm_errors", "Requests refused or failed, by the reply's code.", ("code",), registry=own
+        )
+        self._prompt_tokens = Counter("judgelm_prompt_tokens", "Tokens that the judge read.", registry=own)
+        self._completion_tokens = Counter("judgelm_completion_tokens", "Tokens that the judge wrote.", registry=own)
+
+    def request(self, route: str, status: int, dialect: str, took_s: float) -> None:
+        """One request; `dialect` is empty where the route has none, and `none` where no dialect knew the prompt."""
+        self._requests.labels(route, str(status), dialect).inc()
+        self._seconds.labels(route).observe(took_s)
+
+    def tokens(self, prompt: int, completion: int) -> None:
+        """What an answer cost the judge."""
+        self._prompt_tokens.inc(prompt)
+        self._completion_tokens.inc(completion)
+
+    def failure(self, code: str) -> None:
+        """A judgment without a verdict; `code` as in `records.Unparsed`."""
+        self._failures.labels(code).inc()
+
+    def error(self, code: str) -> None:
+        """A reply with an error."""
+        self._errors.labels(code).inc()
+
+    def text(self) -> bytes:
+        """All of them in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _ServiceCollector:
+    """The service's own counts, read when somebody asks."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._service.counts
+        yield GaugeMetricFamily(
+            "judgelm_waiting", "Judgments in hand, those in the engine included.", self._service.waiting
+        )
+        for name, meaning in (
+            ("asked", "Judgments asked for."),
+            ("joined", "Of them, those that waited for the same one under way."),
+            ("refused", "Judgments refused since too many were waiting."),
+            ("answered", "Judgments that ended with a result."),
+            ("failed", "Judgments that ended with an error."),
+            ("dropped", "Judgments ended since nobody waited for them any more."),
+        ):
+            yield CounterMetricFamily(f"judgelm_{name}", meaning, getattr(counts, name))

@@ -1,0 +1,112 @@
+"""How much and how long: bodies too large or too slow, and answers that nobody waits for any more."""
+
+import asyncio
+import json
+import re
+from collections.abc import Coroutine
+from typing import Any, NoReturn, TypeVar
+
+from starlette.requests import Request
+
+from judgelm.serving.http_errors import HttpError
+from judgelm.serving.settings import ServerSettings
+
+Result = TypeVar("Result")
+
+_CLOSE = {"Connection": "close"}  # what is left of such a body must not be read as the next request
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class ClientGoneError(Exception):
+    """The client hung up before its answer was there."""
+
+
+async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
+    """A request's body as a JSON object.
+
+    Raises:
+        HttpError: it is too large (413), comes too slowly (408), compressed (415), or is no JSON object (400).
+        ClientGoneError: it does not come.
+    """
+    return parse_json(await _read_body(request, settings))
+
+
+def parse_json(raw: bytes) -> dict[str, Any]:
+    """A JSON object that UTF-8 can hold.
+
+    Raises:
+        HttpError: it is none (400).
+    """
+    try:
+        body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        if _ESCAPED_SURROGATE.search(raw):  # half a pair is a text that no tokenizer takes
+            json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise HttpError(400, "invalid_json", "the body holds half a surrogate pair, which UTF-8 cannot say") from error
+    except RecursionError as error:
+        raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
+    except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
+        finding = str(error) if isinstance(error, json.JSONDecodeError) else "expected JSON in UTF-8"
+        raise HttpError(400, "invalid_json", f"the body cannot be read: {finding}") from error
+    if not isinstance(body, dict):
+        raise HttpError(400, "invalid_json", "expected a JSON object as the body")
+    return body
+
+
+async def until_answered(work: Coroutine[Any, Any, Result], request: Request, settings: ServerSettings) -> Result:
+    """Wait for an answer as long as the client does, and not longer than is set; else the work is cancelled.
+
+    The body must have been read: what comes after it is only that the client hangs up.
+
+    Raises:
+        HttpError: the time is up (504: OpenAI's clients ask again after it by themselves).
+        ClientGoneError: the client hung up.
+    """
+    working = asyncio.ensure_future(work)
+    hanging_up = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait(
+            (working, hanging_up), timeout=settings.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if working.done():
+            return working.result()
+        if hanging_up.done():
+            raise ClientGoneError
+        raise HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; ask again later")
+    finally:
+        hanging_up.cancel()
+        if working.cancel():
+            await asyncio.wait((working,))
+
+
+async def _read_body(request: Request, settings: ServerSettings) -> bytes:
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=_CLOSE)
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > settings.max_body_bytes:
+        raise _too_large(settings)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            while True:
+                message = await request.receive()
+                if message["type"] != "http.request":
+                    raise ClientGoneError
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > settings.max_body_bytes:  # sent in chunks, without a length
+                    raise _too_large(settings)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        late = f"the body did not arrive within {settings.body_timeout_s:g} s"
+        raise HttpError(408, "request_timeout", late, headers=_CLOSE) from None
+
+
+def _too_large(settings: ServerSettings) -> HttpError:
+    return HttpError(413, "body_too_large", f"a body has at most {settings.max_body_bytes} bytes here", headers=_CLOSE)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,86 @@
+"""Native questions: what is to be judged, by which mode, with which options; and how one is read from JSON.
+
+    {"mode": "pair", "options": {"both_orders": true}, "question": "...", "answer_1": "...", "answer_2": "..."}
+
+Beside `mode` and `options` stand the fields of any row that judgelm-batch reads.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from judgelm.data.formats import recognise
+from judgelm.data.rows import Row
+from judgelm.data.samples import fits, in_words
+from judgelm.errors import InputError
+from judgelm.modes.flow import BatchMode, ChecksSamples
+from judgelm.records import Sample
+
+_PLACE = "question"
+_OWN = ("mode", "options")
+_MOST_ORDERS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One thing to judge.
+
+    Attributes:
+        sample: what is to be judged.
+        mode: key of `judgelm.modes.MODES`.
+        options: fields of the mode, as JSON has them: `both_orders`, `distribution`, `reasons`, `order_rule`, ...
+    """
+
+    sample: Sample
+    mode: str = "pair"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_question(body: Mapping[str, Any]) -> Question:
+    """A question out of a JSON object.
+
+    Args:
+        body: `mode` (without it `pair`), `options` (without them the mode's defaults), and a row's fields. Images are
+            taken as `data:` URLs alone: what lies on the server, or where the server can reach it, is not the asker's.
+
+    Raises:
+        InputError: a field is missing or wrong; the message names it.
+    """
+    mode, options = body.get("mode", "pair"), body.get("options")
+    if not isinstance(mode, str):
+        raise InputError(f'field "mode": expected the name of a mode, got {json.dumps(mode)}')
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError('field "options": expected an object of the mode\'s options, such as {"both_orders": true}')
+    options = options or {}
+    orders = options.get("permutations")
+    if isinstance(orders, int | float) and orders > _MOST_ORDERS:
+        raise InputError(f'field "options": permutations is {orders}; a server shows at most {_MOST_ORDERS} orders')
+    row = Row(_PLACE, 1, {name: value for name, value in body.items() if name not in _OWN})
+    try:
+        known = recognise(row)
+        if known.note:
+            raise InputError(known.note)
+        sample = known.sample(row)
+    except InputError as error:
+        raise InputError(str(error).removeprefix(f"{_PLACE}:1: ")) from error
+    if not all(image.startswith("data:") for image in sample.images):
+        raise InputError('field "images": a server takes images as data: URLs alone, data:image/png;base64,...')
+    return Question(sample=sample, mode=mode, options=dict(options))
+
+
+def settled(sample: Sample, mode: BatchMode) -> Sample:
+    """The sample as the mode takes it: its answers counted, its reference as the mode's policy says.
+
+    Raises:
+        InputError: the mode cannot judge it.
+    """
+    if not fits(len(sample.answers), mode.answers):
+        raise InputError(f"mode {mode.name}: expected {in_words(mode.answers)}, got {len(sample.answers)}")
+    if mode.reference == "use" and sample.reference is None:
+        raise InputError(f'mode {mode.name}: field "reference" is missing, which it judges by')
+    if mode.reference == "ignore":
+        sample = replace(sample, reference=None)
+    if isinstance(mode, ChecksSamples):
+        mode.check(sample)
+    return sample

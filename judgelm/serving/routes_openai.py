@@ -1,0 +1,158 @@
+"""The routes of OpenAI's API: completions of chats and of plain prompts, and the models there are."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from judgelm.dialects.contract import Asked
+from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.serving import documenting
+from judgelm.serving.desk import Answered, Desk
+from judgelm.serving.exposing import Metrics
+from judgelm.serving.http_errors import HttpError
+from judgelm.serving.limits import read_json, until_answered
+from judgelm.serving.openai_replies import Envelope, streamed, whole
+from judgelm.serving.settings import ServerSettings
+
+CHAT = "/v1/chat/completions"
+PLAIN = "/v1/completions"
+ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
+DEPLOYMENT_CHAT = "/v1/openai/deployments/{model:path}/chat/completions"
+
+_LONGEST_NOTE = 2000
+_CHATTED = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
+
+
+def openai_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+    """The routes, which answer from this desk."""
+    router = APIRouter()
+    counter = _Counter(desk, settings, metrics)
+
+    async def chat(request: Request) -> Response:
+        return await counter.complete(request, read_chat, plain=False)
+
+    async def plain(request: Request) -> Response:
+        return await counter.complete(request, read_completion, plain=True)
+
+    async def models() -> Response:
+        return _json({"object": "list", "data": [counter.model(name) for name in settings.listed]})
+
+    async def model(request: Request) -> Response:
+        return _json(counter.model(counter.called({}, request.path_params["model"])))
+
+    post: list[tuple[str, Callable[[Request], Any], dict[str, Any]]] = [
+        (CHAT, chat, documenting.CHAT),
+        (ENGINE_CHAT, chat, documenting.NAMED_CHAT),
+        (DEPLOYMENT_CHAT, chat, documenting.NAMED_CHAT),
+        (PLAIN, plain, documenting.PLAIN),
+    ]
+    for path, endpoint, words in post:
+        router.add_api_route(path, endpoint, methods=["POST"], openapi_extra=words)
+    router.add_api_route("/v1/models", models, methods=["GET"], openapi_extra=documenting.MODELS)
+    router.add_api_route("/v1/models/{model:path}", model, methods=["GET"], openapi_extra=documenting.MODEL)
+    return router
+
+
+class _Counter:
+    """Where OpenAI's clients are served."""
+
+    def __init__(self, desk: Desk, settings: ServerSettings, metrics: Metrics) -> None:
+        self._desk = desk
+        self._settings = settings
+        self._metrics = metrics
+        self._fingerprint = fingerprint(desk)
+        self._began = int(time.time())
+
+    async def complete(self, request: Request, read: Callable[[Mapping[str, Any]], Asked], *, plain: bool) -> Response:
+        """The reply to a body, whole or streamed.
+
+        A stream begins when the reply is there, so that a failure still has its own status.
+        """
+        body = await read_json(request, self._settings)
+        streaming = flag(body, "stream")
+        envelope = Envelope(
+            model=self.called(body, request.path_params.get("model")),
+            fingerprint=self._fingerprint,
+            plain=plain,
+            function=bool(body.get("functions")) and not body.get("tools"),
+            usage=flag(_object(body, "stream_options"), "include_usage"),
+        )
+        if plain and flag(body, "echo"):
+            raise HttpError(400, "unsupported_value", '"echo": the prompt is not repeated here', param="echo")
+        answered = await until_answered(self._desk.answer(read(body)), request, self._settings)
+        self._metrics.tokens(answered.prompt_tokens, answered.completion_tokens)
+        request.scope["state"]["dialect"] = answered.dialect or "none"
+        headers = said_in_headers(answered)
+        if streaming:
+            return StreamingResponse(streamed(answered, envelope), 200, headers, "text/event-stream")
+        return Response(whole(answered, envelope), 200, headers, "application/json")
+
+    def called(self, body: Mapping[str, Any], in_path: str | None) -> str:
+        """The model that a client names, in the path or in the body.
+
+        Raises:
+            HttpError: it is no name (400), or none of this server's (404).
+        """
+        name = in_path if in_path is not None else body.get("model")
+        if name is None:
+            return self._settings.listed[0]
+        if not isinstance(name, str):
+            raise HttpError(400, "invalid_value", '"model": expected a text', param="model")
+        if not self._settings.takes(name):
+            there_are = ", ".join(self._settings.listed)
+            message = f"the model {name[:100]!r} does not exist here; there are: {there_are}"
+            raise HttpError(404, "model_not_found", message, param="model")
+        return name
+
+    def model(self, name: str) -> dict[str, Any]:
+        """A model as OpenAI lists it."""
+        return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm"}
+
+
+def fingerprint(desk: Desk) -> str:
+    """Equal where the same judge with the same template answers."""
+    rests_on = [desk.loaded.engine.describe(), desk.loaded.format.template]
+    return "fp_" + hashlib.sha256(json.dumps(rests_on, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def said_in_headers(answered: Answered) -> dict[str, str]:
+    """Which dialect the prompt is of, and what must be known of the reply."""
+    notes = answered.notes if answered.dialect is not None else (_CHATTED, *answered.notes)
+    headers = {"X-Judgelm-Dialect": answered.dialect or "none"}
+    if notes:
+        headers["X-Judgelm-Note"] = in_a_header("; ".join(notes))
+    return headers
+
+
+def in_a_header(text: str) -> str:
+    """A text in printable ASCII and one line."""
+    shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_LONGEST_NOTE]
+
+
+def flag(body: Mapping[str, Any], name: str) -> bool:
+    """A field that is true or false; null and nothing are false.
+
+    Raises:
+        HttpError: it is something else (400).
+    """
+    found = body.get(name)
+    if found is None or isinstance(found, bool):
+        return bool(found)
+    raise HttpError(400, "invalid_value", f'"{name}": expected true or false', param=name)
+
+
+def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = body.get(name)
+    if found is None or isinstance(found, Mapping):
+        return found or {}
+    raise HttpError(400, "invalid_value", f'"{name}": expected an object', param=name)
+
+
+def _json(row: Mapping[str, Any]) -> Response:
+    return Response(json.dumps(row).encode(), media_type="application/json")

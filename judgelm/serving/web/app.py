@@ -1,0 +1,106 @@
+"""The page as an application: its looks, its keys, who may see it, and what a browser may fetch for it.
+
+Nothing on the page comes from elsewhere: fonts, scripts and styles are served from here, telemetry is off, and a
+content security policy has the browser refuse whatever asks for another server.
+"""
+
+import hmac
+import socket
+from pathlib import Path
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.base import RequestResponseEndpoint
+
+from judgelm.errors import ConfigError
+from judgelm.serving.settings import is_local
+
+_GRACE_S = 2
+_LARGEST_UPLOAD = "2gb"
+_HERE = Path(__file__).parent
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+"""Gradio's own page needs inline scripts and evaluates its templates; the texts shown on it are escaped (`markup`)."""
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_PASSWORD_WORDS = "Any user name; the password is the one that `judgelm web` was started with."
+
+
+def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
+    """An ASGI application of the page.
+
+    Args:
+        page: from `judgelm.serving.web.page.create_page`.
+        password: asked for before anything is shown; nobody is asked where None.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.middleware("http")
+    async def guard(request: Request, go_on: RequestResponseEndpoint) -> Response:
+        response = await go_on(request)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    mounted: FastAPI = gr.mount_gradio_app(
+        app,
+        page,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        auth=None if password is None else (lambda user, given: hmac.compare_digest(given.encode(), password.encode())),
+        auth_message=_PASSWORD_WORDS,
+        show_error=False,
+        max_file_size=_LARGEST_UPLOAD,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        theme=_theme(),
+        css_paths=[_HERE / "style.css"],
+        head=f"<script>{(_HERE / 'keys.js').read_text(encoding='utf-8')}</script>",
+    )
+    return mounted
+
+
+def _theme() -> gr.themes.Base:
+    """Fonts of the reader's own machine, blue, and small print that can be read."""
+    own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
+    mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
+    theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
+    return theme.set(block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300")
+
+
+def check_exposure(host: str, password: str | None, *, no_auth: bool) -> None:
+    """See that nobody shows a network the page by accident.
+
+    Raises:
+        ConfigError: the address is not this machine's alone, and there is no password.
+    """
+    if password and no_auth:
+        raise ConfigError("--no-auth was given together with a password; leave one of them out")
+    if not (password or no_auth or is_local(host)):
+        raise ConfigError(
+            f"--host {host} can be reached from other machines, and there is no password: give --password, or say "
+            "--no-auth if everybody may judge and see the runs"
+        )
+
+
+def serve_page(app: FastAPI, bound: socket.socket) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Args:
+        app: from `web_app`.
+        bound: where, see `judgelm.serving.server.bind`.
+    """
+    config = uvicorn.Config(
+        app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
+    )
+    uvicorn.Server(config).run(sockets=[bound])

@@ -1,0 +1,257 @@
+"""The tab where run files are opened, browsed, compared and labelled."""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from judgelm.errors import InputError, JudgelmError
+from judgelm.judge import Judge
+from judgelm.records import Winner
+from judgelm.serving.web.browsing import ANY, PAGE, Browsing, Filter, begin
+from judgelm.serving.web.findings import label_lines, listed_lines
+from judgelm.serving.web.item_view import choices, findings, item, overview, place
+from judgelm.serving.web.markup import alert, sentences
+from judgelm.serving.web.runs import Run, open_run, read_winners, verdict_name
+from judgelm.serving.web.wiring import QUIET, html
+
+_NONE = "none"
+_MOST_CHOICES = 100
+_KEYS = (
+    "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
+    "They work unless you are typing in a field."
+)
+_FIXED = {
+    "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one known", "one")],
+    "other": [("any", ANY), ("says the same", "same"), ("says otherwise", "different")],
+    "label": [("any", ANY), *((one, one) for one in ("labelled", "not labelled", "against the judge"))],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """The elements that show where somebody is, in the order in which `_shown` gives their values."""
+
+    state: gr.State
+    items: gr.Radio
+    place: gr.HTML
+    item: gr.HTML
+    findings: gr.HTML
+    problem: gr.HTML
+
+    @property
+    def all(self) -> list[Any]:
+        """As an event's outputs."""
+        return [self.state, self.items, self.place, self.item, self.findings, self.problem]
+
+
+def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
+    """Lay the tab out; `runs` were opened when the page was started, the others come from the browser."""
+    opening, opened = _opening_part(runs)
+    with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
+        summary = html("browse-overview")
+        fields = _filter_part()
+        with gr.Row(elem_classes="jl-browse"):
+            with gr.Column(scale=1, min_width=260):
+                items = gr.Radio([], label="Items", elem_id="browse-items", elem_classes="jl-list")
+                with gr.Row(elem_classes="jl-buttons"):
+                    earlier, later = gr.Button("Earlier items", size="sm"), gr.Button("Later items", size="sm")
+            with gr.Column(scale=3, min_width=300):
+                where, problem = html("browse-place"), html("browse-problem")
+                buttons, blind = _label_part()
+                shown = html("browse-item")
+        found = html("browse-findings")
+        exporting = _export_part()
+    view = _View(state=gr.State(None), items=items, place=where, item=shown, findings=found, problem=problem)
+    _wire_steps(judge, view, blind, buttons, [(earlier, -PAGE), (later, PAGE)])
+    _wire_filters(judge, view, blind, fields)
+    _wire_exports(view.state, exporting)
+
+    def on_open(*given: Any) -> list[Any]:
+        hidden, *sources = given
+        try:
+            browsing = opening(*sources)
+        except JudgelmError as error:
+            return [alert(error), *[gr.skip()] * (len(view.all) + len(fields) + 2)]
+        reset = _filter_choices(browsing.run)
+        return ["", gr.Column(visible=True), overview(browsing), *reset, *_shown(judge, browsing, blind=hidden)]
+
+    outputs = [opened.problem, body, summary, *fields, *view.all]
+    opened.button.click(on_open, [blind, *opened.sources], outputs, **QUIET)
+    if runs:
+        page.load(on_open, [blind, *opened.sources], outputs, **QUIET)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """The button that opens files, what it reads, and where it says what is wrong with them."""
+
+    button: gr.Button
+    sources: list[Any]
+    problem: gr.HTML
+
+
+def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., Browsing], _Opened]:
+    """Where files are chosen, and the function that makes them a place in a run."""
+    by_name = {run.name: run for run in runs}
+    names = [(name, name) for name in by_name]
+    with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
+        with gr.Row(visible=bool(runs)):
+            kept = gr.Dropdown(names, value=runs[0].name if runs else None, label="Run", elem_id="browse-run-name")
+            beside = gr.Dropdown(
+                [("no other judge", _NONE), *names], value=_NONE, label="Compare with", elem_id="browse-other-name"
+            )
+        with gr.Row():
+            run_file = gr.File(label="Run file", height=150, elem_id="browse-run-file")
+            texts = gr.File(label="What was judged", height=150, elem_id="browse-texts-file")
+            other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
+            labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
+        button = gr.Button("Open", variant="primary", elem_id="browse-open")
+        problem = html("browse-open-problem")
+
+    def opening(
+        name: str | None, other_name: str, run: str | None, judged: str | None, second: str | None, marks: str | None
+    ) -> Browsing:
+        if run is None and name is None:
+            raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
+        first = by_name[name or ""] if run is None else open_run(run, judged)
+        compared = (
+            by_name.get(other_name) if second is None else open_run(second, judged, name=_other_name(second, first))
+        )
+        return begin(first, other=compared, labels={} if marks is None else read_winners(marks))
+
+    return opening, _Opened(button=button, sources=[kept, beside, run_file, texts, other, labels], problem=problem)
+
+
+def _other_name(path: str, first: Run) -> str:
+    """The second file's name; told apart from the first's where it is the same."""
+    name = Path(path).name
+    return f"{name} (the other)" if name == first.name else name
+
+
+def _filter_part() -> list[Any]:
+    """A field for each part of a `Filter`, in its order."""
+    names = {"verdict": "Verdict", "category": "Category", "failure": "Failure", "orders": "Orders"}
+    names |= {"other": "Other judge", "label": "Your label"}
+    with gr.Accordion("Filters", open=True, elem_id="browse-filters"), gr.Row(elem_classes="jl-filters"):
+        fields: list[Any] = [
+            gr.Dropdown(_FIXED.get(key, [("any", ANY)]), value=ANY, label=name, min_width=110, elem_id=f"filter-{key}")
+            for key, name in names.items()
+        ]
+        fields.append(gr.Textbox(label="Search the texts", lines=1, min_width=200, elem_id="filter-text"))
+    return fields
+
+
+def _filter_choices(run: Run) -> list[Any]:
+    """All filters open, with what there is to choose in this run."""
+    found = {
+        "verdict": [(verdict_name(word), word) for word in run.verdicts[:_MOST_CHOICES]],
+        "category": [(name, name) for name in run.categories[:_MOST_CHOICES]],
+        "failure": [(code, code) for code in run.failures],
+    }
+    reset = [gr.Dropdown([("any", ANY), *there], value=ANY) for there in found.values()]
+    return [*reset, *(gr.Dropdown(value=ANY) for _ in _FIXED), gr.Textbox(value="")]
+
+
+def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
+    """The buttons of a label, their keys, and whether judges' verdicts are hidden until then."""
+    with gr.Row(elem_classes="jl-labels"):
+        buttons = {
+            "1": gr.Button("First (1)", size="sm", elem_id="label-first"),
+            "tie": gr.Button("Tie (0)", size="sm", elem_id="label-tie"),
+            "2": gr.Button("Second (2)", size="sm", elem_id="label-second"),
+            "none": gr.Button("No label (u)", size="sm", elem_id="label-none"),
+            "back": gr.Button("Back (k)", size="sm", elem_id="step-back"),
+            "next": gr.Button("Next (j)", size="sm", elem_id="step-next"),
+        }
+    with gr.Row():
+        blind = gr.Checkbox(value=False, label="Hide what judges say until I have labelled", elem_id="browse-blind")
+        gr.Checkbox(value=True, label="Keyboard shortcuts", info=_KEYS, elem_id="browse-keys")
+    return buttons, blind
+
+
+def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[Browsing], Iterable[bytes]], str]]:
+    """What can be taken away: a button, where the file appears, its lines and its name."""
+    with gr.Row():
+        with gr.Column(min_width=260):
+            labels = gr.Button("Export my labels", size="md", elem_id="export-labels")
+            labels_file = gr.File(label="Labels, for judgelm eval --labels", visible=False, elem_id="labels-file")
+        with gr.Column(min_width=260):
+            listed = gr.Button("Export the items listed", size="md", elem_id="export-listed")
+            listed_file = gr.File(label="Items", visible=False, elem_id="listed-file")
+    return [(labels, labels_file, label_lines, "labels.jsonl"), (listed, listed_file, listed_lines, "items.jsonl")]
+
+
+def _shown(judge: Judge, browsing: Browsing, *, blind: bool, also_findings: bool = True) -> list[Any]:
+    """The values of `_View.all`."""
+    return [
+        browsing,
+        gr.Radio(choices(browsing, blind=blind), value=browsing.current, label=f"Items ({len(browsing.found):,})"),
+        sentences([place(browsing)]),
+        item(browsing, judge.format, blind=blind),
+        findings(browsing, blind=blind) if also_findings else gr.skip(),
+        "",
+    ]
+
+
+def _wire_steps(
+    judge: Judge, view: _View, blind: gr.Checkbox, buttons: dict[str, gr.Button], pages: list[tuple[gr.Button, int]]
+) -> None:
+    """Choose, step and label."""
+
+    def after(step: Callable[..., Browsing], *, also_findings: bool) -> Callable[..., list[Any]]:
+        def on_event(browsing: Browsing | None, hidden: bool, *given: Any) -> list[Any]:
+            if browsing is None:
+                return [gr.skip()] * len(view.all)
+            try:
+                return _shown(judge, step(browsing, *given), blind=hidden, also_findings=also_findings)
+            except JudgelmError as error:
+                return [*[gr.skip()] * (len(view.all) - 1), alert(error)]
+
+        return on_event
+
+    def wire(event: Any, step: Callable[..., Browsing], *more: Any, also_findings: bool = False) -> None:
+        event(after(step, also_findings=also_findings), [view.state, blind, *more], view.all, **QUIET)
+
+    winners: dict[str, Winner | None] = {"1": 1, "2": 2, "tie": "tie", "none": None}
+    for name, winner in winners.items():
+        wire(buttons[name].click, lambda now, given=winner: now.labelled(given), also_findings=True)
+    wire(buttons["next"].click, lambda now: now.moved(1))
+    wire(buttons["back"].click, lambda now: now.moved(-1))
+    for button, steps in pages:
+        wire(button.click, lambda now, by=steps: now.moved(by))
+    wire(view.items.input, lambda now, key: now.at(key), view.items)
+    wire(blind.input, lambda now: now, also_findings=True)
+
+
+def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[Any]) -> None:
+    """List what every filter leaves, as soon as one changes."""
+
+    def on_filter(browsing: Browsing | None, hidden: bool, *values: Any) -> list[Any]:
+        if browsing is None:
+            return [gr.skip()] * len(view.all)
+        by = Filter(**dict(zip((one.name for one in dataclasses.fields(Filter)), values, strict=True)))
+        return _shown(judge, browsing.filtered(by), blind=hidden, also_findings=False)
+
+    changes = [field.submit if isinstance(field, gr.Textbox) else field.input for field in fields]
+    gr.on([*changes, fields[-1].blur], on_filter, [view.state, blind, *fields], view.all, **QUIET)
+
+
+def _wire_exports(
+    state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[Browsing], Iterable[bytes]], str]]
+) -> None:
+    """Write a file when asked to, and offer it."""
+    for button, file, lines, name in exports:
+
+        def on_export(browsing: Browsing | None, lines: Any = lines, name: str = name) -> gr.File:
+            if browsing is None:
+                return gr.File(visible=False)
+            target = Path(tempfile.mkdtemp(prefix="judgelm-web-")) / name
+            target.write_bytes(b"".join(lines(browsing)))
+            return gr.File(value=str(target), visible=True)
+
+        button.click(on_export, state, file, **QUIET)

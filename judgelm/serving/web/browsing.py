@@ -1,0 +1,159 @@
+"""What somebody who browses a run has before him: the run, another judge's, his labels, a filter, and his place."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from judgelm.errors import InputError
+from judgelm.records import Judgment, Winner
+from judgelm.serving.web.runs import FAILED, Run, flips, is_pair, verdict_word
+
+ANY = "any"
+
+PAGE = 20
+"""Items in the list at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which items are listed; all of it must hold.
+
+    Attributes:
+        verdict: a verdict in a word (`1`, `tie`, `failed`, ...).
+        category: of the sample.
+        failure: code of the judgment's failure.
+        orders: `agree`, `disagree` (the verdict flips with the order), or `one` where that is not known.
+        other: `same` or `different` verdicts of the two judges.
+        label: `labelled`, `not labelled`, or `against the judge`.
+        text: is in the id, question, an answer, the reference, a reply or a reason; case does not matter.
+    """
+
+    verdict: str = ANY
+    category: str = ANY
+    failure: str = ANY
+    orders: str = ANY
+    other: str = ANY
+    label: str = ANY
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Browsing:
+    """A place in a run; every step makes a new one.
+
+    Attributes:
+        run: the judgments that are looked at.
+        other: another judge's of the same items.
+        labels: the person's own, by sample id.
+        filter: which items are listed.
+        found: their ids, in the run's order.
+        place: of the current one among them.
+    """
+
+    run: Run
+    other: Run | None = None
+    labels: Mapping[str, Winner] = field(default_factory=dict)
+    filter: Filter = Filter()
+    found: tuple[str, ...] = ()
+    place: int = 0
+
+    @property
+    def current(self) -> str | None:
+        """Id of the item that is shown; None where the filter leaves none."""
+        return self.found[self.place] if self.found else None
+
+    @property
+    def page(self) -> tuple[str, ...]:
+        """The ids of the list's page that the current item stands on."""
+        start = self.place - self.place % PAGE
+        return self.found[start : start + PAGE]
+
+    def filtered(self, by: Filter) -> "Browsing":
+        """With the items that this filter leaves; the current one stays where it is among them."""
+        found = tuple(key for key in self.run.judgments if self._passes(key, by))
+        place = found.index(self.current) if self.current in found else 0
+        return replace(self, filter=by, found=found, place=place)
+
+    def at(self, key: str) -> "Browsing":
+        """At the item of that id; where it is not listed, as it was."""
+        return replace(self, place=self.found.index(key)) if key in self.found else self
+
+    def moved(self, steps: int) -> "Browsing":
+        """So many items on or back, as far as there are any."""
+        return replace(self, place=max(0, min(len(self.found) - 1, self.place + steps)))
+
+    def labelled(self, winner: Winner | None) -> "Browsing":
+        """With a label for the current item (None takes it away), and at the next item.
+
+        Raises:
+            InputError: there is no item, or it is no pair.
+        """
+        if self.current is None:
+            raise InputError("no item is listed; change the filters first")
+        if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
+            raise InputError("only pairs of answers are labelled here, and this is none; filter for pairs")
+        labels = {key: value for key, value in self.labels.items() if key != self.current}
+        if winner is None:
+            return replace(self, labels=labels)
+        return replace(self, labels=labels | {self.current: winner}).moved(1)
+
+    def _passes(self, key: str, by: Filter) -> bool:
+        judgment, sample = self.run.judgments[key], self.run.samples.get(key)
+        return (
+            by.verdict in (ANY, verdict_word(judgment))
+            and by.category in (ANY, sample.category if sample is not None else None)
+            and by.failure in (ANY, judgment.failure.code if judgment.failure is not None else None)
+            and by.orders in (ANY, _orders(judgment))
+            and by.other in (ANY, self.beside(key))
+            and (by.label == ANY or by.label in self._label_state(key))
+            and (not by.text.strip() or by.text.strip().casefold() in self._text(key))
+        )
+
+    def beside(self, key: str) -> str | None:
+        """`same` or `different`, as the other judge's verdict is; None where one of them has none."""
+        theirs = None if self.other is None else self.other.judgments.get(key)
+        if theirs is None:
+            return None
+        words = {verdict_word(self.run.judgments[key]), verdict_word(theirs)}
+        if FAILED in words:
+            return None
+        return "same" if len(words) == 1 else "different"
+
+    def _label_state(self, key: str) -> tuple[str, ...]:
+        if key not in self.labels:
+            return ("not labelled",)
+        judged = self.run.judgments[key].winner
+        return ("labelled", "against the judge") if judged not in (None, self.labels[key]) else ("labelled",)
+
+    def _text(self, key: str) -> str:
+        judgment, sample = self.run.judgments[key], self.run.samples.get(key)
+        texts = [key, *(shown.text for shown in judgment.shown), *(shown.reason or "" for shown in judgment.shown)]
+        if sample is not None:
+            texts += [sample.question, *sample.answers, sample.reference or ""]
+        return "\n".join(texts).casefold()
+
+
+def begin(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | None = None) -> Browsing:
+    """All items of a run, at the first.
+
+    Raises:
+        InputError: the other run has none of them.
+    """
+    if other is not None and not run.judgments.keys() & other.judgments.keys():
+        raise InputError(
+            f"{other.name} and {run.name} have no id in common; give another judge's run on the same items"
+        )
+    return Browsing(run=run, other=other, labels=labels or {}).filtered(Filter())
+
+
+def counts(browsing: Browsing) -> dict[str, int]:
+    """How many items have each verdict, and how many flip with the order; of all items, not of those listed."""
+    judgments = browsing.run.judgments.values()
+    counted = Counter(verdict_word(one) if is_pair(one, None) or one.verdict is None else "graded" for one in judgments)
+    known = [found for one in judgments if (found := flips(one)) is not None]
+    return dict(counted) | ({"judged in both orders": len(known), "flip with the order": sum(known)} if known else {})
+
+
+def _orders(judgment: Judgment) -> str:
+    found = flips(judgment)
+    return "one" if found is None else "disagree" if found else "agree"

@@ -1,0 +1,50 @@
+"""The tab where conversations are judged: two assistants' with the same user, or one's."""
+
+import gradio as gr
+
+from judgelm.judge import Judge
+from judgelm.serving.service import Service
+from judgelm.serving.web.judging import Asked, dialogue
+from judgelm.serving.web.markup import notice
+from judgelm.serving.web.pair_tab import reason_info
+from judgelm.serving.web.wiring import QUIET, REASONS, html, judging_part, text_field
+
+MOST_TURNS = 8
+_AT_FIRST = 2
+_FIELDS = 4
+_VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
+
+
+def dialogue_tab(judge: Judge, service: Service) -> None:
+    """Lay the tab out."""
+    html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
+    groups, fields = [], []
+    for number in range(1, MOST_TURNS + 1):
+        with gr.Group(visible=number <= _AT_FIRST) as group:
+            name = f"dialogue-{number}"
+            fields.append(text_field(f"Turn {number}: the user", lines=2, elem_id=f"{name}-user"))
+            with gr.Row():
+                fields.append(text_field(f"Turn {number}: assistant 1", elem_id=f"{name}-answer-1"))
+                fields.append(text_field(f"Turn {number}: assistant 2", elem_id=f"{name}-answer-2"))
+            fields.append(text_field(f"Turn {number}: reference (optional)", lines=1, elem_id=f"{name}-reference"))
+        groups.append(group)
+    count = gr.State(_AT_FIRST)
+    more = gr.Button("Add a turn", size="sm", elem_id="dialogue-more")
+    with gr.Row():
+        turns = gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns")
+        both = gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders")
+        reasons = gr.Radio(
+            REASONS[:2], value="none", label="Reason", info=reason_info(judge), elem_id="dialogue-reasons"
+        )
+
+    def show_more(shown: int) -> list[object]:
+        now = min(shown + 1, MOST_TURNS)
+        return [now, gr.Button(interactive=now < MOST_TURNS), *(gr.Group(visible=n < now) for n in range(MOST_TURNS))]
+
+    more.click(show_more, count, [count, more, *groups], **QUIET)
+
+    def make(view: str, both_orders: bool, explain: str, *texts: str) -> Asked:
+        rows = [texts[start : start + _FIELDS] for start in range(0, len(texts), _FIELDS)]
+        return dialogue(judge, rows, {"turns": view, "both_orders": both_orders, "reasons": explain})
+
+    judging_part(judge, service, "dialogue", [turns, both, reasons, *fields], make, talk=True)

@@ -1,0 +1,69 @@
+"""A flow that somebody watches: what the judge has written so far, and at last the result."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Generic
+
+from judgelm.modes.flow import Asking, Result
+from judgelm.records import Request
+from judgelm.serving.service import Service
+
+_LOOK_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A reply so far.
+
+    Attributes:
+        line: the forced beginning that it goes on from: the score line of a reason, else empty.
+        text: what came after it.
+        reason: whether it explains a score line, and is none itself.
+    """
+
+    line: str
+    text: str
+    reason: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[Result]):
+    """What the flow returned."""
+
+    result: Result
+
+
+async def follow(
+    service: Service, begin: Callable[[], Asking[Result]]
+) -> AsyncIterator[tuple[Written, ...] | Finished[Result]]:
+    """The replies under way whenever they have changed, then the result; who stops listening drops the flow.
+
+    Raises:
+        BusyError: more is waiting than the service takes.
+        EngineError: the engine broke.
+        JudgelmError: what the flow raises.
+    """
+    latest: dict[str, Written] = {}
+
+    def tell(request: Request, text: str) -> None:
+        latest[request.key] = _written(request, text)
+
+    waiting = asyncio.wrap_future(service.ask(begin, listener=tell))
+    told: tuple[Written, ...] = ()
+    try:
+        while not waiting.done():
+            await asyncio.wait({waiting}, timeout=_LOOK_EVERY_S)
+            now = tuple(latest.copy().values())
+            if now != told and not waiting.done():
+                told = now
+                yield now
+        yield Finished(waiting.result())
+    finally:
+        waiting.cancel()
+
+
+def _written(request: Request, text: str) -> Written:
+    """A score line stops at its end; what goes on from one is a reason."""
+    reason = not request.sampling.stop and bool(request.prompt.continuation)
+    return Written(request.prompt.continuation.strip() if reason else "", text, reason)

@@ -1,0 +1,40 @@
+"""The tab where an answer about an image is graded."""
+
+import gradio as gr
+
+from judgelm.judge import Judge
+from judgelm.serving.service import Service
+from judgelm.serving.web.judging import Asked, pictured
+from judgelm.serving.web.markup import notice
+from judgelm.serving.web.pair_tab import reason_info
+from judgelm.serving.web.wiring import html, judging_part, text_field
+
+_BLIND = (
+    "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "
+    "Idefics model, or a server's by --engine openai).",
+    "Without the image it can still grade an answer by the reference alone, which must then say what is to be seen.",
+)
+
+
+def image_tab(judge: Judge, service: Service) -> None:
+    """Lay the tab out."""
+    sees = judge.engine.sees_images
+    html("image-help", value="" if sees else notice(*_BLIND), visible=not sees)
+    image = gr.Image(
+        label="Image",
+        type="filepath",
+        sources=["upload", "clipboard"],
+        visible=sees,
+        height=280,
+        buttons=[],
+        elem_id="image-file",
+    )
+    question = text_field("Question", lines=2, elem_id="image-question")
+    answer = text_field("Answer", lines=4, elem_id="image-answer")
+    reference = text_field("Reference answer", lines=3, info="Gets the full score.", elem_id="image-reference")
+    explain = gr.Checkbox(value=False, label="Reason", info=reason_info(judge), elem_id="image-reason")
+
+    def make(asked: str, given: str, known: str, picture: str | None, reason: bool) -> Asked:
+        return pictured(judge, asked, given, known, picture, explain=reason)
+
+    judging_part(judge, service, "image", [question, answer, reference, image, explain], make)

@@ -1,0 +1,210 @@
+"""What is typed made into a sample and a mode, and their judgment made into what the page shows, step by step."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from judgelm.distribution import score_lines
+from judgelm.errors import ConfigError, InputError, JudgelmError
+from judgelm.judge import Judge
+from judgelm.modes import BatchMode
+from judgelm.modes.chat import FollowUp
+from judgelm.modes.pairwise import Pairwise
+from judgelm.records import Judgment, Sample
+from judgelm.serving.service import Service
+from judgelm.serving.web.following import Finished, follow
+from judgelm.serving.web.markup import alert, busy, notice, text_block, written
+from judgelm.serving.web.verdicts import judgment_card, live, text_failure
+
+SAMPLE_ID = "page"
+"""Names what is typed in; judgments here are greedy, so no seed depends on it."""
+
+Asked = tuple[BatchMode, Sample]
+
+
+async def judged(
+    judge: Judge, service: Service, make: Callable[[], Asked]
+) -> AsyncIterator[tuple[str, FollowUp | None]]:
+    """What to show as it changes, and at last the talk that can go on from the judgment, where one can.
+
+    Args:
+        judge: whose format the charts have.
+        service: that asks its engine.
+        make: the mode and the sample; what it raises is shown.
+    """
+    try:
+        mode, sample = make()
+        yield busy("The judge is reading …"), None
+        async for step in follow(service, lambda: mode(sample)):
+            if isinstance(step, Finished):
+                judgment = step.result
+                lacks = _lacks_distribution(mode, judgment)
+                yield judgment_card(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
+            elif shown := live(step):
+                yield busy("The scores stand; the judge is writing its reason …") + shown, None
+    except JudgelmError as error:
+        yield alert(error), None
+
+
+async def answered(service: Service, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
+    """The talk as it grows by a question and the judge's reply to it."""
+    before = talk_log(talk)
+    try:
+        if not question.strip():
+            raise InputError("the question is blank; write one")
+        asked = before + text_block(question, title="You")
+        yield asked + busy("The judge is reading …"), talk
+        async for step in follow(service, partial(talk, question)):
+            if not isinstance(step, Finished):
+                yield asked + "".join(written(one.text.lstrip(), title="Judge") for one in step), talk
+            elif step.result.reply is None and (failure := step.result.failure) is not None:
+                yield asked + alert(f"No reply: {text_failure(failure)}. Ask again, or differently."), talk
+            else:
+                yield talk_log(talk.after(step.result)), talk.after(step.result)
+    except JudgelmError as error:
+        yield before + alert(error), talk
+
+
+def talk_log(talk: FollowUp) -> str:
+    """All that was said in a talk, with what a reply lacks."""
+    said = []
+    for one in talk.history:
+        said.append(text_block(one.question, title="You"))
+        said.append(text_block(one.reply or "", title="Judge"))
+        if one.failure is not None:
+            said.append(notice(f"This reply: {text_failure(one.failure)}."))
+        if one.cut:
+            said.append(notice("The answers under judgment were cut to make room for the talk."))
+    return "".join(said)
+
+
+def pair(judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]) -> Asked:
+    """Two answers side by side; `options` are fields of the pair mode.
+
+    Raises:
+        InputError: a text is blank, or a reason is asked for where orders disagree, of one order.
+    """
+    if options.get("reasons") == "flips" and not options.get("both_orders"):
+        raise InputError("a reason where the orders disagree needs both orders; tick “Both orders” or choose another")
+    return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
+
+
+def single(judge: Judge, question: str, answer: str, reference: str, anchor: str, *, explain: bool) -> Asked:
+    """One answer, beside its reference, beside another answer, or alone.
+
+    Raises:
+        InputError: a text is blank, or both a reference and another answer are given.
+    """
+    if reference.strip() and anchor.strip():
+        raise InputError("an answer is graded beside its reference or beside another answer; leave one of them blank")
+    sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
+    return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
+
+
+def several(
+    judge: Judge, question: str, answers: Sequence[str], reference: str, *, every_place: bool, explain: bool
+) -> Asked:
+    """Two answers or more; `every_place` shows each once at each place.
+
+    Raises:
+        InputError: the question is blank, or fewer than two answers are there.
+    """
+    given = [answer for answer in answers if answer.strip()]
+    if len(given) < 2:
+        raise InputError("a ranking needs two answers or more; fill in another")
+    orders = len(given) if every_place else 1
+    return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, given, reference)
+
+
+def dialogue(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> Asked:
+    """Two assistants' dialogues, or one where no turn has a second answer.
+
+    Args:
+        judge: makes the mode.
+        turns: question, first answer, second answer and reference of each; those without any text are left out.
+        options: fields of the conversation mode.
+
+    Raises:
+        InputError: no turn is filled in, or one lacks its question or an answer.
+    """
+    filled = [turn for turn in turns if any(text.strip() for text in turn)]
+    if not filled:
+        raise InputError("the dialogue is empty; fill in a turn")
+    two = any(turn[2].strip() for turn in filled)
+    rows = []
+    for number, (question, first, second, reference) in enumerate(filled, 1):
+        answers = [first, second] if two else [first]
+        _refuse_blank({f"what the user says in turn {number}": question})
+        _refuse_blank({f"answer {place} of turn {number}": text for place, text in enumerate(answers, 1)})
+        rows.append({"question": question, "answers": answers, "reference": reference if reference.strip() else None})
+    last = rows[-1]
+    sample = _sample(str(last["question"]), list(last["answers"] or ()), str(last["reference"] or ""), {"turns": rows})
+    return judge.mode("conversation", **options, **_distribution(judge)), sample
+
+
+def pictured(judge: Judge, question: str, answer: str, reference: str, image: str | None, *, explain: bool) -> Asked:
+    """An answer about an image; a judge that sees is shown it, another judges by the reference alone.
+
+    Raises:
+        InputError: a text is blank, or a judge that sees has no image.
+    """
+    _refuse_blank({"the reference": reference})
+    sees = judge.engine.sees_images
+    if sees and image is None:
+        raise InputError("there is no image; choose one")
+    sample = _sample(question, [answer], reference, images=(image,) if sees and image is not None else ())
+    return judge.mode("multimodal", images="use" if sees else "ignore", reasons=_all_or_none(explain)), sample
+
+
+def _sample(
+    question: str,
+    answers: Sequence[str],
+    reference: str,
+    metadata: dict[str, Any] | None = None,
+    images: tuple[str, ...] = (),
+) -> Sample:
+    _refuse_blank({"the question": question})
+    _refuse_blank(
+        {f"answer {number}" if len(answers) > 1 else "the answer": one for number, one in enumerate(answers, 1)}
+    )
+    return Sample(
+        id=SAMPLE_ID,
+        question=question,
+        answers=tuple(answers),
+        reference=reference if reference.strip() else None,
+        images=images,
+        metadata=metadata or {},
+    )
+
+
+def _refuse_blank(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        if not text.strip():
+            raise InputError(f"{name} is blank; fill it in")
+
+
+def _all_or_none(explain: bool) -> str:
+    return "all" if explain else "none"
+
+
+def _distribution(judge: Judge) -> dict[str, bool]:
+    """Ask for the distribution wherever the judge's scale allows one."""
+    try:
+        score_lines(judge.format.scale, judge.format.step)
+    except ConfigError:
+        return {}
+    return {"distribution": True}
+
+
+def _lacks_distribution(mode: BatchMode, judgment: Judgment) -> str:
+    asked = getattr(mode, "distribution", False) and judgment.failure is None
+    if not asked or any(one.distribution is not None or one.grades is not None for one in judgment.shown):
+        return ""
+    return notice("This engine gives no probabilities, so there is no distribution to draw.")
+
+
+def _talk(mode: BatchMode, sample: Sample, judgment: Judgment) -> FollowUp | None:
+    """A talk about the judgment, where it is of a mode that can be talked about and holds a readable reply."""
+    if not isinstance(mode, Pairwise) or judgment.verdict is None:
+        return None
+    return FollowUp(mode=mode, sample=sample, judgment=judgment)

@@ -1,0 +1,72 @@
+"""Pieces of the page in HTML. Whatever comes from outside goes through `escape`, or through a function that does so.
+
+A question, an answer, a reason and a run file's fields are untrusted: shown as text, never as Markdown or HTML.
+"""
+
+from collections.abc import Iterable
+from html import escape
+
+from judgelm.errors import BusyError, EngineError, JudgelmError
+
+TEXT_CAP = 20_000
+"""Characters of one text that the page shows."""
+
+_WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
+    (BusyError, "Try again in a moment."),
+    (EngineError, "Start `judgelm web` again; what it printed says more."),
+)
+
+
+def text_block(text: str, *, title: str, note: str = "") -> str:
+    """A titled text as it is, line ends and blanks kept."""
+    left = len(text) - TEXT_CAP
+    shown = text if left <= 0 else f"{text[:TEXT_CAP]}\n[… {left:,} more characters are not shown]"
+    aside = f" <small>{escape(note)}</small>" if note else ""
+    return (
+        f'<section class="jl-text"><h4>{escape(title)}{aside}</h4><div class="jl-raw">{escape(shown)}</div></section>'
+    )
+
+
+def side_by_side(blocks: Iterable[str]) -> str:
+    """Blocks in columns; below each other where the screen is narrow."""
+    return f'<div class="jl-columns">{"".join(blocks)}</div>'
+
+
+def card(*parts: str, title: str = "") -> str:
+    """Parts that belong together, under a title."""
+    heading = f"<h3>{escape(title)}</h3>" if title else ""
+    return f'<section class="jl-card">{heading}{"".join(parts)}</section>'
+
+
+def verdict(sentence: str, *rest: str) -> str:
+    """A verdict in words, read out by screen readers when it comes; what goes with it stands below."""
+    return f'<div class="jl-verdict" role="status"><p class="jl-lead">{escape(sentence)}</p>{sentences(rest)}</div>'
+
+
+def sentences(lines: Iterable[str]) -> str:
+    """A paragraph for each line that says something."""
+    return "".join(f"<p>{escape(line)}</p>" for line in lines if line)
+
+
+def notice(*lines: str) -> str:
+    """Something to know, no error."""
+    return f'<div class="jl-notice">{sentences(lines)}</div>'
+
+
+def alert(error: JudgelmError | str) -> str:
+    """What went wrong, where it was asked for, and what to do about it."""
+    way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
+    return f'<div class="jl-alert" role="alert">{sentences([str(error), way_out])}</div>'
+
+
+def busy(words: str) -> str:
+    """That something is going on."""
+    return f'<p class="jl-busy" role="status">{escape(words)}</p>'
+
+
+def written(text: str, *, title: str) -> str:
+    """A text that is still being written."""
+    return (
+        f'<section class="jl-text jl-writing"><h4>{escape(title)}</h4>'
+        f'<div class="jl-raw">{escape(text)}<span class="jl-cursor" aria-hidden="true"></span></div></section>'
+    )

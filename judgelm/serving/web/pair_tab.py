@@ -1,0 +1,34 @@
+"""The tab where two answers are compared."""
+
+import gradio as gr
+
+from judgelm.judge import Judge
+from judgelm.serving.service import Service
+from judgelm.serving.web.judging import Asked, pair
+from judgelm.serving.web.wiring import REASONS, judging_part, text_field
+
+
+def pair_tab(judge: Judge, service: Service) -> None:
+    """Lay the tab out."""
+    question = text_field("Question", lines=2, elem_id="pair-question-field")
+    with gr.Row():
+        first = text_field("Answer 1", lines=5, elem_id="pair-answer-1")
+        second = text_field("Answer 2", lines=5, elem_id="pair-answer-2")
+    reference = text_field("Reference answer (optional)", lines=2, elem_id="pair-reference")
+    with gr.Row():
+        both = gr.Checkbox(
+            value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
+        )
+        reasons = gr.Radio(REASONS, value="all", label="Reason", info=reason_info(judge), elem_id="pair-reasons")
+
+    def make(asked: str, one: str, other: str, known: str, both_orders: bool, explain: str) -> Asked:
+        return pair(judge, asked, (one, other), known, {"both_orders": both_orders, "reasons": explain})
+
+    judging_part(judge, service, "pair", [question, first, second, reference, both, reasons], make, talk=True)
+
+
+def reason_info(judge: Judge) -> str:
+    """What a reason of this judge is worth."""
+    if judge.format.never_explained:
+        return "This judge was trained without reasons: what it writes after the scores means little."
+    return "Written after the scores, which do not change with it."

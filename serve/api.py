@@ -1,0 +1,55 @@
+"""Serve a judge to clients of GPT-4, by the parts of `judgelm serve`: to change, or to add routes of your own.
+
+    python serve/api.py my-judge --both-orders
+    python serve/api.py "8 6" --engine scripted
+
+The API is at http://127.0.0.1:8000/v1 and can be reached from this machine alone; keys, other addresses and limits are
+options of `judgelm serve`. Ctrl-C and SIGTERM finish what is in hand.
+"""
+
+import argparse
+import sys
+
+from judgelm import Judge
+from judgelm.errors import JudgelmError
+from judgelm.serving.app import create_app
+from judgelm.serving.binding import bind
+from judgelm.serving.desk import Desk, DeskOptions
+from judgelm.serving.server import Server, uvicorn_config
+from judgelm.serving.service import Service
+from judgelm.serving.settings import ServerSettings, public_name
+
+
+def main() -> int:
+    """Load the judge, serve it until told to end; 0 where all in hand was answered."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="local folder or hub id; of the scripted engine the reply")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--chat", action="store_true", help="answer unknown prompts as an ordinary chat")
+    parser.add_argument("--both-orders", action="store_true", help="judge each pair in both orders")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
+        service = Service(judge.engine)
+        desk = Desk(judge, service, DeskOptions(chat=options.chat, both_orders=options.both_orders))
+        app = create_app(desk, ServerSettings(model=public_name(options.model, options.engine)))
+        address = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        server = Server(
+            uvicorn_config(app),
+            traffic=app.state.traffic,
+            service=service,
+            finish_s=60,
+            on_listening=lambda: print(f"serving at {address}", flush=True),
+        )
+        try:
+            server.run(sockets=[bound])
+        finally:
+            service.close()
+    return 130 if server.unanswered else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except JudgelmError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,93 @@
+"""`judgelm serve` and its recipe: what they refuse, what they say, and that they serve and end."""
+
+import re
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
+
+
+@contextmanager
+def running(*command, output="stderr"):
+    """The process and its address, as soon as it says it."""
+    process = subprocess.Popen([sys.executable, *command], cwd=ROOT, text=True, **{output: subprocess.PIPE})
+    said = []
+    try:
+        for line in getattr(process, output):
+            said.append(line)
+            if found := re.search(r"http://[^/]+/v1", line):
+                break
+        assert found, "".join(said)
+        yield process, found[0], said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
+    keys = tmp_path / "keys.txt"
+    keys.write_text("sk-test\n")
+    command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", "configs/serve/gpt4.yaml"]
+    with running(*command, "--port", "0", "--api-key-file", str(keys)) as (process, url, said):
+        assert "serving gpt-4, gpt-4-1106-preview, gpt-4-turbo, gpt-4o at" in "".join(said)
+        example = process.stderr.readline()
+        assert example.startswith(f"  curl {url}/judge -H")
+        assert "sk-test" not in "".join(said) + example
+        assert httpx.post(f"{url}/judge", json=PAIR).status_code == 401
+        headers = {"Authorization": "Bearer sk-test"}
+        found = httpx.post(f"{url}/judge", json=PAIR | {"both_orders": True}, headers=headers).json()
+        assert len(found["shown"]) == 2
+        assert len(httpx.get(f"{url}/models", headers=headers).json()["data"]) == 4
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_the_recipe_serves(tmp_path):
+    with running("serve/api.py", "8 6", "--engine", "scripted", "--port", "0", output="stdout") as (process, url, _):
+        assert httpx.post(f"{url}/judge", json=PAIR).json()["scores"] == [8.0, 6.0]
+        process.send_signal(2)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["8 6", "--engine", "scripted", "--host", "0.0.0.0"], "no API key is set"),
+        (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
+        (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
+        (["8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
+        (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream is of the openai engine"),
+        (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
+        (["m", "--upstream", "nowhere"], "no http(s) address"),
+        (["/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
+    ],
+)
+def test_what_does_not_fit_ends_with_a_sentence(cli, arguments, words):
+    code, out, err = cli("judgelm", "serve", *arguments, "--port", "0")
+    assert (code, out) == (1, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(cli):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, err = cli("judgelm", "serve", "8 6", "--engine", "scripted", "--port", taken.getsockname()[1])
+    assert code == 1
+    assert "choose another port" in err
+    assert "loading" not in err
+
+
+def test_its_help_comes_without_the_server(cli):
+    code, out, _ = cli("judgelm", "serve", "--help")
+    assert code == 0
+    assert "--upstream" in out
+    assert "Ctrl-C and SIGTERM finish what is in hand" in " ".join(out.split())

@@ -1,0 +1,72 @@
+"""Installs real judging clients, each by itself, below .conformance/: what `make conformance` then runs.
+
+    python tests/conformance/build_clients.py            all of them
+    python tests/conformance/build_clients.py ragas      one
+
+A client that cannot be installed is named, with its log; its tests skip and say so. What is there stays as it is until
+its requirements change. Nothing of it is ever imported here: the clients' versions of openai, pydantic and others
+contradict each other.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".conformance"
+
+PYTHON_CLIENTS = {
+    "alpaca_eval": ["alpaca_eval==0.6.6", "setuptools<81"],
+    "deepeval": ["deepeval==4.3.0"],
+    "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic<0.20", "torch", "transformers<5", "accelerate"],
+    "flow_judge": ["flow-judge==0.1.2", "openai"],
+    "inspect_ai": ["inspect_ai==0.3.285", "openai"],
+    "openai_python": ["openai==3.54.0"],
+    "openevals": ["openevals==0.2.2"],
+    "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.109.1"],
+    "ragas": ["ragas==0.4.3"],
+}
+NODE_CLIENTS = {
+    "openai_node": ["openai@7.57.0"],
+    "promptfoo": ["promptfoo@0.121"],
+}
+
+
+def build(name: str) -> str:
+    """Install one client; what became of it, in words."""
+    wanted = (PYTHON_CLIENTS | NODE_CLIENTS)[name]
+    folder, stamp = FOLDER / name, FOLDER / name / "requirements.json"
+    if stamp.is_file() and json.loads(stamp.read_text()) == wanted:
+        return "is there"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if name in NODE_CLIENTS and shutil.which("npm") is None:
+        return "left out: npm is not here"
+    with open(FOLDER / f"{name}.log", "w", encoding="utf-8") as log:
+        for command in _commands(name, wanted, folder):
+            if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode:
+                return f"cannot be installed, see {log.name}"
+    stamp.write_text(json.dumps(wanted))
+    return "installed"
+
+
+def _commands(name: str, wanted: list[str], folder: Path) -> list[list[str]]:
+    if name in NODE_CLIENTS:
+        return [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *wanted]]
+    python = str(folder / "venv" / "bin" / "python")
+    return [
+        [sys.executable, "-m", "venv", str(folder / "venv")],
+        [python, "-m", "pip", "install", "--quiet", *wanted],
+    ]
+
+
+def main() -> None:
+    """Build what is named, or all."""
+    for name in sys.argv[1:] or sorted(PYTHON_CLIENTS | NODE_CLIENTS):
+        sys.stderr.write(f"{name}: {build(name)}\n")
+
+
+if __name__ == "__main__":
+    main()

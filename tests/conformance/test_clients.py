@@ -1,0 +1,147 @@
+"""Real clients ask a real server, and conclude what its judge thinks.
+
+Answers have a known quality from 2 to 9 (`known_judge`), which is their expected score; of two the better one wins.
+"""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from known_judge import quality
+
+pytestmark = pytest.mark.conformance
+
+CHANCES = {0: 0.5, 1: 0.8125, 2: 0.96875}
+
+
+def of_quality(wanted, nth=0):
+    """An answer of this quality, and others of it."""
+    found = (text for number in range(10_000) if quality(text := f"This is answer number {number}.") == wanted)
+    return [text for _, text in zip(range(nth + 1), found, strict=False)][-1]
+
+
+PAIRS = [
+    {"question": f"What is {place} + {place}?", "first": of_quality(first), "second": of_quality(second, 1)}
+    for place, (first, second) in enumerate([(8, 3), (2, 9), (6, 5), (5, 7), (4, 4)])
+]
+SINGLES = [
+    {"question": f"What is {level} times 2?", "answer": of_quality(level), "reference": f"It is {2 * level}."}
+    for level in range(2, 10)
+]
+WINNERS = [1, 2, 1, 2, "tie"]
+CORRECT = [level >= 6 for level in range(2, 10)]  # most of the probability above 5.5
+
+
+def on_scale(low, high):
+    return [low + (level - 1) / 9 * (high - low) for level in range(2, 10)]
+
+
+def pandalm(pair):
+    return (
+        "Below are two responses for a given task. The task is defined by the Instruction. Evaluate the responses and "
+        f"generate a reference answer for the task.\n\n### Instruction:\n{pair['question']}\n\n### Response 1:\n"
+        f"{pair['first']}\n\n### Response 2:\n{pair['second']}\n\n### Evaluation:\n"
+    )
+
+
+def winner_in(text):
+    return {"1": 1, "2": 2, "Tie": "tie"}[text.split("\n")[0]]
+
+
+@pytest.mark.parametrize("name", ["openai_python", "openai_node"])
+def test_openais_own_clients(client, name):
+    found = client(name, prompts=[pandalm(one) for one in PAIRS])
+    for kind in ("texts", "streamed", *(["plain"] if name == "openai_python" else [])):
+        assert [winner_in(text) for text in found[kind]] == WINNERS, kind
+    assert [len(texts) for texts in found["several"]] == [3] * 5
+    assert {winner_in(text) for text in found["several"][0]} == {1}  # 8 against 3 leaves no doubt
+    assert found["refused"] == "unrecognised_prompt"
+
+
+def test_alpaca_eval(client):
+    weighted, function, ranking = "weighted_alpaca_eval_gpt4_turbo", "alpaca_eval_gpt4_turbo_fn", "alpaca_eval_gpt4"
+    found = client("alpaca_eval", pairs=PAIRS, annotators=[weighted, function, ranking])
+    for name in (function, ranking):
+        assert [round(one) for one in found[name][:4]] == WINNERS[:4], name
+    for pair, preference in zip(PAIRS, found[weighted], strict=True):
+        first, second = quality(pair["first"]), quality(pair["second"])
+        chance = CHANCES.get(abs(first - second), 1.0)
+        assert preference == pytest.approx(2 - (chance if first >= second else 1 - chance), abs=1e-3)
+
+
+def test_inspect_ai(client):
+    found = client("inspect_ai", singles=SINGLES)
+    assert found["qa"] == found["fact"] == ["C" if one else "I" for one in CORRECT]
+
+
+def test_openevals(client):
+    found = client("openevals", singles=SINGLES)
+    assert found["bool"] == CORRECT
+    assert found["continuous"] == pytest.approx(on_scale(0, 1), abs=1e-4)
+    assert found["choices"] == [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]  # nearest to (level - 1) / 9
+
+
+def test_prometheus_eval(client):
+    found = client("prometheus_eval", singles=SINGLES, pairs=PAIRS)
+    assert found["grades"] == pytest.approx(on_scale(1, 5), abs=0.5)
+    assert found["winners"][:4] == ["A", "B", "A", "B"]
+    assert found["winners"][4] in ("A", "B")  # it knows no tie
+
+
+def test_ragas(client):
+    found = client("ragas", singles=SINGLES)
+    assert found["aspect"] == [int(one) for one in CORRECT]
+    assert found["simple"] == pytest.approx(on_scale(0, 5), abs=0.5)
+    assert found["rubrics"] == pytest.approx(on_scale(1, 5), abs=0.5)
+
+
+def test_deepeval(client):
+    found = client("deepeval", singles=SINGLES)
+    for kind in ("steps", "criteria"):
+        assert found[kind] == pytest.approx(on_scale(0, 1), abs=1e-3)
+    assert found["strict"] == [float(one) for one in CORRECT]
+
+
+def test_flow_judge(client):
+    found = client("flow_judge", singles=SINGLES)
+    assert found["binary"] == [int(one) for one in CORRECT]
+    assert found["five"] == pytest.approx(on_scale(1, 5), abs=0.5)
+
+
+def test_promptfoo(client):
+    found = client("promptfoo", singles=SINGLES)
+    shares = [0, 0, 0, 0.25, 0.75, 1, 1, 1]  # of the probability above 5.5
+    assert [one["score"] for one in found["llm-rubric"]] == shares
+    for kind in ("llm-rubric", "model-graded-closedqa", "factuality"):
+        assert [one["pass"] for one in found[kind]] == CORRECT, kind
+    assert [one["score"] for one in found["g-eval"]] == pytest.approx(on_scale(0, 1), abs=1e-3)
+
+
+def test_fastchat(client, shared_data):
+    prompts = (shared_data / "mt_bench" / "judge_prompts.jsonl").read_text(encoding="utf-8")
+    found = client("fastchat", pairs=PAIRS, judge_prompts=prompts)
+    qualities = {(place, model): quality(pair[side]) for place, pair in enumerate(PAIRS, 1)
+                 for model, side in (("one", "first"), ("two", "second"))}  # fmt: skip
+    assert len(found["grades"]) == 20
+    for place, _, model, grade in found["grades"]:
+        assert grade == qualities[place, model]
+    names = {1: "model_1", 2: "model_2", "tie": "tie"}
+    assert found["winners"] == [
+        [place, turn, names[winner], names[winner]] for place, winner in enumerate(WINNERS, 1) for turn in (1, 2)
+    ]
+
+
+def test_the_command_that_serves(client):
+    """`judgelm serve` itself, with a judge that is written down: 8 for the first, 3 for the second."""
+    command = [sys.executable, "-m", "judgelm", "serve", "8 3", "--engine", "scripted", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[^ ]+/v1", line)))
+        found = client("openai_python", base_url=address, prompts=[pandalm(one) for one in PAIRS])
+        assert [winner_in(text) for text in found["texts"]] == [1] * 5
+        assert found["models"] == ["scripted"]
+    finally:
+        server.terminate()
+        assert server.wait(20) == 0

@@ -1,0 +1,118 @@
+"""Ordinary chats: what no dialect knows goes to the model as it is, where the server lets it chat."""
+
+import asyncio
+
+import pytest
+
+from judgelm.dialects.contract import Asked, Message, Tool
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import InputError
+from judgelm.judge import Judge
+from judgelm.records import Completion
+from judgelm.serving.chatting import chat_of
+from judgelm.serving.desk import Desk, DeskOptions, UnjudgedError, UnrecognisedError
+from judgelm.serving.service import Service
+from known_judge import desk_of
+
+
+def talk(*said, **more):
+    return Asked(messages=tuple(Message(role=role, text=text) for role, text in said), **more)
+
+
+HELLO = talk(("system", "Be brief."), ("user", "Hello, who are you?"))
+
+
+def sampling(asked):
+    return chat_of(asked).request.sampling
+
+
+def test_the_model_answers_and_no_dialect_is_named():
+    with desk_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), chat=True) as desk:
+        found = asyncio.run(desk.answer(HELLO))
+        assert (found.reply.texts, found.dialect, found.finish_reason, found.notes) == (("A judge.",), None, "stop", ())
+        assert (found.prompt_tokens, found.completion_tokens) == (6, 2)
+        explained = desk.explain(HELLO)
+        assert (explained.dialect, explained.case, len(explained.prompts)) == (None, None, 1)
+        with pytest.raises(UnrecognisedError, match="ordinary chat"):
+            asyncio.run(desk.explain_fully(HELLO))
+
+
+def test_the_length_the_ends_and_the_number_of_replies_are_the_clients():
+    engine = ScriptedEngine({"*": "one two three four"})
+    with desk_of(engine, chat=True) as desk:
+        cut = asyncio.run(desk.answer(talk(("user", "count"), max_tokens=2)))
+        assert (cut.reply.texts, cut.finish_reason) == (("one two",), "length")
+        stopped = asyncio.run(desk.answer(talk(("user", "count"), stop=("three",), n=3)))
+        assert (stopped.reply.texts, stopped.finish_reason) == (("one two ",) * 3, "stop")
+
+
+def test_what_the_client_leaves_open():
+    found = sampling(HELLO)
+    assert (found.max_tokens, found.temperature, found.n) == (512, 1.0, 1)
+    assert found.seed == sampling(HELLO).seed != sampling(talk(("user", "other"))).seed
+    given = sampling(talk(("user", "x"), temperature=0.3, seed=-1, max_tokens=7))
+    assert (given.temperature, given.seed, given.max_tokens) == (0.3, 2**32 - 1, 7)
+
+
+def test_messages_keep_their_roles_and_are_the_users_text():
+    prompt = chat_of(
+        talk(("system", "s"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"))
+    ).request.prompt
+    assert prompt.chat
+    assert [(span.role, span.text) for span in prompt.spans] == [
+        ("system", "s"), ("user", "a"), ("user", "\n\n"), ("user", "b"), ("assistant", "c"), ("user", "d"),
+    ]  # fmt: skip
+    assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are defused in it
+    plain = chat_of(talk(("prompt", "Once upon"), plain=True)).request.prompt
+    assert (plain.chat, [span.text for span in plain.spans]) == (False, ["Once upon"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (talk(("tool", "x")), "role 'tool' is not known"),
+        (talk(("developer", "x"), ("user", "y")), '"messages", 0: role'),
+        (talk(("user", "x"), json_object=True), "holds to no schema"),
+        (talk(("user", "x"), schema={"type": "object"}), "holds to no schema"),
+        (talk(("user", "x"), tools=(Tool(name="f"),), forced_tool="f"), "calls no functions"),
+    ],
+)
+def test_what_a_chat_cannot_do_is_refused(asked, message):
+    with desk_of(ScriptedEngine({"*": "x"}), chat=True) as desk, pytest.raises(InputError, match=message):
+        asyncio.run(desk.answer(asked))
+
+
+class Refusing(ScriptedEngine):
+    """Ends every request in the way that it is told."""
+
+    reason = "error"
+
+    def _answer(self, request):
+        return Completion(key=request.key, texts=(), finish_reasons=(self.reason,), error="no room")
+
+
+@pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
+def test_a_chat_that_fails_says_why(reason, code):
+    engine = Refusing({})
+    engine.reason = reason
+    with desk_of(engine, chat=True) as desk, pytest.raises(UnjudgedError, match="no room") as failed:
+        asyncio.run(desk.answer(HELLO))
+    assert failed.value.failure.code == code
+
+
+def test_probabilities_of_a_chat_are_not_made_up():
+    with desk_of(ScriptedEngine({"*": "x"}), chat=True) as desk:
+        found = asyncio.run(desk.answer(talk(("user", "x"), logprobs=True)))
+        assert (found.reply.logprobs, found.notes) == ((), ("log-probabilities are not given in an ordinary chat",))
+
+
+def test_messages_that_the_models_chat_template_refuses_fail_alone(tiny_model):
+    with Judge(str(tiny_model), engine="transformers", template="judgelm-compact", device="cpu") as judge:
+        service = Service(judge.engine)
+        desk = Desk(judge, service, DeskOptions(chat=True))
+        with pytest.raises(UnjudgedError, match="chat template") as failed:
+            asyncio.run(desk.answer(HELLO))
+        assert failed.value.failure.code == "engine"
+        plain = asyncio.run(desk.answer(talk(("prompt", "the big fox"), plain=True, max_tokens=3)))
+        assert (plain.completion_tokens, plain.finish_reason, service.broken) == (3, "length", None)
+        service.close()

@@ -1,0 +1,192 @@
+"""What a server does not take, how long it waits, and what becomes of questions that nobody waits for any more."""
+
+import json
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from judgelm.serving.http_errors import HttpError
+from judgelm.serving.limits import parse_json
+from known_judge import quality
+from served import CHAT, HeldEngine, error_of, review, served, until
+
+LINE = f"{quality('one')} {quality('two')}"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with served(settings={"max_body_bytes": 10_000, "body_timeout_s": 0.4}) as one:
+        yield one
+
+
+@pytest.fixture
+def held():
+    """A server whose engine answers when `engine.gate` is set."""
+    engine = HeldEngine()
+    with served(engine, settings={"request_timeout_s": 20}, most_waiting=3) as one:
+        yield one
+        engine.gate.set()
+
+
+def raw(server, data):
+    """A connection of its own on which this was sent."""
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(data)
+    return connection
+
+
+def request(body, length=None):
+    encoded = json.dumps(body).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(encoded) if length is None else length}\r\n\r\n"
+    return head.encode() + encoded
+
+
+def received(connection):
+    """All until the server closes."""
+    parts = []
+    while part := connection.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def in_background(server, body, replies):
+    thread = threading.Thread(target=lambda: replies.append(httpx.post(server.url + CHAT, json=body, timeout=30)))
+    thread.start()
+    return thread
+
+
+def test_a_body_that_is_too_large_is_refused(server):
+    reply = server.post(CHAT, review("q" * 20_000))
+    assert (reply.status_code, error_of(reply)["code"]) == (413, "body_too_large")
+    assert reply.headers["connection"] == "close"
+    assert server.post(CHAT, review()).status_code == 200
+
+
+def test_a_body_in_chunks_is_measured_too(server):
+    chunks = (b"x" * 1000 for _ in range(100))
+    reply = httpx.post(server.url + CHAT, content=chunks)
+    assert (reply.status_code, error_of(reply)["code"]) == (413, "body_too_large")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(server):
+    connection = raw(server, request(review(), length=5000))
+    answer = received(connection)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'"code": "request_timeout"' in answer
+
+
+def test_a_client_that_leaves_while_it_sends_harms_nothing(server):
+    raw(server, request(review(), length=5000)).close()
+    until(lambda: 'status="499"' in server.http.get("/metrics").text)
+    assert server.post(CHAT, review()).status_code == 200
+
+
+def test_bodies_come_uncompressed(server):
+    reply = server.post(CHAT, b"\x1f\x8b", **{"Content-Encoding": "gzip"})
+    assert (reply.status_code, error_of(reply)["code"]) == (415, "unsupported_encoding")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "cannot be read"),
+        (b"{", "cannot be read"),
+        (b"[]", "JSON object"),
+        (b"null", "JSON object"),
+        (b'"text"', "JSON object"),
+        (b"\xff\xfe{}", "UTF-8"),
+        (b'{"a": NaN}', "cannot be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
+        (b'{"a": ' + b"[" * 3000, "nested too deeply"),
+        (b'{"a": "\\ud800"}', "surrogate"),
+    ],
+)
+def test_what_is_no_json_object_is_refused(server, body, words):
+    reply = server.post(CHAT, body)
+    assert (reply.status_code, error_of(reply)["code"]) == (400, "invalid_json")
+    assert words in error_of(reply)["message"]
+
+
+def test_whole_surrogate_pairs_and_byte_order_marks_are_json():
+    assert parse_json(b'\xef\xbb\xbf{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}
+    with pytest.raises(HttpError):
+        parse_json(b'{"\\ude00": 1}')
+
+
+def test_a_schema_nested_nearly_too_deeply_is_no_fault_of_the_server(server):
+    nested = b'{"a":' * 900 + b"1" + b"}" * 900
+    body = (
+        json.dumps(review()).encode()[:-1] + b', "tools": [{"function": {"name": "f", "parameters": ' + nested + b"}}]}"
+    )
+    assert server.post(CHAT, body).status_code in (200, 400)
+
+
+def test_an_answer_that_takes_too_long_is_given_up():
+    engine = HeldEngine()
+    with served(engine, settings={"request_timeout_s": 0.3}) as server:
+        reply = server.post(CHAT, review())
+        assert (reply.status_code, error_of(reply)["code"]) == (504, "timeout")
+        until(lambda: server.counts.dropped == 1)
+        engine.gate.set()
+        assert server.post(CHAT, review()).status_code == 200
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_who_hangs_up_takes_the_question_along(held, streaming):
+    connection = raw(held, request(review(stream=streaming)))
+    until(lambda: held.desk.service.waiting == 1)
+    connection.close()
+    until(lambda: held.counts.dropped == 1)
+    assert held.desk.service.waiting == 0
+    until(lambda: held.server._traffic.in_hand == 0)
+
+
+def test_who_hangs_up_takes_nothing_from_others_who_asked_the_same(held):
+    connection, replies = raw(held, request(review())), []
+    until(lambda: held.desk.service.waiting == 1)
+    thread = in_background(held, review(), replies)
+    until(lambda: held.counts.joined == 1)
+    connection.close()
+    time.sleep(0.2)
+    held.desk.service.engine.gate.set()
+    thread.join()
+    assert replies[0].status_code == 200
+    assert held.counts.dropped == 0
+
+
+def test_a_full_queue_says_when_to_come_again(held):
+    replies = []
+    threads = [in_background(held, review(f"q{n}"), replies) for n in range(3)]
+    until(lambda: held.desk.service.waiting == 3)
+    refused = held.post(CHAT, review("another"))
+    assert (refused.status_code, error_of(refused)["code"]) == (429, "server_busy")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert error_of(refused)["type"] == "rate_limit_error"
+    held.desk.service.engine.gate.set()
+    for thread in threads:
+        thread.join()
+    assert [one.status_code for one in replies] == [200] * 3
+    assert held.post(CHAT, review("another")).status_code == 200
+
+
+def test_a_batch_that_finds_no_room_says_which_sample(held):
+    samples = [{"question": f"q{n}", "answer_1": "a", "answer_2": "b"} for n in range(10)]
+    reply = held.post("/v1/judge", {"samples": samples})
+    assert (reply.status_code, error_of(reply)["code"]) == (429, "server_busy")
+    assert '"samples", 3' in error_of(reply)["message"]
+    until(lambda: held.desk.service.waiting == 0)  # the others were given up
+
+
+def test_the_server_answers_while_the_engine_works(held):
+    threads = [in_background(held, review(), []) for _ in range(2)]
+    until(lambda: held.desk.service.waiting == 1)
+    began = time.monotonic()
+    assert held.http.get("/healthz").json() == {"status": "ok", "waiting": 1}
+    assert time.monotonic() - began < 2
+    held.desk.service.engine.gate.set()
+    for thread in threads:
+        thread.join()

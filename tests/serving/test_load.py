@@ -1,0 +1,17 @@
+"""Many clients at once, each with its own questions: nothing is lost, nothing is mixed up."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "server_load.py"
+
+
+def test_sixty_four_clients_lose_and_mix_up_nothing():
+    command = [sys.executable, str(BENCHMARK), "--clients", "64", "--requests", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["asked"], found["answered"], found["errors"], found["wrong"], found["lost"]) == (1000, 1000, 0, 0, 0)
+    assert found["exit_code"] == 0

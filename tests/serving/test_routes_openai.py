@@ -1,0 +1,240 @@
+"""OpenAI's routes: whole replies, models and names, and all the odd things that real clients send."""
+
+import json
+
+import pytest
+
+import captures
+from judgelm.dialects.contract import Reply, TokenLogprobs
+from judgelm.errors import EngineError
+from judgelm.serving.desk import Answered
+from judgelm.serving.openai_replies import Envelope, whole
+from judgelm.serving.routes_openai import in_a_header
+from known_judge import KnownEngine, quality
+from served import CHAT, error_of, prompt, review, served
+
+
+@pytest.fixture(scope="module")
+def server():
+    with served() as one:
+        yield one
+
+
+def content(reply):
+    assert reply.status_code == 200, reply.text
+    return reply.json()["choices"][0]["message"]["content"]
+
+
+def first_line(first="one", second="two"):
+    return f"{quality(first)} {quality(second)}"
+
+
+def test_a_chat_completion_has_all_that_clients_look_at(server):
+    reply = server.post(CHAT, review())
+    body = reply.json()
+    assert content(reply).split("\n")[0] == first_line()
+    assert body["id"].startswith("chatcmpl-")
+    assert body["object"] == "chat.completion"
+    assert isinstance(body["created"], int)
+    assert body["model"] == "gpt-4"
+    assert body["system_fingerprint"].startswith("fp_")
+    assert body["choices"][0]["message"]["role"] == "assistant"
+    assert (body["choices"][0]["index"], body["choices"][0]["finish_reason"]) == (0, "stop")
+    usage = body["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"] > 0
+    assert reply.headers["x-judgelm-dialect"] == "vicuna-review"
+    assert "x-judgelm-note" not in reply.headers
+
+
+def test_each_answer_has_an_id_of_its_own_and_one_fingerprint(server):
+    bodies = [server.post(CHAT, review()).json() for _ in range(2)]
+    assert len({one["id"] for one in bodies}) == 2
+    assert len({one["system_fingerprint"] for one in bodies}) == 1
+
+
+def test_every_captured_client_is_answered(server, shared_data):
+    folders = sorted(path.parent.name for path in (shared_data / "dialects").glob("*/requests.jsonl"))
+    for folder in folders:
+        path = shared_data / "dialects" / folder / "requests.jsonl"
+        with open(path, encoding="utf-8", newline="\n") as file:
+            row = json.loads(next(file))
+        body = row["body"]
+        reply = server.post(row["path"] or ("/v1/completions" if "prompt" in body else CHAT), body)
+        assert reply.status_code == 200, (folder, reply.text)
+        assert reply.json()["usage"].keys() == {"prompt_tokens", "completion_tokens", "total_tokens"}
+        assert len(reply.json()["choices"]) == (body.get("n") or 1), folder
+        for choice in reply.json()["choices"]:
+            message = choice.get("message") or {"content": choice["text"]}
+            assert isinstance(message["content"], str) or message["tool_calls"], folder
+
+
+def test_alpaca_evals_logprobs_are_where_it_looks_for_them(server, shared_data):
+    folder = "alpaca_eval__weighted_alpaca_eval_gpt4_turbo"
+    _, asked = next(captures.requests(shared_data, folder))
+    with open(shared_data / "dialects" / folder / "requests.jsonl", encoding="utf-8", newline="\n") as file:
+        body = json.loads(next(file))["body"]
+    assert asked.logprobs
+    choice = server.post(CHAT, body).json()["choices"][0]
+    tokens = choice["logprobs"]["content"]
+    assert "".join(one["token"] for one in tokens) == choice["message"]["content"]
+    assert {"m", "M"} <= {one["token"] for one in tokens[0]["top_logprobs"]}
+    assert all(-9999 <= one["logprob"] <= 0 for one in tokens[0]["top_logprobs"])
+    assert tokens[0]["bytes"] == list(tokens[0]["token"].encode())
+
+
+def test_plain_completions_have_their_own_form_of_logprobs():
+    tokens = (
+        TokenLogprobs(token="8", logprob=-0.5, candidates=(("8", -0.5), ("7", float("-inf")))),
+        TokenLogprobs(token=" 6", logprob=0.0),
+    )
+    answered = Answered(
+        reply=Reply(texts=("8 6", "7 6"), logprobs=tokens), dialect="judgelm", prompt_tokens=3, completion_tokens=2
+    )
+    body = json.loads(whole(answered, Envelope(model="m", fingerprint="fp", plain=True)))
+    assert body["object"] == "text_completion"
+    assert body["choices"][0]["logprobs"] == {
+        "tokens": ["8", " 6"],
+        "token_logprobs": [-0.5, 0.0],
+        "top_logprobs": [{"8": -0.5, "7": -9999.0}, {}],
+        "text_offset": [0, 1],
+    }
+    assert body["choices"][1] == {"index": 1, "text": "7 6", "logprobs": None, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/engines/gpt-4/chat/completions", "/v1/openai/deployments/gpt-4/chat/completions?api-version=2023"]
+)
+def test_the_old_routes_have_the_model_in_the_path(server, path):
+    body = review()
+    del body["model"]
+    reply = server.post(path, body)
+    assert content(reply).split("\n")[0] == first_line()
+    assert reply.json()["model"] == "gpt-4"
+
+
+@pytest.mark.parametrize("form", [str, lambda text: [text]])
+def test_a_plain_completion_takes_one_prompt(server, form):
+    reply = server.post("/v1/completions", {"model": "judge", "prompt": form(prompt()), "max_tokens": 16})
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["choices"][0]["text"].split("\n")[0] == first_line()
+    assert reply.json()["id"].startswith("cmpl-")
+    assert reply.headers["x-judgelm-dialect"] == "judgelm"
+
+
+@pytest.mark.parametrize("form", [None, 7, ["a", "b"], [1, 2, 3], [[1, 2]], {"a": 1}, []])
+def test_other_forms_of_prompts_are_refused(server, form):
+    reply = server.post("/v1/completions", {"model": "judge", "prompt": form})
+    assert reply.status_code == 400
+    assert error_of(reply)["param"] == "prompt"
+
+
+def test_the_prompt_is_not_repeated(server):
+    reply = server.post("/v1/completions", {"prompt": prompt(), "echo": True})
+    assert (reply.status_code, error_of(reply)["param"]) == (400, "echo")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"stop": None, "max_tokens": None, "response_format": None, "model": None, "stream": None, "n": None},
+        {"use_beam_search": False, "best_of": 1, "early_stopping": False, "repetition_penalty": 1.0, "whatever": [{}]},
+        {"max_tokens": [512]},
+        {"temperature": 2, "top_p": 1, "frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {"100": 5}},
+        {"parallel_tool_calls": False, "seed": 2**70, "user": "me", "stream_options": None},
+    ],
+)
+def test_what_real_clients_send_is_taken(server, odd):
+    assert content(server.post(CHAT, review() | odd)).split("\n")[0] == first_line()
+
+
+def test_a_message_may_come_in_parts(server):
+    body = review()
+    whole_text = body["messages"][1]["content"]
+    body["messages"][1]["content"] = [{"type": "text", "text": part} for part in (whole_text[:50], whole_text[50:])]
+    assert content(server.post(CHAT, body)).split("\n")[0] == first_line()
+
+
+def test_as_many_replies_as_were_asked_for(server):
+    body = server.post(CHAT, review(n=128)).json()
+    assert [one["index"] for one in body["choices"]] == list(range(128))
+    assert error_of(server.post(CHAT, review(n=129)))["param"] == "n"
+
+
+def test_every_name_is_taken_unless_names_were_given(server):
+    assert [one["id"] for one in server.http.get("/v1/models").json()["data"]] == ["judge"]
+    assert server.http.get("/v1/models/meta/llama-3").json()["id"] == "meta/llama-3"
+    body = review()
+    del body["model"]
+    assert server.post(CHAT, body).json()["model"] == "judge"
+
+
+def test_with_names_others_are_refused():
+    with served(settings={"names": ("gpt-4", "gpt-4-1106-preview")}) as server:
+        listed = server.http.get("/v1/models").json()["data"]
+        assert [(one["id"], one["object"]) for one in listed] == [("gpt-4", "model"), ("gpt-4-1106-preview", "model")]
+        assert server.post(CHAT, review(model="gpt-4")).status_code == 200
+        refused = [
+            server.post(CHAT, review(model="gpt-5")),
+            server.http.get("/v1/models/gpt-5"),
+            server.post("/v1/engines/gpt-5/chat/completions", review()),
+        ]
+        for reply in refused:
+            assert reply.status_code == 404
+            assert error_of(reply)["code"] == "model_not_found"
+            assert "gpt-4-1106-preview" in error_of(reply)["message"]
+    assert server.desk.service.counts.asked == 1
+
+
+def test_a_name_is_a_text(server):
+    reply = server.post(CHAT, review(model=["gpt-4"]))
+    assert (reply.status_code, error_of(reply)["param"]) == (400, "model")
+
+
+def test_an_unknown_prompt_is_refused_or_chatted_about():
+    hello = {"messages": [{"role": "user", "content": "Hello, who are you?"}]}
+    with served() as server:
+        reply = server.post(CHAT, hello)
+        assert (reply.status_code, error_of(reply)["code"]) == (400, "unrecognised_prompt")
+    with served(KnownEngine(lambda prompt: {"I am a judge.": 1.0}), chat=True) as server:
+        reply = server.post(CHAT, hello)
+        assert content(reply) == "I am a judge.\n"
+        assert reply.headers["x-judgelm-dialect"] == "none"
+        assert "no dialect knows this prompt" in reply.headers["x-judgelm-note"]
+
+
+@pytest.mark.parametrize(("line", "why"), [("I like both.", "off_grammar"), ("11 3", "out_of_range")])
+def test_a_reply_that_cannot_be_read_is_an_error_and_no_score(line, why):
+    with served(KnownEngine(lambda prompt: {line: 1.0})) as server:
+        reply = server.post(CHAT, review())
+        assert (reply.status_code, error_of(reply)["code"]) == (422, "judge_failed")
+        assert why in error_of(reply)["message"]
+        assert f'judgelm_failures_total{{code="{why}"}} 1.0' in server.http.get("/metrics").text
+
+
+def raise_lookup(prompt):
+    raise LookupError("/home/judge/secret/script.json")
+
+
+def test_an_engine_that_fails_on_a_request_tells_the_log_only():
+    with served(KnownEngine(raise_lookup)) as server:
+        reply = server.post(CHAT, review(first="private text"))
+        assert (reply.status_code, error_of(reply)["code"]) == (502, "engine_failed")
+        assert "private" not in reply.text
+        assert server.http.get("/healthz").status_code == 200
+
+
+def raise_engine(prompt):
+    raise EngineError("CUDA error at /opt/secret/kernel.cu")
+
+
+def test_an_engine_that_broke_is_not_healthy():
+    with served(KnownEngine(raise_engine)) as server:
+        for reply in (server.post(CHAT, review()), server.post(CHAT, review()), server.http.get("/healthz")):
+            assert (reply.status_code, error_of(reply)["code"]) == (503, "engine_unavailable")
+            assert "secret" not in reply.text
+
+
+def test_a_note_fits_into_a_header():
+    assert in_a_header("a\r\nSet-Cookie: x\u2028ü\x7f") == "a Set-Cookie: x \\xfc?"
+    assert len(in_a_header("x" * 10_000)) == 2000
+    assert in_a_header("a\tb \0").isascii()

@@ -1,0 +1,53 @@
+"""A Chromium for the session, and pages to drive in it."""
+
+import contextlib
+
+import pytest
+
+from headless import CHROMIUM
+
+
+@pytest.fixture(scope="session")
+def chromium_browser():
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the PATH")
+    pytest.importorskip("playwright", reason="playwright is not installed: pip install 'judgelm[dev]'")
+    from browser import chromium
+
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def serve_judge():
+    """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
+    from browser import served
+    from judgelm.serving.service import Service
+    from judgelm.serving.web.app import web_app
+    from judgelm.serving.web.page import create_page
+
+    with contextlib.ExitStack() as opened:
+
+        def serve(judge, runs=(), **options):
+            service = Service(judge.engine)
+            opened.callback(service.close)
+            return opened.enter_context(served(web_app(create_page(judge, service, runs), **options)))
+
+        yield serve
+
+
+@pytest.fixture
+def page_at(chromium_browser):
+    """Opens an address in a window that must stay clean to the end of the test."""
+    from browser import watched
+
+    with contextlib.ExitStack() as opened:
+        seen = []
+
+        def open_page(url, **window):
+            seen.append(opened.enter_context(watched(chromium_browser, url, **window)))
+            return seen[-1].page
+
+        yield open_page
+        for one in seen:
+            one.is_clean()

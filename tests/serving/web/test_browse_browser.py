@@ -1,0 +1,212 @@
+"""Run files on the page in a real browser: open, filter, compare, label by keyboard, and take away."""
+
+import json
+
+import pytest
+
+from judged_items import TAKE_OVER, failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
+from judgelm.data.labels import read_labels
+from judgelm.judge import Judge
+from judgelm.serving.web.runs import open_runs
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+HOSTILE = f"c {TAKE_OVER}"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A run with a flip, a failure and a hostile item, what it judged, and another judge's run."""
+    folder = tmp_path_factory.mktemp("runs")
+    judgments = [
+        pair_judgment("a", 1, swapped=(6.0, 8.0)),
+        pair_judgment("b", 2, swapped=(8.0, 6.0)),
+        pair_judgment(HOSTILE, "tie", reason=TAKE_OVER),
+        failed_judgment("d"),
+    ]
+    samples = [
+        pair_sample("a", category="math"),
+        pair_sample("b", category="code"),
+        pair_sample(HOSTILE, question=TAKE_OVER, answers=(TAKE_OVER, "b"), reference=TAKE_OVER, category=TAKE_OVER),
+        pair_sample("d"),
+    ]
+    others = [pair_judgment("a", 1), pair_judgment("b", 1), pair_judgment(HOSTILE, 1, reason=TAKE_OVER)]
+    return {
+        "run": write_run(folder / "run.jsonl", judgments),
+        "texts": write_pairs(folder / "pairs.jsonl", samples),
+        "other": write_run(folder / "other.jsonl", others),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(serve_judge):
+    return serve_judge(Judge("8 6", engine="scripted"))
+
+
+@pytest.fixture(scope="module")
+def url_with_runs(serve_judge, files):
+    return serve_judge(Judge("8 6", engine="scripted"), open_runs([files["run"], files["other"]], files["texts"]))
+
+
+@pytest.fixture
+def page(url, page_at, files):
+    """The files uploaded and opened."""
+    page = page_at(url)
+    page.get_by_role("tab", name="Browse and label").click()
+    for name, path in files.items():
+        upload(page, f"browse-{name}-file", path)
+    page.locator("#browse-open").click()
+    page.locator("#browse-item").get_by_text("Answer 1 is better.").first.wait_for()
+    return page
+
+
+def upload(page, place, path):
+    page.locator(f"#{place} input[type=file]").set_input_files(path)
+    page.locator(f"#{place}").get_by_text(path.stem[:3]).first.wait_for()
+
+
+def listed(page):
+    return [text.split(" · ")[0] for text in page.locator("#browse-items label").all_inner_texts()]
+
+
+def choose(page, field, name):
+    page.locator(f"#filter-{field} input").click()
+    page.get_by_role("option", name=name, exact=True).click()
+
+
+def has(page, place, text):
+    page.locator(f"#{place}").get_by_text(text).first.wait_for()
+
+
+def test_texts_judgment_and_the_other_judge_stand_together(page):
+    item = page.locator("#browse-item")
+    for text in ("question a", "first a", "second a", "Answer 1 is better.", "other.jsonl", "The same verdict."):
+        assert item.get_by_text(text).first.is_visible(), text
+    has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
+    # of a, b and c both judge; the same only of a
+    has(page, "browse-findings", "Of 3 items that both judge they say the same of 33.3")
+
+
+@pytest.mark.parametrize(
+    ("field", "name", "found"),
+    [
+        ("verdict", "failed", ["d"]),
+        ("category", "code", ["b"]),
+        ("failure", "off_grammar", ["d"]),
+        ("orders", "disagree", ["b"]),
+        ("other", "says the same", ["a"]),
+    ],
+)
+def test_filters(page, field, name, found):
+    choose(page, field, name)
+    has(page, "browse-place", f"Item 1 of {len(found)} listed")
+    assert listed(page) == found
+
+
+def test_search_and_back(page):
+    page.keyboard.press("Escape")
+    page.locator("#browse-items input").first.focus()
+    page.keyboard.press("/")
+    page.keyboard.type("first b")
+    page.keyboard.press("Enter")
+    has(page, "browse-place", "Item 1 of 1 listed")
+    assert listed(page) == ["b"]
+    page.keyboard.press("Control+A")
+    page.keyboard.type("nowhere to be found")
+    page.keyboard.press("Enter")
+    has(page, "browse-item", "No item passes the filters.")
+
+
+def test_labels_by_keyboard_and_mouse_and_what_they_say(page, tmp_path):
+    page.locator("#browse-items input").first.focus()
+    page.keyboard.press("1")
+    has(page, "browse-place", "Item 2 of 4 listed")
+    page.keyboard.press("1")
+    has(page, "browse-place", "Item 3 of 4 listed")
+    page.locator("#label-tie").click()
+    has(page, "browse-place", "Item 4 of 4 listed")
+    # right about a and c, wrong about b
+    has(page, "browse-findings", "66.7\u00a0% of 3 pairs (95 % interval")
+    page.keyboard.press("k")
+    has(page, "browse-place", "your label: tie")
+    page.keyboard.press("u")
+    has(page, "browse-place", "your label: not labelled")
+    page.locator("#export-labels").click()
+    with page.expect_download() as saved:
+        page.locator("#labels-file a").first.click()
+    saved.value.save_as(tmp_path / "labels.jsonl")
+    labels = read_labels(str(tmp_path / "labels.jsonl")).labels
+    assert {key: label.winner for key, label in labels.items()} == {"a": 1, "b": 1}
+    upload(page, "browse-labels-file", tmp_path / "labels.jsonl")  # and go on from them
+    page.locator("#browse-open").click()
+    has(page, "browse-findings", "of 2 pairs")
+
+
+def test_digits_typed_into_a_field_label_nothing(page):
+    page.locator("#filter-text textarea, #filter-text input").first.click()
+    page.keyboard.type("12")
+    page.keyboard.press("Enter")
+    has(page, "browse-item", "No item passes the filters.")
+    has(page, "browse-findings", "Your labels (0)")
+
+
+def test_shortcuts_can_be_turned_off(page):
+    page.locator("#browse-keys input").uncheck()
+    page.keyboard.press("1")
+    page.wait_for_timeout(500)
+    has(page, "browse-place", "Item 1 of 4 listed")
+
+
+def test_a_judge_is_hidden_until_the_label_is_given(page):
+    page.locator("#browse-blind input").check()
+    has(page, "browse-item", "What the judge says is hidden")
+    assert page.locator("#browse-item .jl-verdict").count() == 0
+    assert listed(page)[0] == "a"
+    page.keyboard.press("2")
+    has(page, "browse-place", "Item 2 of 4 listed")
+    page.keyboard.press("k")
+    has(page, "browse-item", "Answer 1 is better.")
+
+
+def test_the_items_listed_are_exported(page, tmp_path):
+    choose(page, "verdict", "second better")
+    has(page, "browse-place", "Item 1 of 1 listed")
+    page.locator("#export-listed").click()
+    with page.expect_download() as saved:
+        page.locator("#listed-file a").first.click()
+    saved.value.save_as(tmp_path / "items.jsonl")
+    [row] = [json.loads(line) for line in (tmp_path / "items.jsonl").read_text().splitlines()]
+    assert (row["id"], row["question"], row["other_verdict"]) == ("b", "question b", "1")
+
+
+def test_no_run_file_takes_the_page_over(page):
+    page.locator("#browse-items label").nth(2).click()
+    has(page, "browse-place", "Item 3 of 4 listed")
+    has(page, "browse-item", "Both answers are equally good.")
+    assert TAKE_OVER in page.locator("#browse-item").inner_text()
+    page.locator("#filter-category input").click()
+    page.get_by_role("option").nth(1).wait_for()
+    assert page.locator("#browse-body img, #browse-body script").count() == 0
+
+
+def test_what_is_no_run_file_is_refused(url, page_at, tmp_path):
+    page = page_at(url)
+    page.get_by_role("tab", name="Browse and label").click()
+    page.locator("#browse-open").click()
+    has(page, "browse-open-problem", "there is no run file; choose the OUT.jsonl")
+    (tmp_path / "wrong.jsonl").write_text('{"a": 1}\n')
+    upload(page, "browse-run-file", tmp_path / "wrong.jsonl")
+    page.locator("#browse-open").click()
+    has(page, "browse-open-problem", "wrong.jsonl:1: not a judgment")
+    assert page.locator("#browse-body").is_hidden()
+
+
+def test_runs_of_the_command_line_are_open_at_once(url_with_runs, page_at):
+    page = page_at(url_with_runs, width=360)
+    has(page, "browse-item", "Answer 1 is better.")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("button", name="Files").click()
+    page.locator("#browse-other-name input").click()
+    page.get_by_role("option", name="other.jsonl").click()
+    page.locator("#browse-open").click()
+    has(page, "browse-findings", "Of 3 items that both judge")

@@ -1,0 +1,106 @@
+"""Filters, places and labels."""
+
+import pytest
+
+from judged_items import failed_judgment, pair_judgment, pair_sample
+from judgelm.errors import InputError
+from judgelm.records import GradeVerdict, Judgment, Shown
+from judgelm.serving.web.browsing import PAGE, Filter, begin, counts
+from judgelm.serving.web.runs import Run
+
+
+def run_of(*judgments, samples=(), name="run.jsonl"):
+    return Run(
+        name=name,
+        judgments={one.sample_id: one for one in judgments},
+        samples={one.id: one for one in samples},
+    )
+
+
+@pytest.fixture
+def browsing():
+    judgments = [
+        pair_judgment("a", 1, swapped=(6.0, 8.0)),  # exchanged 6 : 8 is 8 : 6 in sample order: agrees
+        pair_judgment("b", 2, swapped=(8.0, 6.0), reason="Because of the Unicorn."),  # 6 : 8 put back: flips
+        pair_judgment("c", "tie"),
+        failed_judgment("d"),
+        failed_judgment("e", "too_long"),
+    ]
+    samples = [pair_sample("a", category="math"), pair_sample("b", category="code"), pair_sample("c", category="math")]
+    other = run_of(pair_judgment("a", 1), pair_judgment("b", 1), failed_judgment("c"), name="other.jsonl")
+    return begin(run_of(*judgments, samples=samples), other=other, labels={"a": 2, "c": "tie"})
+
+
+@pytest.mark.parametrize(
+    ("by", "found"),
+    [
+        (Filter(), "abcde"),
+        (Filter(verdict="1"), "a"),
+        (Filter(verdict="failed"), "de"),
+        (Filter(failure="too_long"), "e"),
+        (Filter(category="math"), "ac"),
+        (Filter(orders="agree"), "a"),
+        (Filter(orders="disagree"), "b"),
+        (Filter(orders="one"), "cde"),
+        (Filter(other="same"), "a"),
+        (Filter(other="different"), "b"),  # of c the other judge says nothing, which is no difference
+        (Filter(label="labelled"), "ac"),
+        (Filter(label="not labelled"), "bde"),
+        (Filter(label="against the judge"), "a"),
+        (Filter(text="unicorn"), "b"),  # in a reason
+        (Filter(text="  SECOND C "), "c"),  # in an answer
+        (Filter(text="cannot say"), "de"),  # in a reply
+        (Filter(category="math", label="against the judge"), "a"),
+        (Filter(category="math", verdict="2"), ""),
+    ],
+)
+def test_a_filter_leaves_what_passes_all_of_it(browsing, by, found):
+    assert "".join(browsing.filtered(by).found) == found
+
+
+def test_the_current_item_stays_in_view_where_the_filter_leaves_it(browsing):
+    assert browsing.at("c").filtered(Filter(category="math")).current == "c"
+    assert browsing.at("d").filtered(Filter(category="math")).current == "a"
+    assert browsing.filtered(Filter(text="nowhere")).current is None
+
+
+def test_a_step_ends_at_the_ends(browsing):
+    assert [browsing.moved(steps).current for steps in (-1, 1, 4, 100)] == ["a", "b", "e", "e"]
+    assert browsing.at("no such id").current == "a"
+
+
+def test_the_list_shows_the_page_of_the_current_item():
+    browsing = begin(run_of(*(pair_judgment(str(number), 1) for number in range(PAGE + 3))))
+    assert browsing.page == tuple(str(number) for number in range(PAGE))
+    assert browsing.moved(PAGE).page == ("20", "21", "22")
+
+
+def test_a_label_goes_to_the_current_item_and_on_to_the_next(browsing):
+    now = browsing.at("b").labelled(1)
+    assert (now.labels, now.current) == ({"a": 2, "c": "tie", "b": 1}, "c")
+    assert now.labelled(None).labels == {"a": 2, "b": 1}
+    assert browsing.labels == {"a": 2, "c": "tie"}  # every step makes a new place
+
+
+def test_what_is_no_pair_takes_no_label():
+    grade = Judgment(
+        sample_id="g",
+        mode="single",
+        verdict=GradeVerdict(score=7.0),
+        shown=(Shown(order=(0,), text="7", scores=(7.0,)),),
+    )
+    browsing = begin(run_of(grade, pair_judgment("a", 1)))
+    with pytest.raises(InputError, match="only pairs"):
+        browsing.labelled(1)
+    with pytest.raises(InputError, match="no item is listed"):
+        browsing.filtered(Filter(text="nowhere")).labelled(1)
+
+
+def test_two_runs_without_a_common_id_are_refused():
+    with pytest.raises(InputError, match=r"b.jsonl and a.jsonl have no id in common; give another judge's run"):
+        begin(run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl"))
+
+
+def test_the_overview_counts_all_items(browsing):
+    expected = {"1": 1, "2": 1, "tie": 1, "failed": 2, "judged in both orders": 2, "flip with the order": 1}
+    assert counts(browsing.filtered(Filter(verdict="1"))) == expected

@@ -1,0 +1,76 @@
+"""A flow that somebody watches."""
+
+import asyncio
+
+import pytest
+
+from judgelm.errors import EngineError
+from judgelm.modes import Pairwise
+from judgelm.records import Judgment, Sample
+from judgelm.serving.service import Service
+from judgelm.serving.web.following import Finished, follow
+from writing_engine import WritingEngine
+
+SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
+REASON = "The first answer is shorter and says all that was asked for, so it is the better one."
+
+
+def script(prompt):
+    return REASON if prompt.continuation else "8 6"
+
+
+@pytest.fixture
+def engine():
+    return WritingEngine(script)
+
+
+@pytest.fixture
+def service(engine):
+    service = Service(engine)
+    yield service
+    service.close()
+
+
+def test_a_reason_is_seen_growing(service):
+    async def steps():
+        return [step async for step in follow(service, lambda: Pairwise(reasons="all")(SAMPLE))]
+
+    *replies, last = asyncio.run(steps())
+    reasons = [one.text for step in replies for one in step if one.reason]
+    assert len(set(reasons)) > 1
+    assert all(REASON.startswith(text) for text in reasons)
+    assert {one.line for step in replies for one in step if one.reason} == {"8 6"}
+    assert isinstance(last, Finished)
+    assert isinstance(last.result, Judgment)
+    assert last.result.reason == REASON
+
+
+def test_who_stops_listening_drops_the_flow(service, engine):
+    engine.pause = True
+
+    async def leave():
+        steps = follow(service, lambda: Pairwise(reasons="all")(SAMPLE))
+        task = asyncio.ensure_future(anext(steps))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await steps.aclose()
+        until = asyncio.get_running_loop().time() + 5
+        while service.waiting and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(leave())
+    assert (service.waiting, service.counts.dropped, service.counts.answered) == (0, 1, 0)
+
+
+def test_a_broken_engine_is_an_error_for_who_listens(service, engine):
+    def broken(timeout_s):
+        raise EngineError("out of order")
+
+    engine.collect = broken
+
+    async def listen():
+        return [step async for step in follow(service, lambda: Pairwise()(SAMPLE))]
+
+    with pytest.raises(EngineError, match="out of order"):
+        asyncio.run(listen())

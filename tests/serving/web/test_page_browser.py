@@ -1,0 +1,231 @@
+"""Judging on the page in a real browser: every tab, by mouse and by keyboard, and with hostile texts."""
+
+import re
+
+import pytest
+
+from judged_items import TAKE_OVER
+from judgelm.judge import Judge
+from writing_engine import WritingEngine
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+REASON = "The first answer is shorter and says all that was asked for, so it is the better one. " * 3
+
+
+def script(prompt):
+    """Scores of as many answers as are shown, a reason that tries to take the page over, and a talk."""
+    if "Why?" in prompt.spans[-1].text + prompt.spans[-2].text:
+        return f"Since it is shorter. {TAKE_OVER}"
+    if prompt.continuation.endswith("\n"):
+        return f"{REASON} {TAKE_OVER}"
+    answers = sum(span.kind == "answer" for span in prompt.spans)
+    return {1: "7", 2: "8 6"}.get(answers, "5 9 7")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return WritingEngine(script)
+
+
+@pytest.fixture(scope="module")
+def url(engine, serve_judge):
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = engine
+    return serve_judge(judge)
+
+
+def fill(page, **texts):
+    for name, text in texts.items():
+        page.locator(f"#{name.replace('_', '-')} textarea").fill(text)
+
+
+def fill_pair(page, text="a"):
+    fill(page, pair_question_field=text, pair_answer_1=text, pair_answer_2="b", pair_reference=text)
+
+
+def tab(page, name):
+    page.get_by_role("tab", name=name).click()
+
+
+def test_a_pair_is_judged_while_its_reason_is_seen_being_written(url, page_at, engine):
+    page = page_at(url)
+    fill_pair(page)
+    page.locator("#pair-judge").click()
+    growing = page.locator("#pair-judgment .jl-writing .jl-raw")
+    growing.wait_for()
+    first = growing.inner_text()
+    page.wait_for_function("before => document.querySelector('.jl-writing .jl-raw')?.innerText !== before", arg=first)
+    shown = page.locator("#pair-judgment")
+    shown.get_by_text("Both answers are equally good.").wait_for()
+    # 8 : 6 whatever stands first: the orders disagree
+    assert shown.get_by_text("The orders disagree").is_visible()
+    assert shown.locator("svg").count() == 2
+    assert shown.locator("svg").first.get_attribute("aria-label").startswith("Probabilities of the score lines")
+    assert growing.count() == 0
+
+
+def test_a_judgment_can_be_talked_about(url, page_at):
+    page = page_at(url)
+    fill_pair(page)
+    page.locator("#pair-judge").click()
+    page.locator("#pair-talk").wait_for()
+    question = page.locator("#pair-question textarea")
+    question.fill("Why?")
+    question.press("Enter")
+    page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for()
+    question.fill(" ")
+    page.locator("#pair-ask").click()
+    page.locator("#pair-log").get_by_text("the question is blank").wait_for()
+    page.locator("#pair-judge").click()  # another judgment, another talk
+    page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for(state="hidden")
+
+
+def test_stop_ends_a_judgment(url, page_at, engine):
+    page = page_at(url)
+    fill_pair(page)
+    engine.pause = True
+    try:
+        page.locator("#pair-judge").click()
+        page.locator("#pair-judgment .jl-busy").wait_for()
+        page.locator("#pair-stop").click()
+        page.locator("#pair-judgment .jl-busy").wait_for(state="hidden")
+    finally:
+        engine.pause = False
+    page.wait_for_timeout(500)
+    assert page.locator("#pair-judgment .jl-verdict").count() == 0
+
+
+def test_no_text_takes_the_page_over(url, page_at):
+    page = page_at(url)
+    fill_pair(page, TAKE_OVER)
+    page.locator("#pair-judge").click()
+    page.locator("#pair-talk").wait_for()
+    fill(page, pair_question=f"Why? {TAKE_OVER}")
+    page.locator("#pair-ask").click()
+    log = page.locator("#pair-log")
+    log.get_by_text("Since it is shorter.").wait_for()
+    assert TAKE_OVER in log.inner_text()  # shown as it is
+    assert page.locator("#pair-judgment img, #pair-log img, #pair-judgment script, #pair-log script").count() == 0
+
+
+def test_a_single_answer_with_reference_and_without(url, page_at):
+    page = page_at(url)
+    tab(page, "Single answer")
+    fill(page, single_question="q", single_answer="a")
+    page.locator("#single-judge").click()
+    shown = page.locator("#single-judgment")
+    shown.get_by_text("The grade is 7.").wait_for()
+    assert shown.locator("svg[aria-label^='Probabilities of the scores']").count() == 1
+    fill(page, single_reference="r", single_anchor="c")
+    page.locator("#single-judge").click()
+    shown.get_by_text("leave one of them blank").wait_for()
+    fill(page, single_anchor="")
+    page.locator("#single-judge").click()
+    shown.locator(".jl-verdict").wait_for()
+
+
+def test_several_answers_are_ranked(url, page_at):
+    page = page_at(url)
+    tab(page, "Several answers")
+    fill(page, several_question="q", several_answer_1="a", several_answer_2="b", several_answer_3="c")
+    page.locator("#several-judge").click()
+    page.get_by_text("From best to worst: answer 2, answer 3, answer 1.").wait_for()
+    page.locator("#several-more").click()
+    page.locator("#several-answer-4 textarea").wait_for()
+
+
+def test_a_conversation_is_judged_turn_by_turn(url, page_at):
+    page = page_at(url)
+    tab(page, "Conversation")
+    for turn in (1, 2):
+        for field in ("user", "answer-1", "answer-2"):
+            page.locator(f"#dialogue-{turn}-{field} textarea").fill(f"{field} {turn}")
+    page.locator("#dialogue-orders input").uncheck()
+    page.locator("#dialogue-judge").click()
+    shown = page.locator("#dialogue-judgment")
+    shown.get_by_text("Turn 2: answer 1 shown first").wait_for()
+    assert shown.get_by_text("Turn 1: answer 1 shown first").is_visible()
+    page.locator("#dialogue-talk").wait_for()
+    page.locator("#dialogue-more").click()
+    page.locator("#dialogue-3-user textarea").wait_for()
+
+
+def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
+    from tiny_vision import write_image
+
+    page = page_at(url)
+    tab(page, "Image")
+    fill(page, image_question="q", image_answer="a", image_reference="r")
+    page.locator("#image-judge").click()
+    page.get_by_text("there is no image; choose one").wait_for()
+    page.locator("#image-file input[type=file]").set_input_files(write_image(tmp_path / "cat.png", 1))
+    page.locator("#image-file img").wait_for()
+    page.locator("#image-judge").click()
+    page.locator("#image-judgment .jl-verdict").wait_for()
+
+
+def test_what_is_missing_is_said_where_it_is_asked_for(url, page_at):
+    page = page_at(url)
+    page.locator("#pair-judge").click()
+    alert = page.locator("#pair-judgment [role=alert]")
+    alert.wait_for()
+    assert alert.inner_text() == "the question is blank; fill it in"
+
+
+def test_a_pair_is_judged_by_keyboard_alone(url, page_at):
+    page = page_at(url)
+    page.locator("#pair-question-field textarea").focus()
+    for text in ("q", "a", "b"):
+        page.keyboard.type(text)
+        page.keyboard.press("Tab")
+    page.keyboard.type("the reference")
+    page.keyboard.press("Shift+Enter")
+    page.locator("#pair-judgment .jl-verdict").wait_for()
+    assert page.locator("#pair-reference textarea").input_value() == "the reference"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_wider_than_a_narrow_screen(url, page_at, dark):
+    page = page_at(url, width=360, dark=dark)
+    for name in ("Pair", "Single answer", "Several answers", "Conversation", "Image", "Browse and label"):
+        tab(page, name)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+    tab(page, "Pair")
+    fill_pair(page, "x" * 300)
+    page.locator("#pair-judge").click()
+    page.locator("#pair-judgment svg").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    light = sum(int(part) for part in re.findall(r"\d+", background)[:3]) > 380
+    assert light is not dark
+
+
+def test_nothing_is_shown_without_the_password(serve_judge, chromium_browser):
+    import httpx
+
+    url = serve_judge(Judge("8 6", engine="scripted"), password="open sesame")
+    assert httpx.get(f"{url}/config").status_code == 401
+    context = chromium_browser.new_context()
+    page = context.new_page()
+    page.goto(url)
+    name, password = page.get_by_label("username"), page.get_by_label("password")
+    for given, seen in (("wrong", "Incorrect Credentials"), ("open sesame", "Question")):
+        name.fill("me")
+        password.fill(given)
+        page.get_by_role("button", name="Login").click()
+        page.get_by_text(seen).first.wait_for()
+    context.close()
+
+
+def test_a_trained_judge_that_cannot_see(tiny_judge, serve_judge, page_at):
+    page = page_at(serve_judge(Judge(str(tiny_judge), engine="transformers")))
+    fill_pair(page)
+    fill(page, pair_answer_1="a big red fox jumps over", pair_answer_2="london", pair_reference="")
+    page.locator("#pair-judge").click()
+    shown = page.locator("#pair-judgment")
+    shown.get_by_text("Answer 1 is better.").wait_for()
+    assert shown.get_by_text("has more words").first.is_visible()
+    tab(page, "Image")
+    page.get_by_text("This judge cannot see images.").wait_for()
+    assert page.locator("#image-file").count() == 0

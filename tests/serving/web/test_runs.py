@@ -1,0 +1,67 @@
+"""Run files and their texts."""
+
+import pytest
+
+from judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
+from judgelm.errors import InputError
+from judgelm.judge import Judge
+from judgelm.serving.web.runs import flips, open_run, open_runs, read_winners
+
+SAMPLES = [pair_sample(str(number)) for number in range(3)]
+JUDGMENTS = [pair_judgment(str(number), 1) for number in range(3)]
+
+
+def test_texts_are_joined_by_id(tmp_path):
+    texts = write_pairs(tmp_path / "pairs.jsonl", [SAMPLES[2], SAMPLES[0]])
+    run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
+    assert {key: sample.answers[0] for key, sample in run.samples.items()} == {"2": "first 2", "0": "first 0"}
+    assert run.notes == ("1 judgments have no texts in pairs.jsonl.",)
+
+
+def test_the_texts_of_a_real_run_are_found_beside_it_until_they_change(tmp_path):
+    pairs = write_pairs(tmp_path / "pairs.jsonl", SAMPLES)
+    with Judge("8 6", engine="scripted") as judge:
+        judge.judge_file(str(pairs), out=str(tmp_path / "run.jsonl"))
+    assert open_run(tmp_path / "run.jsonl").samples.keys() == {"0", "1", "2"}
+    write_pairs(tmp_path / "pairs.jsonl", SAMPLES[:2])
+    assert open_run(tmp_path / "run.jsonl").samples == {}
+
+
+def test_a_run_without_texts_says_so(tmp_path):
+    run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS))
+    assert "Give the file that was judged" in run.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("", "holds no judgments"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")],
+)
+def test_what_is_no_run_file_is_refused_with_its_place(tmp_path, lines, message):
+    (tmp_path / "run.jsonl").write_text(lines)
+    with pytest.raises(InputError, match=message):
+        open_run(tmp_path / "run.jsonl")
+
+
+def test_texts_of_something_else_are_refused(tmp_path):
+    texts = write_pairs(tmp_path / "others.jsonl", [pair_sample("elsewhere")])
+    with pytest.raises(InputError, match=r"others.jsonl: none of its ids is in the run file \(an id there: '0'\)"):
+        open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    paths = [write_run(tmp_path / folder / "run.jsonl", JUDGMENTS) for folder in "ab"]
+    assert [run.name for run in open_runs(paths)] == [str(path) for path in paths]
+
+
+def test_flips_are_known_only_of_two_orders_that_could_be_read():
+    assert flips(pair_judgment("1", 1, swapped=(6.0, 8.0))) is False
+    assert flips(pair_judgment("1", 1, swapped=(8.0, 6.0))) is True
+    assert flips(pair_judgment("1", 1)) is None
+    assert flips(failed_judgment("1")) is None
+
+
+def test_labels_to_go_on_from(tmp_path):
+    (tmp_path / "labels.jsonl").write_text('{"id": "0", "winner": 1}\n{"id": "1", "winner": "tie"}\n')
+    assert read_winners(tmp_path / "labels.jsonl") == {"0": 1, "1": "tie"}

@@ -1,0 +1,71 @@
+"""Agreement with one's own labels, the difference between two judges, and what is exported."""
+
+import json
+
+import pytest
+
+from judged_items import failed_judgment, pair_judgment, pair_sample, write_run
+from judgelm.cli.options import ScoringOptions
+from judgelm.cli.scoring import score
+from judgelm.serving.web.browsing import Filter, begin
+from judgelm.serving.web.findings import agreement, difference, label_lines, listed_lines
+from judgelm.serving.web.runs import Run
+
+
+def run_of(judgments, samples=(), name="run.jsonl"):
+    return Run(name=name, judgments={one.sample_id: one for one in judgments}, samples={one.id: one for one in samples})
+
+
+def test_agreement_is_said_with_n_and_interval():
+    judgments = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4")]
+    labels = {"0": 1, "1": 1, "2": 1, "3": 2, "4": 1}
+    lines = " ".join(agreement(begin(run_of(judgments), labels=labels)))
+    # 3 of the 4 that it judged; the failed one is counted beside them, never as a tie
+    assert "75.0\u00a0% of 4 pairs (95 % interval" in lines
+    assert "1 of 5 judgments failed" in lines
+    assert "4 pairs are few" in lines
+
+
+def test_without_labels_there_is_no_number():
+    assert agreement(begin(run_of([pair_judgment("0", 1)]))) == [
+        "No labels yet: the judge's agreement with yours will stand here."
+    ]
+
+
+def test_the_difference_counts_only_what_both_judge():
+    first = run_of([pair_judgment(str(number), 1 + number % 2) for number in range(6)], name="first.jsonl")
+    others = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4"), pair_judgment("x", 1)]
+    lines = difference(begin(first, other=run_of(others, name="second.jsonl")))
+    # shared: 0 to 4; 5 only in the first, x only in the second; of 0 to 3 the same in 0 and 2
+    assert "share 5 items; 1 are only in the first and 1 only in the second" in lines[0]
+    assert "Of 4 items that both judge they say the same of 50.0\u00a0%" in lines[1]
+    assert lines[2].startswith("Cohen's kappa 0.00")  # expected by chance: 1/2 too
+
+
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_exported_labels_are_what_eval_reads(tmp_path, with_texts):
+    judgments = [pair_judgment(str(number), 1) for number in range(3)]
+    samples = [pair_sample(str(number), reference="r", category="c") for number in range(3)] if with_texts else []
+    browsing = begin(run_of(judgments, samples), labels={"0": 1, "1": 2, "2": "tie"})
+    labels = tmp_path / "labels.jsonl"
+    labels.write_bytes(b"".join(label_lines(browsing)))
+    options = ScoringOptions(
+        judgments=write_run(tmp_path / "run.jsonl", judgments), labels=labels, reverse=None, protocol="judgelm",
+        failures=None, order_rule=None, tie_band=None, label_reference="auto", parser="judgelm", scale="1-10",
+        bootstrap=100, seed=0,
+    )  # fmt: skip
+    scored = score(options)
+    assert {key: label.winner for key, label in scored.labelled.labels.items()} == {"0": 1, "1": 2, "2": "tie"}
+    assert scored.evaluation.counts.joined == 3
+    assert len(scored.labelled.samples) == (3 if with_texts else 0)
+
+
+def test_exported_items_are_those_listed():
+    judgments = [pair_judgment("0", 1), pair_judgment("1", 2), failed_judgment("2")]
+    other = run_of([pair_judgment("1", 1)], name="other.jsonl")
+    browsing = begin(run_of(judgments, [pair_sample("1", category="math")]), other=other, labels={"1": "tie"})
+    [row] = [json.loads(line) for line in listed_lines(browsing.filtered(Filter(verdict="2")))]
+    assert (row["id"], row["verdict"], row["other_verdict"], row["label"]) == (
+        "1", {"kind": "pair", "winner": 2}, "1", "tie",
+    )  # fmt: skip
+    assert (row["question"], row["answers"], row["category"]) == ("question 1", ["first 1", "second 1"], "math")

@@ -1,0 +1,82 @@
+"""A page of a running server in headless Chromium, and everything that must not happen there."""
+
+import contextlib
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from urllib.parse import urlparse
+
+import uvicorn
+from playwright.sync_api import Page, sync_playwright
+
+from headless import CHROMIUM
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@dataclass
+class Watched:
+    """A page, the console's errors, the script errors, and requests to anybody but the page's own server."""
+
+    page: Page
+    host: str
+    errors: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self._look(request.url))
+
+    def _look(self, url):
+        place = urlparse(url)
+        if place.scheme not in ("data", "blob") and place.netloc != self.host:
+            self.outside.append(url)
+
+    def is_clean(self):
+        """No errors, no outside request, and nobody's script has run."""
+        assert self.errors == []
+        assert self.outside == []
+        assert self.page.evaluate("window.taken ?? null") is None, "a script from a text ran"
+
+
+@contextlib.contextmanager
+def served(app):
+    """Serve an ASGI app in a thread; gives its address."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        until = time.monotonic() + 30
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.02)
+        assert server.started, "the page's server did not start"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@contextlib.contextmanager
+def chromium():
+    """The distribution's Chromium, headless."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def watched(browser, url, *, width=1200, height=900, dark=False):
+    """The page at an address in a window of its own."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", accept_downloads=True
+    )
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    found = Watched(page, urlparse(url).netloc)
+    page.goto(url)
+    page.locator("#jl-tabs").wait_for()
+    yield found
+    context.close()

@@ -1,0 +1,98 @@
+"""A judge whose opinion of every answer is known, as a real engine with probabilities; and a desk before it.
+
+The quality of an answer is a whole number from 2 to 9, made of its text. The judge writes it with probability 0.5, and
+one less or one more with 0.25 each; of several answers each by itself. So an answer's expected score is its quality,
+and of two answers the better one is the likelier winner:
+
+    difference of the qualities    0       1       2
+    P(first is better, ties half)  0.5     0.8125  0.96875
+    P(tie)                         0.375   0.25    0.0625
+"""
+
+import hashlib
+import math
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.judge import Judge
+from judgelm.serving.desk import Desk, DeskOptions
+from judgelm.serving.service import Service
+
+_TURN = re.compile(r"\[Turn (\d+)\]")
+
+
+def quality(answer):
+    """From 2 to 9; signs do not count, since look-alikes of markers are shown with other signs."""
+    return 2 + hashlib.sha256(re.sub(r"[\W_]", "", answer).encode()).digest()[0] % 8
+
+
+def judged(prompt):
+    """The answers that a prompt asks to judge: of a dialogue those of its last turn."""
+    labels = [found for span in prompt.spans if span.kind == "template" for found in _TURN.findall(span.text)]
+    turns = max(map(int, labels), default=1)
+    return [span.text for span in prompt.spans if span.kind == "answer"][turns - 1 :: turns]
+
+
+def opinion(prompt):
+    """Each score line with its probability."""
+    blank = " " if prompt.continuation else ""
+    spread = [
+        [(quality(one) + step, share) for step, share in ((-1, 0.25), (0, 0.5), (1, 0.25))] for one in judged(prompt)
+    ]
+    return {
+        blank + " ".join(str(score) for score, _ in line): math.prod(share for _, share in line)
+        for line in product(*spread)
+    }
+
+
+class KnownEngine(ScriptedEngine):
+    """Writes the likeliest line of an opinion, and knows how probable all are.
+
+    Args:
+        opinion: from a prompt to lines with their probabilities; what they lack to 1 is nobody's.
+        logprobs: whether it tells probabilities.
+        approximation: what it says of them.
+        reason: what it writes behind a score line.
+    """
+
+    def __init__(self, opinion=opinion, *, logprobs=True, approximation="", reason="It is the better one."):
+        super().__init__(self._reply)
+        self.opinion = opinion
+        self.logprobs = logprobs
+        self.approximation = approximation
+        self.reason = reason
+        self.prompts = []
+
+    def _reply(self, prompt):
+        self.prompts.append(prompt)
+        if prompt.continuation.endswith("\n"):
+            return self.reason
+        lines = self.opinion(prompt)
+        return max(lines, key=lines.get) + "\n"
+
+    def _answer(self, request):
+        completion = super()._answer(request)
+        if not request.candidates or completion.candidate_logprobs is None:
+            return completion
+        lines = self.opinion(request.prompt)
+        known = tuple(math.log(lines[one]) if one in lines else -math.inf for one in request.candidates)
+        return replace(
+            completion, candidate_logprobs=known if self.logprobs else None, approximation=self.approximation
+        )
+
+
+@contextmanager
+def desk_of(engine=None, *, scale=None, **options):
+    """A desk with a known judge behind it, on whatever scale."""
+    judge = Judge("8 6", engine="scripted")
+    judge.engine = engine or KnownEngine()
+    if scale is not None:
+        judge.format = replace(judge.format, scale=scale)
+    service = Service(judge.engine)
+    try:
+        yield Desk(judge, service, DeskOptions(**options))
+    finally:
+        service.close()

@@ -1,0 +1,119 @@
+"""A real server in a thread, with a known judge behind it; and what clients of it send."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import httpx
+from fastapi import FastAPI
+
+from judgelm.serving.app import create_app
+from judgelm.serving.binding import bind
+from judgelm.serving.desk import Desk
+from judgelm.serving.server import Server, uvicorn_config
+from judgelm.serving.settings import ServerSettings
+from known_judge import KnownEngine, desk_of
+
+REVIEW = (
+    "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
+    "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\nPlease rate both. "
+    "Please first output a single line containing only two values indicating the scores.\n\n"
+)
+CHAT = "/v1/chat/completions"
+
+
+def review(question="q", first="one", second="two", **more):
+    """The body of Vicuna's review of a pair."""
+    messages = [
+        {
+            "role": "system",
+            "content": "You are a helpful and precise assistant for checking the quality of the answer.",
+        },
+        {"role": "user", "content": REVIEW.format(question=question, first=first, second=second)},
+    ]
+    return {"model": "gpt-4", "messages": messages, "max_tokens": 1024} | more
+
+
+def prompt(question="q", first="one", second="two"):
+    """JudgeLM's own prompt, for plain completions."""
+    opening = "You are a helpful and precise assistant for checking the quality of the answer.\n"
+    return opening + REVIEW.format(question=question, first=first, second=second) + "### Response:"
+
+
+class HeldEngine(KnownEngine):
+    """Answers nothing before its gate is opened."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.gate = threading.Event()
+
+    def collect(self, timeout_s):
+        return super().collect(timeout_s) if self.gate.wait(min(timeout_s, 0.02)) else []
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server."""
+
+    url: str
+    http: httpx.Client
+    desk: Desk
+    server: Server
+    app: FastAPI
+
+    @property
+    def counts(self):
+        return self.desk.service.counts
+
+    def post(self, path, body, **headers):
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.http.post(path, content=raw, headers=headers)
+
+
+@contextmanager
+def served(engine=None, *, settings=None, finish_s=5.0, most_waiting=4096, **options):
+    """Serve a known judge on a free port; `options` are the desk's."""
+    with desk_of(engine, **options) as desk:
+        desk.service.most_waiting = most_waiting
+        app = create_app(desk, ServerSettings(model="judge", **(settings or {})))
+        bound = bind("127.0.0.1", 0)
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        listening = threading.Event()
+        server = Server(
+            uvicorn_config(app),
+            traffic=app.state.traffic,
+            service=desk.service,
+            finish_s=finish_s,
+            on_listening=listening.set,
+        )
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        assert listening.wait(20)
+        try:
+            with httpx.Client(base_url=url, timeout=30) as http:
+                yield Served(url, http, desk, server, app)
+        finally:
+            server.should_exit = True
+            thread.join()
+            bound.close()
+
+
+def error_of(reply):
+    """The error in a reply, which has OpenAI's four fields and no other."""
+    assert reply.headers["content-type"] == "application/json"
+    body = reply.json()
+    assert body.keys() == {"error"}
+    assert body["error"].keys() == {"message", "type", "param", "code"}
+    return body["error"]
+
+
+def until(condition, seconds=10):
+    """Wait for something that must come true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came true")
