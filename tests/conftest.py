@@ -1,9 +1,12 @@
 """What tests share: a tiny random judge made on the spot, and where the real data lies."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["COLUMNS"] = "200"  # a console takes its width when it is made, and long paths would wrap
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

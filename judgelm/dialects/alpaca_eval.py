@@ -43,6 +43,7 @@ _IDENTIFIER = Pattern(_QUESTION + _HEADING + _OUTPUTS.replace("KEY", "model_iden
 _BATCH_START = "## Annotation starts below\n"
 _BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
 _IDENTIFIERS = {1: "m", 2: "M"}
+_MODELS = {1: "model_1", 2: "model_2"}
 
 
 def _of_pattern(name: str, pattern: Pattern, asked: Asked) -> Case | None:
@@ -105,6 +106,10 @@ def _batch(asked: Asked) -> Case | None:
 
 
 def _render_ranking(case: Case, asked: Asked, finding: Finding) -> Reply:
+    """A Python literal; a call where a function is on offer, since the client then reads JSON alone."""
+    tool = _tool(asked)
+    if tool is not None:
+        return _called(case, asked, finding, tool)
     texts = []
     for one in per_reply(asked, finding):
         first = winner_of_two(case, one)
@@ -115,8 +120,14 @@ def _render_ranking(case: Case, asked: Asked, finding: Finding) -> Reply:
 def _render_function(case: Case, asked: Asked, finding: Finding) -> Reply:
     """A call where a function is on offer, else its arguments as text, which the client takes as well."""
     tool = _tool(asked)
-    arguments = [json.dumps(_arguments(case, asked, one, tool)) for one in per_reply(asked, finding)]
-    return Reply(texts=tuple(arguments)) if tool is None else Reply(tool=tool.name, arguments=arguments[0])
+    if tool is not None:
+        return _called(case, asked, finding, tool)
+    return Reply(texts=tuple([json.dumps(_arguments(case, asked, one, None)) for one in per_reply(asked, finding)]))
+
+
+def _called(case: Case, asked: Asked, finding: Finding, tool: Tool) -> Reply:
+    [first, *_] = per_reply(asked, finding)
+    return Reply(tool=tool.name, arguments=json.dumps(_arguments(case, asked, first, tool)))
 
 
 def _tool(asked: Asked) -> Tool | None:
@@ -132,7 +143,8 @@ def _properties(tool: Tool | None) -> Any:
 
 def _arguments(case: Case, asked: Asked, finding: Finding, tool: Tool | None) -> dict[str, object]:
     better = winner_of_two(case, finding)
-    models = [_IDENTIFIERS[better], _IDENTIFIERS[3 - better]]
+    names = _MODELS if case.dialect == "alpaca-eval-ranking" else _IDENTIFIERS
+    models = [names[better], names[3 - better]]
     ranks = {"ordered_models": [{"model": model, "rank": place} for place, model in enumerate(models, start=1)]}
     if "concise_explanation" not in _properties(tool):
         return {**ranks}

@@ -52,8 +52,9 @@ class KeyValues:
     def _with_room(self, layer: int, key: Tensor, value: Tensor, end: int) -> tuple[Tensor, Tensor]:
         """Room for `end` tokens and some more, with those counted; steps go over all of the room, see `_next_token`."""
         room = min(self.capacity, max(end, self._expected) + _ROOM)
-        keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
-        values = value.new_zeros((*value.shape[:2], room, value.shape[3]))
+        with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
+            keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
+            values = value.new_zeros((*value.shape[:2], room, value.shape[3]))
         if layer in self._layers:
             old_keys, old_values = self._layers[layer]
             keys[:, :, : self.length] = old_keys[:, :, : self.length]

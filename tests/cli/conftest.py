@@ -16,7 +16,6 @@ def cli(monkeypatch, capsys):
 
         entry = {"judgelm-batch": batch.main, "judgelm": main.main}[program]
         monkeypatch.setattr(sys, "argv", [program, *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
         if stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), encoding="utf-8"))
         capsys.readouterr()

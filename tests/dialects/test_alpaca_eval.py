@@ -140,6 +140,15 @@ def test_a_function_is_called_with_the_ranks(finding, winner, explains):
     assert parsed_function({"content": text}) == winner
 
 
+@pytest.mark.parametrize(("finding", "winner"), PAIRS)
+def test_a_ranking_is_a_call_where_a_function_is_on_offer(finding, winner):
+    tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
+    reply = RANKING.render(case("alpaca-eval-ranking"), asking(tools=(tool,), max_tokens=100), finding)
+    ranks = {one["model"]: one["rank"] for one in json.loads(reply.arguments)["ordered_models"]}
+    assert (reply.tool, reply.texts) == ("make_leaderboard", ())
+    assert ranks == {"model_1": winner, "model_2": 3 - winner}
+
+
 @given(chance=st.floats(0, 1), explains=st.booleans())
 def test_an_identifier_carries_the_probability(chance, explains):
     asked = asking(logprobs=True, top_logprobs=5, max_tokens=300 if explains else 1)

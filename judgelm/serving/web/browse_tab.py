@@ -170,7 +170,7 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
         }
     with gr.Row():
         blind = gr.Checkbox(value=False, label="Hide what judges say until I have labelled", elem_id="browse-blind")
-        gr.Checkbox(value=True, label="Keyboard shortcuts", info=_KEYS, elem_id="browse-keys")
+        gr.Checkbox(True, label="Keyboard shortcuts", info=_KEYS, interactive=True, elem_id="browse-keys")
     return buttons, blind
 
 

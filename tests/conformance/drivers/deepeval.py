@@ -1,4 +1,4 @@
-"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, and strict."""
+"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and several at once."""
 
 import json
 import os
@@ -8,36 +8,31 @@ from pathlib import Path
 os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "YES"
 
 from deepeval.metrics import GEval
-from deepeval.models import GPTModel
-from deepeval.test_case import LLMTestCase
-
-try:
-    from deepeval.test_case import SingleTurnParams as Params
-except ImportError:
-    from deepeval.test_case import LLMTestCaseParams as Params
+from deepeval.metrics.g_eval import Rubric
+from deepeval.models import OpenAIModel
+from deepeval.test_case import LLMTestCase, SingleTurnParams
 
 asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-FIELDS = [Params.INPUT, Params.ACTUAL_OUTPUT, Params.EXPECTED_OUTPUT]
+FIELDS = [SingleTurnParams.INPUT, SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.EXPECTED_OUTPUT]
+STEPS = {"evaluation_steps": ["Is it right?", "Is it complete?"]}
+RUBRIC = [
+    Rubric(score_range=(0, 4), expected_outcome="The answer is wrong."),
+    Rubric(score_range=(5, 10), expected_outcome="The answer is right."),
+]
 KINDS = {
-    "steps": {"evaluation_steps": ["Is it right?", "Is it complete?"]},
-    "criteria": {"criteria": "Is the actual output right?"},
-    "strict": {"evaluation_steps": ["Is it right?"], "strict_mode": True},
+    "steps": STEPS | {"async_mode": False},
+    "criteria": {"criteria": "Is the actual output right?", "async_mode": False},
+    "rubric": STEPS | {"rubric": RUBRIC, "async_mode": False},
+    "strict": STEPS | {"strict_mode": True, "async_mode": False},
+    "async": STEPS,
 }
 found = {}
 for kind, options in KINDS.items():
-    scores = []
+    found[kind] = []
     for one in asked["singles"]:
-        metric = GEval(
-            name="right",
-            evaluation_params=FIELDS,
-            model=GPTModel(model="gpt-4o", base_url=asked["base_url"], api_key="none"),
-            async_mode=False,
-            **options,
-        )
-        metric.measure(
-            LLMTestCase(input=one["question"], actual_output=one["answer"], expected_output=one["reference"]),
-            _show_indicator=False,
-        )
-        scores.append(metric.score)
-    found[kind] = scores
+        model = OpenAIModel(model="gpt-4o", base_url=asked["base_url"], api_key="none")
+        metric = GEval(name="right", evaluation_params=FIELDS, model=model, **options)
+        case = LLMTestCase(input=one["question"], actual_output=one["answer"], expected_output=one["reference"])
+        metric.measure(case, _show_indicator=False)
+        found[kind].append({"score": metric.score, "success": metric.success})
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
