@@ -111,7 +111,7 @@ _PLAIN_REPLY = _completion(
     "text_completion",
     _object(("index", "text", "finish_reason"), index=_COUNT, text=_TEXT, finish_reason=_TEXT),
 )
-_EVENTS: Words = {"text/event-stream": {"schema": _TEXT}}
+_EVENTS: Words = {"text/event-stream": {"schema": _object(("data",), data=_TEXT)}}
 _ONE_MODEL = _object(
     ("id", "object", "created", "owned_by"), id=_TEXT, object={"const": "model"}, created=_COUNT, owned_by=_TEXT
 )

@@ -20,13 +20,13 @@ FOLDER = ROOT / ".conformance"
 PYTHON_CLIENTS = {
     "alpaca_eval": ["alpaca_eval==0.6.6", "setuptools<81"],
     "deepeval": ["deepeval==4.3.0"],
-    "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic<0.20"],
-    "flow_judge": ["flow-judge==0.1.2", "openai"],
-    "inspect_ai": ["inspect_ai==0.3.285", "openai"],
+    "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic==0.19.2", "psutil==7.2.2"],
+    "flow_judge": ["flow-judge==0.1.2", "openai==3.54.0"],
+    "inspect_ai": ["inspect_ai==0.3.285", "openai==3.54.0"],
     "openai_python": ["openai==3.54.0"],
     "openevals": ["openevals==0.2.2"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.81.0"],
-    "ragas": ["ragas==0.4.3"],
+    "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
 }
 NODE_CLIENTS = {
     "openai_node": ["openai@7.57.0"],

@@ -44,8 +44,6 @@ def client(known_server, tmp_path):
             [*command, str(script), str(given), str(found), str(folder)],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
-        if "Name or service not known" in done.stdout + done.stderr:
-            pytest.skip(f"{name} itself wants to download something (such as tiktoken's encodings), and cannot here")
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
         return json.loads(found.read_text(encoding="utf-8"))
 

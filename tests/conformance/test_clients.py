@@ -60,68 +60,91 @@ def test_openais_own_clients(client, name):
     assert found["refused"] == "unrecognised_prompt"
 
 
+RANKINGS = (
+    "alpaca_eval_clf_cot_gpt4_turbo",
+    "alpaca_eval_clf_gpt4_turbo",
+    "alpaca_eval_cot_gpt4_turbo_fn",
+    "alpaca_eval_gpt4",
+    "alpaca_eval_gpt4_fn",
+    "alpaca_eval_gpt4_turbo_fn",
+    "alpaca_farm_greedy_gpt4",
+    "improved_lmsys_gpt4",
+    "lmsys_gpt4",
+)
+WEIGHTED = ("weighted_alpaca_eval_cot_gpt4_turbo", "weighted_alpaca_eval_gpt4_turbo")
+
+
 def test_alpaca_eval(client):
-    weighted, function, ranking = "weighted_alpaca_eval_gpt4_turbo", "alpaca_eval_gpt4_turbo_fn", "alpaca_eval_gpt4"
-    found = client("alpaca_eval", pairs=PAIRS, annotators=[weighted, function, ranking])
-    for name in (function, ranking):
-        assert [round(one) for one in found[name][:4]] == WINNERS[:4], name
-    for pair, preference in zip(PAIRS, found[weighted], strict=True):
-        first, second = quality(pair["first"]), quality(pair["second"])
-        chance = CHANCES.get(abs(first - second), 1.0)
-        assert preference == pytest.approx(2 - (chance if first >= second else 1 - chance), abs=1e-3)
+    found = client("alpaca_eval", pairs=PAIRS, annotators=[*RANKINGS, *WEIGHTED])
+    for name in RANKINGS:
+        assert found[name][:4] == WINNERS[:4], name
+        assert found[name][4] in (1, 2), name  # it knows no tie
+    for name in WEIGHTED:
+        for pair, preference in zip(PAIRS, found[name], strict=True):
+            first, second = quality(pair["first"]), quality(pair["second"])
+            chance = CHANCES.get(abs(first - second), 1.0)
+            assert preference == pytest.approx(2 - (chance if first >= second else 1 - chance), abs=1e-3), name
 
 
 def test_inspect_ai(client):
     found = client("inspect_ai", singles=SINGLES)
-    assert found["qa"] == found["fact"] == ["C" if one else "I" for one in CORRECT]
+    for kind in ("qa", "fact", "partial"):
+        assert found[kind]["grades"] == ["C" if one else "I" for one in CORRECT], kind
+        assert found[kind]["accuracy"] == sum(CORRECT) / len(CORRECT), kind
 
 
 def test_openevals(client):
     found = client("openevals", singles=SINGLES)
-    assert found["bool"] == CORRECT
-    assert found["continuous"] == pytest.approx(on_scale(0, 1), abs=1e-4)
+    assert found["bool"] == found["openai"] == CORRECT
+    assert found["continuous"] == found["no reasoning"] == pytest.approx(on_scale(0, 1), abs=1e-4)
     assert found["choices"] == [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]  # nearest to (level - 1) / 9
 
 
 def test_prometheus_eval(client):
     found = client("prometheus_eval", singles=SINGLES, pairs=PAIRS)
-    assert found["grades"] == pytest.approx(on_scale(1, 5), abs=0.5)
-    assert found["winners"][:4] == ["A", "B", "A", "B"]
-    assert found["winners"][4] in ("A", "B")  # it knows no tie
+    for kind in ("one by one", "at once"):
+        assert found[kind]["grades"] == [round(one) for one in on_scale(1, 5)], kind
+        assert found[kind]["winners"][:4] == ["A", "B", "A", "B"], kind
+        assert found[kind]["winners"][4] in ("A", "B"), kind  # it knows no tie
 
 
 def test_ragas(client):
     found = client("ragas", singles=SINGLES)
     assert found["aspect"] == [int(one) for one in CORRECT]
-    assert found["simple"] == pytest.approx(on_scale(0, 5), abs=0.5)
-    assert found["rubrics"] == pytest.approx(on_scale(1, 5), abs=0.5)
+    assert found["simple"] == [round(one) for one in on_scale(0, 5)]
+    assert found["rubrics"] == [round(one) for one in on_scale(1, 5)]
+    assert found["discrete"] == ["pass" if one else "fail" for one in CORRECT]
 
 
 def test_deepeval(client):
     found = client("deepeval", singles=SINGLES)
-    for kind in ("steps", "criteria"):
-        assert found[kind] == pytest.approx(on_scale(0, 1), abs=1e-3)
-    assert found["strict"] == [float(one) for one in CORRECT]
+    for kind in ("steps", "criteria", "rubric", "async"):
+        assert [one["score"] for one in found[kind]] == pytest.approx(on_scale(0, 1), abs=1e-6), kind
+        assert [one["success"] for one in found[kind]] == [one >= 0.5 for one in on_scale(0, 1)], kind
+    assert found["strict"] == [{"score": int(one), "success": one} for one in CORRECT]
 
 
 def test_flow_judge(client):
     found = client("flow_judge", singles=SINGLES)
     assert found["binary"] == [int(one) for one in CORRECT]
-    assert found["five"] == pytest.approx(on_scale(1, 5), abs=0.5)
+    assert found["five"] == [round(one) for one in on_scale(1, 5)]
 
 
 def test_promptfoo(client):
-    found = client("promptfoo", singles=SINGLES)
+    found = client("promptfoo", singles=SINGLES, pairs=PAIRS)
     shares = [0, 0, 0, 0.25, 0.75, 1, 1, 1]  # of the probability above 5.5
     assert [one["score"] for one in found["llm-rubric"]] == shares
     for kind in ("llm-rubric", "model-graded-closedqa", "factuality"):
         assert [one["pass"] for one in found[kind]] == CORRECT, kind
     assert [one["score"] for one in found["g-eval"]] == pytest.approx(on_scale(0, 1), abs=1e-3)
+    assert [one["pass"] for one in found["g-eval"]] == [one >= 0.7 for one in on_scale(0, 1)]  # its own threshold
+    assert found["select-best"][:4] == [[one == 1, one == 2] for one in WINNERS[:4]]
+    assert sorted(found["select-best"][4]) == [False, True]  # it knows no tie
 
 
 def test_fastchat(client, shared_data):
-    prompts = (shared_data / "mt_bench" / "judge_prompts.jsonl").read_text(encoding="utf-8")
-    found = client("fastchat", pairs=PAIRS, judge_prompts=prompts)
+    prompts = shared_data / "mt_bench" / "judge_prompts.jsonl"  # FastChat's own, which its package leaves out
+    found = client("fastchat", pairs=PAIRS, judge_prompts=str(prompts))
     qualities = {(place, model): quality(pair[side]) for place, pair in enumerate(PAIRS, 1)
                  for model, side in (("one", "first"), ("two", "second"))}  # fmt: skip
     assert len(found["grades"]) == 20

@@ -6,6 +6,7 @@ content security policy has the browser refuse whatever asks for another server.
 
 import hmac
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import gradio as gr
@@ -71,11 +72,16 @@ def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
 
 
 def _theme() -> gr.themes.Base:
-    """Fonts of the reader's own machine, blue, and small print that can be read."""
+    """Fonts of the reader's own machine, blue, and small print and boxes that can be seen."""
     own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
     theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
-    return theme.set(block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300")
+    return theme.set(
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        checkbox_border_color="*neutral_500",
+        checkbox_border_color_dark="*neutral_400",
+    )
 
 
 def check_exposure(host: str, password: str | None, *, no_auth: bool) -> None:
@@ -103,4 +109,5 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
     config = uvicorn.Config(
         app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
     )
-    uvicorn.Server(config).run(sockets=[bound])
+    with suppress(KeyboardInterrupt):  # which uvicorn raises again once it has ended in order
+        uvicorn.Server(config).run(sockets=[bound])

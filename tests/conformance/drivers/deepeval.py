@@ -1,4 +1,4 @@
-"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and several at once."""
+"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and async."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""openevals: its judge of correctness, with a yes or no, a number, and one of some choices; and through openai itself."""
+"""openevals: its judge of correctness with a yes or no, a number, one of some choices; and through openai itself."""
 
 import json
 import sys

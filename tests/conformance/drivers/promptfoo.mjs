@@ -47,5 +47,7 @@ const pairs = asked.pairs.map(({ first, second }) => ({
   assert: [{ type: "select-best", value: "choose the right answer", provider: judge }],
 }));
 found["select-best"] = asked.pairs.map(() => []);
-for (const one of evaluate("pairs", ["{{first}}", "{{second}}"], pairs)) found["select-best"][one.testIdx].push(one.success);
+for (const one of evaluate("pairs", ["{{first}}", "{{second}}"], pairs)) {
+  found["select-best"][one.testIdx].push(one.success);
+}
 writeFileSync(output, JSON.stringify(found));

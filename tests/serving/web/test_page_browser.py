@@ -20,7 +20,7 @@ def script(prompt):
     if prompt.continuation.endswith("\n"):
         return f"{REASON} {TAKE_OVER}"
     answers = sum(span.kind == "answer" for span in prompt.spans)
-    return {1: "7", 2: "8 6"}.get(answers, "5 9 7")
+    return {1: "7", 3: "5 9 7"}.get(answers, "8 6")  # of a dialogue each turn has two
 
 
 @pytest.fixture(scope="module")
@@ -221,11 +221,12 @@ def test_nothing_is_shown_without_the_password(serve_judge, chromium_browser):
 def test_a_trained_judge_that_cannot_see(tiny_judge, serve_judge, page_at):
     page = page_at(serve_judge(Judge(str(tiny_judge), engine="transformers")))
     fill_pair(page)
-    fill(page, pair_answer_1="a big red fox jumps over", pair_answer_2="london", pair_reference="")
+    fill(page, pair_question_field="what is paris", pair_reference="")
+    fill(page, pair_answer_1="big red fox jumps over lazy dogs", pair_answer_2="london")
     page.locator("#pair-judge").click()
     shown = page.locator("#pair-judgment")
     shown.get_by_text("Answer 1 is better.").wait_for()
-    assert shown.get_by_text("has more words").first.is_visible()
+    assert shown.get_by_text("more words").first.is_visible()
     tab(page, "Image")
     page.get_by_text("This judge cannot see images.").wait_for()
     assert page.locator("#image-file").count() == 0
