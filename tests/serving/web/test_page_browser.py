@@ -74,6 +74,8 @@ def test_a_judgment_can_be_talked_about(url, page_at):
     question.fill("Why?")
     question.press("Enter")
     page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for()
+    page.wait_for_function("() => document.querySelector('#pair-question textarea').value === ''")  # the reply is whole
+    page.wait_for_timeout(500)  # a question is taken when the one before has ended
     question.fill(" ")
     page.locator("#pair-ask").click()
     page.locator("#pair-log").get_by_text("the question is blank").wait_for()
