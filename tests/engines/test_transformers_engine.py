@@ -130,7 +130,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         from driving import prompt_of, run
         from judgelm.records import Request, Sampling
         requests = [
-            Request(key=str(i), prompt=prompt_of(str(i), "a big fox jumps " * 60), sampling=Sampling(max_tokens=4))
+            Request(key=str(i), prompt=prompt_of("", f"{{i}} a big fox jumps" * 60), sampling=Sampling(max_tokens=4))
             for i in range(400)
         ]
         engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, batch_tokens=10**6))
