@@ -219,7 +219,7 @@ class Desk:
         found = recognise(asked)
         if found is None:
             if not self.options.chat:
-                raise _unrecognised("send a prompt of a client that is known, or let the server chat")
+                raise _unrecognised("send a prompt of a client that is known, or start the server with --chat")
             return None
         dialect, case = found
         explained = self.options.reasons and has_room(dialect, case, asked)
