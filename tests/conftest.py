@@ -55,6 +55,8 @@ def vllm_engine(tiny_judge):
     """The one vLLM of the session, in this process, with room for adapters."""
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed: `make test` installs it")
+    import llvmlite.binding  # noqa: F401 (vLLM must start where numba was imported before it)
+
     from judgelm.engines.base import EngineOptions
     from judgelm.engines.catalog import load_engine
 

@@ -5,6 +5,7 @@ import difflib
 import importlib.util
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,6 +110,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            _show_llvmlite_as_it_is()
             yield
     except Exception as error:  # whatever its many loaders raise
         raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_vision_hint(error)}") from error
@@ -118,6 +120,16 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
             del os.environ[name]
         os.environ.update(environment)
         torch.set_num_threads = set_num_threads
+
+
+def _show_llvmlite_as_it_is() -> None:
+    """Let llvmlite's library say that it has no attributes of its own, where numba was imported before vLLM starts.
+
+    vLLM 0.32 on the CPU reads the `__dict__` of everything in every module. This object answers any name it
+    does not know, `__dict__` too, with a C function, which ends vLLM's start.
+    """
+    if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
+        llvmlite.lib._fntab.setdefault("__dict__", {})
 
 
 def lora_rank(adapter: str) -> int:
