@@ -24,6 +24,7 @@ import torch
 from judgelm.doctor.yardstick import SHAPES, TEMPLATE, made_up_pairs, make_yardstick
 
 TARGET_DRIFT = 0.10
+TARGET_GROWTH_MB = 100
 
 
 def main() -> None:
@@ -51,6 +52,8 @@ def main() -> None:
     print(json.dumps(found, indent=1))
     if abs(statistics.median(ratios) - 1) > TARGET_DRIFT:
         sys.exit("the time per pair changes with their number; rerun on an idle machine before you believe it")
+    if found["peak_grows_mb"] > TARGET_GROWTH_MB:
+        sys.exit("memory grows with the number of pairs")
 
 
 def run(folder: Path, count: int) -> dict[str, float]:

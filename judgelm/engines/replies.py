@@ -1,5 +1,7 @@
 """Requests that wait and replies under way in the transformers engine."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
@@ -8,6 +10,14 @@ from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.vision import Seen
 from judgelm.prompts.fitting import Fitted, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
+
+
+class Ended(NamedTuple):
+    """What is left of a reply that has ended; not its keys and values, which would outlive it until a collection."""
+
+    text: str
+    finish_reason: FinishReason
+    tokens: int
 
 
 class Waiting:
@@ -36,7 +46,7 @@ class Waiting:
         self.images_end = images_end
         self.ids = np.array(fitted.ids, np.int32)
         self.candidate_logprobs: tuple[float, ...] | None = None
-        self._ended: dict[int, Reply] = {}
+        self._ended: dict[int, Ended] = {}
 
     @property
     def capacity(self) -> int:
@@ -49,7 +59,7 @@ class Waiting:
 
     def collect(self, reply: "Reply") -> Completion | None:
         """Take a reply that has ended; the completion once all have."""
-        self._ended[reply.number] = reply
+        self._ended[reply.number] = Ended(reply.text, reply.finish_reason or "error", len(reply.ids))
         n = self.request.sampling.n
         if len(self._ended) < n:
             return None
@@ -57,10 +67,10 @@ class Waiting:
         return Completion(
             key=self.request.key,
             texts=tuple(reply.text for reply in replies),
-            finish_reasons=tuple(reply.finish_reason or "error" for reply in replies),
+            finish_reasons=tuple(reply.finish_reason for reply in replies),
             candidate_logprobs=self.candidate_logprobs,
             prompt_tokens=len(self.fitted.ids),
-            completion_tokens=sum(len(reply.ids) for reply in replies),
+            completion_tokens=sum(reply.tokens for reply in replies),
             cut=self.fitted.cut,
             neutralised=self.fitted.neutralised,
         )

@@ -1,10 +1,12 @@
 """The embedded engine against transformers' own `generate` and forward pass."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.transformers_engine import TransformersEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
@@ -85,6 +88,21 @@ def test_candidates_leave_the_reply_alone(tiny_model):
     plain = Request(key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=8))
     scored = Request(key="1", prompt=plain.prompt, sampling=plain.sampling, candidates=SCORE_LINES)
     assert run(load(tiny_model), [plain])["1"].texts == run(load(tiny_model), [scored])["1"].texts
+
+
+def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
+    """Not even until Python collects its cycles, which with few objects it seldom does."""
+    engine = load(tiny_model)
+    gc.collect()
+    gc.disable()
+    try:
+        kept = []
+        for turn in range(4):
+            run(engine, [replace(one, key=f"{turn}-{one.key}") for one in varied_requests(60, n=2, temperature=1.0)])
+            kept.append(sum(type(one) is KeyValues for one in gc.get_objects()))
+    finally:
+        gc.enable()
+    assert kept[-1] == kept[1] <= 2 * 64, "the latest prompts' alone"
 
 
 def test_sampled_replies_repeat_with_their_seed_whatever_runs_beside_them(tiny_model):
