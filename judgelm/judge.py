@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.card import Card, check_card, find_card
-from judgelm.cluster.plan import Cluster, load_workers
+from judgelm.cluster.loading import load_workers
+from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError

@@ -7,7 +7,8 @@ import pytest
 
 from driving import prompt_of, run
 from endpoint import TinyBackend, endpoint
-from judgelm.cluster.plan import Cluster, load_workers
+from judgelm.cluster.loading import load_workers
+from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
