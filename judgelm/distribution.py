@@ -42,6 +42,10 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
     Raises:
         ConfigError: the step is not positive, or the scale holds fewer than 2 or more than `MOST_VALUES` of them.
+
+    Example:
+        >>> score_lines((1, 2), 1).texts
+        ('1 1', '1 2', '2 1', '2 2')
     """
     low, high = scale
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(step) and step > 0):
@@ -66,7 +70,7 @@ def score_grammar(lines: ScoreLines) -> str:
 
     The end is allowed, since a judge that has learned to write it would else be pushed from `8 1` to `8 10`.
     """
-    numbers = sorted({f"{value:g}" for value in lines.values}, key=len, reverse=True)
+    numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     one = "|".join(number.replace(".", r"\.") for number in numbers)
     return rf"({one}) ({one})\n?"
 
@@ -85,6 +89,11 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
 
     Raises:
         ValueError: there are not as many log-probabilities as lines.
+
+    Example:
+        >>> found = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
+        >>> round(found.first_better, 3), round(found.tie, 3)
+        (0.7, 0.2)
     """
     masses = [(s1, s2, math.exp(logprob)) for (s1, s2), logprob in zip(lines.pairs, logprobs, strict=True)]
     assigned = math.fsum(mass for _, _, mass in masses)
@@ -125,7 +134,12 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
 
 
 def winner_by(probability: float, tie_band: float) -> Winner:
-    """The likelier winner; a tie within `tie_band` around 0.5, its ends included."""
+    """The likelier winner; a tie within `tie_band` around 0.5, its ends included.
+
+    Example:
+        >>> winner_by(0.8, tie_band=0.05), winner_by(0.55, tie_band=0.05), winner_by(0.1, tie_band=0.05)
+        (1, 'tie', 2)
+    """
     lead = probability - 0.5
     if abs(lead) <= tie_band + 1e-9:  # 0.55 - 0.5 is a little more than 0.05
         return "tie"

@@ -48,6 +48,11 @@ def majority(answers: Sequence[str | None]) -> Majority:
     Raises:
         ValueError: no reply at all (agreement of nothing is undefined).
 
+    Example:
+        >>> found = majority(["42", "41", "42", None, "42"])
+        >>> found.answer, found.agreement, found.passes(0.6)
+        ('42', 0.6, True)
+
     Source: SSR-Judge, equation 1. The paper says nothing of ties (2-2-1); no gate above one half is touched by them.
     """
     if not answers:

@@ -49,6 +49,12 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
     Returns:
         The two scores in the order shown, or why there are none.
 
+    Example:
+        >>> parse_pair("8 6\\nThe first answer is more precise.")
+        Scores(values=(8.0, 6.0))
+        >>> parse_pair("8/6").why
+        'two numbers, but how they are joined can be read in more than one way'
+
     Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
     """
     found = _parse_beginning(text, scale)
@@ -73,6 +79,10 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
     Returns:
         The scores in the order shown, or why there are none.
+
+    Example:
+        >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
+        Scores(values=(8.0, 6.0, 5.0))
 
     Source: JudgeLM, section 6.4 and Figures 5 and 6.
     """

@@ -64,6 +64,12 @@ def exchange(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> 
 
     Raises:
         ValueError: `order` is no permutation of two to nine places.
+
+    Example:
+        >>> exchange("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
+        'Assistant 2 is right, Assistant 1 is not.'
+        >>> exchange("The better one is 2.", (1, 0))
+        Ambiguous(why='bare_name', found='The better one is 2.')
     """
     if sorted(order) != list(range(len(order))) or len(order) not in range(2, 10):
         raise ValueError(f"order {order}: expected each place from 0 to {len(order) - 1} once, of two to nine answers")

@@ -38,6 +38,11 @@ def agreement(truth: NDArray[np.int_], predicted: NDArray[np.int_]) -> Agreement
     Raises:
         ValueError: shapes differ, a value is no label, or n is 0 (a share of nothing is not 0).
 
+    Example:
+        >>> found = agreement(np.array([1, 1, 0, -1]), np.array([1, -1, 0, -1]))
+        >>> found.accuracy, round(found.f1, 3), found.n
+        (0.75, 0.778, 4)
+
     Source: JudgeLM, section 5 (metrics); the original code's `eval_model_judgement.py`.
     """
     _check(truth, predicted)

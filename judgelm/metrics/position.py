@@ -31,6 +31,10 @@ def position_bias(given: NDArray[np.int_], swapped: NDArray[np.int_]) -> Positio
     Raises:
         ValueError: shapes differ, or n is 0 (a share of nothing is not 0).
 
+    Example:
+        >>> position_bias(given=np.array([1, 1, -1, 0]), swapped=np.array([1, -1, -1, 1]))
+        PositionBias(consistency=0.5, toward_first=0.25, toward_second=0.25, delta=0.0, n=4)
+
     Source: JudgeLM, section 3.2 and Table 4. The original code compares in the reversed order's position frame,
     r = -swapped with e = -given: `perfer_before_rate` = mean(r > e) = mean(swapped < given) is `toward_first`.
     """

@@ -49,6 +49,10 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> Match:
         ValueError: no gold answer, or one without a span: a match with nothing is undefined, not 0.
         ConfigError: there are no such rules.
 
+    Example:
+        >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
+        Match(exact=True, f1=1.0)
+
     Source: QA-Judge's code, `run_eval.py`.
     """
     exact = exact_match(predicted, golds, rules)

@@ -114,6 +114,10 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Res
 
     Raises:
         ValueError: n is 0.
+
+    Example:
+        >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
+        Estimate(value=0.75, low=0.25, high=1.0, n=4, level=0.95)
     """
     values = np.stack([hits, np.ones_like(hits)], axis=1).astype(np.float64)
     [result] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)

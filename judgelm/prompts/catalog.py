@@ -14,6 +14,13 @@ def get_template(template_id: str) -> Template:
 
     Raises:
         ConfigError: there is none; the message lists those there are.
+
+    Example:
+        >>> from judgelm.records import Sample
+        >>> sample = Sample(id="1", question="What is 2 + 2?", answers=("4", "5"))
+        >>> prompt = get_template("judgelm-v1").render(sample, (0, 1), None)
+        >>> [(span.kind, span.text) for span in prompt.spans if span.kind != "template"]
+        [('question', 'What is 2 + 2?'), ('answer', '4'), ('answer', '5')]
     """
     if template_id in TEMPLATES:
         return TEMPLATES[template_id]
