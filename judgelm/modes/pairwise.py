@@ -15,7 +15,18 @@ from judgelm.modes.reading import read_reply
 from judgelm.modes.reasons import Reasons, explain, places_to_explain
 from judgelm.modes.repair import retry_unreadable
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed, Winner
+from judgelm.records import (
+    Completion,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Sampling,
+    Shown,
+    Unparsed,
+    Winner,
+)
 
 OrderRule = Literal["mean", "tie", "probability"]
 
@@ -135,21 +146,20 @@ class Pairwise:
                 shown, prompts, grammar=grammar, scale=self.scale, max_tokens=self.max_tokens
             )
             completions = [*completions, *retries]
-        judgment = replace(
-            self._conclude(sample, shown),
-            neutralised=neutralised,
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
-        )
+        judgment = self._conclude(sample, shown, completions, neutralised)
         places = places_to_explain(judgment, self.reasons, self.close_band)
+        if not places:
+            return judgment
         going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
         return (yield from explain(judgment, places, prompts, going_on))
 
     def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
         return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
 
-    def _conclude(self, sample: Sample, shown: tuple[Shown, ...]) -> Judgment:
-        """Verdict, scores and probability; the counts are the caller's."""
+    def _conclude(
+        self, sample: Sample, shown: tuple[Shown, ...], completions: Sequence[Completion] = (), neutralised: int = 0
+    ) -> Judgment:
+        """Verdict, scores and probability of what was shown, and what the completions count."""
         read = [scores for one in shown if (scores := in_sample_order(one)) is not None]
         failure = next((one.failure for one in shown if one.failure is not None), None)
         if read and self.accept_one_order:
@@ -168,6 +178,9 @@ class Pairwise:
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
             probability=probability,
             failure=failure,
+            neutralised=neutralised,
+            prompt_tokens=sum(one.prompt_tokens for one in completions),
+            completion_tokens=sum(one.completion_tokens for one in completions),
         )
 
     def _probability(self, shown: tuple[Shown, ...]) -> float | None:
