@@ -11,11 +11,15 @@ from judgelm.errors import InputError
 
 
 def benchmark_command(
-    judgments: Annotated[Path, typer.Argument(help="A run file over rows of `judgelm data import`.")],
-    rows: Annotated[Path, typer.Option("--rows", "-r", help="These rows; their .protocol.json says which benchmark.")],
+    judgments: Annotated[Path, typer.Argument(metavar="RUN", help="A run file over rows of `judgelm data import`.")],
+    rows: Annotated[
+        Path,
+        typer.Option("--rows", "-r", metavar="FILE", help="These rows; their .protocol.json says which benchmark."),
+    ],
     out: OutOption,
     name: Annotated[
-        str | None, typer.Option("--name", help="The benchmark, where its .protocol.json is not beside the rows.")
+        str | None,
+        typer.Option(metavar="NAME", help="The benchmark, where its .protocol.json is not beside the rows."),
     ] = None,
     overwrite: OverwriteOption = False,
     seed: SeedOption = 0,

@@ -10,7 +10,9 @@ from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, Ov
 
 
 def calibration_command(
-    judgments: Annotated[Path, typer.Argument(help="A run file with probabilities, of judgelm-batch --distribution.")],
+    judgments: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run file with probabilities, of judgelm-batch --distribution.")
+    ],
     labels: LabelsOption,
     out: OutOption,
     bins: Annotated[int, typer.Option(min=2, max=100, help="Bins of the reliability curve.")] = 10,

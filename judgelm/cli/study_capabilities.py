@@ -10,14 +10,19 @@ from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, Ov
 
 def capabilities_command(
     judgments: Annotated[
-        list[Path], typer.Argument(help="Run files that grade answers, one for each model that answered.")
+        list[Path],
+        typer.Argument(metavar="RUN", help="Run files that grade answers, one for each model that answered."),
     ],
     questions: Annotated[
-        Path, typer.Option("--questions", "-q", help="MM-Vet's mm-vet.json, or rows with id and capabilities.")
+        Path,
+        typer.Option(
+            "--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows with id and capabilities."
+        ),
     ],
     out: OutOption,
     name: Annotated[
-        list[str] | None, typer.Option("--name", help="Name of the model of each run, in order; else the file's.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name of the model of each run, in order; else the file's."),
     ] = None,
     overwrite: OverwriteOption = False,
     seed: SeedOption = 0,

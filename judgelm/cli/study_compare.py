@@ -12,12 +12,16 @@ from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, Ov
 def compare_judges_command(
     judgments: Annotated[
         list[Path],
-        typer.Argument(help="Two or more: run files of judgelm-batch, JudgeLM outputs (pred_text), PandaLM results."),
+        typer.Argument(
+            metavar="RUN",
+            help="Two or more: run files of judgelm-batch, JudgeLM outputs (pred_text), PandaLM results.",
+        ),
     ],
     labels: LabelsOption,
     out: OutOption,
     name: Annotated[
-        list[str] | None, typer.Option("--name", help="Name of a judge, once for each file, in their order.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name of a judge, once for each file, in their order."),
     ] = None,
     failures: Annotated[
         Literal["excluded", "as_tie"], typer.Option(help="Leave failed judgments out, or count them as ties.")

@@ -9,7 +9,9 @@ from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, Ov
 
 
 def judgelm_command(
-    tables: Annotated[Path, typer.Argument(help="A YAML file that says which run stands in which row of which table.")],
+    tables: Annotated[
+        Path, typer.Argument(metavar="FILE", help="YAML that says which run stands in which row of which table.")
+    ],
     out: OutOption,
     overwrite: OverwriteOption = False,
     seed: SeedOption = 0,

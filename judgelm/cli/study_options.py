@@ -1,24 +1,25 @@
 """What the `judgelm study` commands share: their common options, and how each of them ends."""
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.console import console, json_default
-from judgelm.errors import RunError
+from judgelm.cli.console import console
+from judgelm.cli.output import JsonOut, is_stdout, write_json
 
 if TYPE_CHECKING:
     from judgelm.studies.result import StudyResult
 
-OutOption = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the tables, figures, page.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace the study that the folder holds.")]
+OutOption = Annotated[
+    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write: page, tables, figures.")
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", metavar="", help="Replace the study that the folder holds.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the resampling, and of whatever else is drawn.")]
 BootstrapOption = Annotated[int, typer.Option("--bootstrap", min=100, help="Resamples behind each interval.")]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write all numbers as JSON there too; - is standard output.")
-]
+JsonOption = JsonOut
 
 
 def finish(result: "StudyResult", out: Path, *, overwrite: bool = False, json: Path | None = None) -> None:
@@ -42,15 +43,9 @@ def finish(result: "StudyResult", out: Path, *, overwrite: bool = False, json: P
     _print(f"{len(paths)} files in {out}; the page is {paths[0]}")
     if json is None:
         return
-    text = json_format.dumps(result.to_json(), indent=1, default=json_default)
-    if str(json) == "-":
-        typer.echo(text)
-        return
-    try:
-        json.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{json}: cannot write: {error.strerror}; choose another place") from error
-    _print(f"all numbers in {json}")
+    write_json(json, result.to_json())
+    if not is_stdout(json):
+        _print(f"all numbers in {json}")
 
 
 def _say(result: "StudyResult") -> None:

@@ -15,7 +15,7 @@ def position_bias_command(
     judgments: Annotated[
         list[str],
         typer.Argument(
-            metavar="[NAME=]FILE...",
+            metavar="[NAME=]RUN",
             help="Run files in both orders, or review files (Vicuna, QLoRA) of each order. NAME is the file's without "
             "one; pairs stand under that of the first file that has them.",
         ),

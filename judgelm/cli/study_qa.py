@@ -18,14 +18,17 @@ _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": T
 
 
 def qa_command(
-    answers: Annotated[Path, typer.Argument(help="The answers that were judged: plain rows, or a QA set's own file.")],
+    answers: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The answers that were judged: plain rows, or a QA set's own file.")
+    ],
     judgments: Annotated[
         list[str],
-        typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=FILE", help="A run of mode qa; give one or more."),
+        typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN", help="A run of mode qa; give one or more."),
     ],
+    out: study_options.OutOption,
     human: Annotated[
         Path | None,
-        typer.Option("--human", help="People's labels: rows of id and label (correct or incorrect, 1 or 0)."),
+        typer.Option(metavar="FILE", help="People's labels: rows of id and label (correct or incorrect, 1 or 0)."),
     ] = None,
     siblings: Annotated[
         list[str] | None,
@@ -40,7 +43,8 @@ def qa_command(
         typer.Option(help="Whether a sibling's other judges include the answering model's own."),
     ] = "with-own",
     types_judge: Annotated[
-        str | None, typer.Option(help="Judge of the analysis by answer type; default: the one nearest to people.")
+        str | None,
+        typer.Option(metavar="JUDGE", help="Judge of the analysis by answer type; default: the nearest to people."),
     ] = None,
     failures: Annotated[
         Literal["excluded", "as_incorrect"],
@@ -51,9 +55,11 @@ def qa_command(
         typer.Option(help="Whose exact match decides without a judge; as in the run."),
     ] = "hotpotqa",
     validated: Annotated[
-        bool, typer.Option("--validated/--first", help="Match any validated answer, or the first alone; as in the run.")
+        bool,
+        typer.Option(
+            "--validated/--first", metavar="", help="Match any validated answer, or the first alone; as in the run."
+        ),
     ] = True,
-    out: study_options.OutOption = Path("qa"),
     overwrite: study_options.OverwriteOption = False,
     bootstrap: study_options.BootstrapOption = 2000,
     seed: study_options.SeedOption = 0,
@@ -97,7 +103,7 @@ def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def _run(given: str) -> "QaRun":
-    """`JUDGE[:PROMPT]=FILE`.
+    """`JUDGE[:PROMPT]=RUN`.
 
     Raises:
         ConfigError: something else.
@@ -108,7 +114,7 @@ def _run(given: str) -> "QaRun":
     name, equals, file = given.partition("=")
     judge, _, variant = name.partition(":")
     if not (equals and judge and file):
-        raise ConfigError(f"--judgments {given}: expected JUDGE=FILE or JUDGE:PROMPT=FILE")
+        raise ConfigError(f"--judgments {given}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
     return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
 
 

@@ -5,59 +5,71 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-import yaml
 
 from judgelm.cli import study_options
 from judgelm.cli.console import console
 from judgelm.cli.study_options import finish
 from judgelm.errors import ConfigError
+from judgelm.yaml_values import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.rows import Row
 
 
 def self_bias_command(
+    out: study_options.OutOption,
     ratings: Annotated[
-        list[Path] | None, typer.Argument(help="Ratings in long format, or wide files of the Play Favorites data.")
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Ratings in long format, or wide files of the Play Favorites data."),
     ] = None,
     run: Annotated[
         list[str] | None,
-        typer.Option("--run", metavar="JUDGE=FILE", help="A judge's run of mode rubric or single; repeat for several."),
+        typer.Option("--run", metavar="JUDGE=RUN", help="A judge's run of mode rubric or single; repeat for several."),
     ] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="The rows these runs judged: answer, answer_models, item (else the question).")
+        Path | None,
+        typer.Option(metavar="FILE", help="The rows these runs judged: answer, answer_models, item (or question)."),
     ] = None,
     families: Annotated[
-        Path | None, typer.Option(help="YAML: family -> list of models; default: told by the models' names.")
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML: family -> list of models; default: told by the models' names."),
     ] = None,
-    reference: Annotated[str, typer.Option(help="The judge whose scores are the reference.")] = "human",
-    item_column: Annotated[str, typer.Option(help="Column of the prompt.")] = "item",
-    dimension_column: Annotated[str, typer.Option(help="Column of the dimension.")] = "dimension",
-    task_column: Annotated[str, typer.Option(help="Column of the task type.")] = "task",
-    by: Annotated[list[str] | None, typer.Option(help="A further column to fit apart; repeat for several.")] = None,
+    reference: Annotated[
+        str, typer.Option(metavar="JUDGE", help="The judge whose scores are the reference.")
+    ] = "human",
+    item_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the prompt.")] = "item",
+    dimension_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the dimension.")] = "dimension",
+    task_column: Annotated[str, typer.Option(metavar="COLUMN", help="Column of the task type.")] = "task",
+    by: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A further column to fit apart; repeat for several.")
+    ] = None,
     indicator: Annotated[
-        str | None, typer.Option(help="Column of 0 and 1: another bias with a control group, one effect per judge.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="0 and 1: another bias with a control group, one effect per judge."),
     ] = None,
     scaling: Annotated[
         Literal["maximum", "unit"], typer.Option(help="Divide by the dimension's maximum, or rescale to [0, 1].")
     ] = "maximum",
-    spline: Annotated[bool, typer.Option("--spline", help="A cubic spline of the reference for its slope.")] = False,
+    spline: Annotated[
+        bool, typer.Option("--spline", metavar="", help="A cubic spline of the reference for its slope.")
+    ] = False,
     length: Annotated[
         Literal["none", "per_judge", "shared"], typer.Option(help="Control for length in the main regression.")
     ] = "none",
     length_over: Annotated[
         Literal["prompt", "overall"], typer.Option(help="Lengths are normalised within a prompt, or over all rows.")
     ] = "prompt",
-    dimensions: Annotated[bool, typer.Option(help="Effects of the dimensions.")] = True,
-    self_term: Annotated[bool, typer.Option(help="Self-bias in the regression.")] = True,
-    family_term: Annotated[bool, typer.Option(help="Family-bias in the regression.")] = True,
+    dimensions: Annotated[bool, typer.Option(metavar="", help="Effects of the dimensions.")] = True,
+    self_term: Annotated[bool, typer.Option(metavar="", help="Self-bias in the regression.")] = True,
+    family_term: Annotated[bool, typer.Option(metavar="", help="Family-bias in the regression.")] = True,
     errors: Annotated[
         Literal["HC1", "HC0", "cluster"], typer.Option(help="Standard errors; cluster is by item.")
     ] = "HC1",
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="Level of the Wald intervals.")] = 0.90,
-    checks: Annotated[bool, typer.Option(help="Run the robustness checks.")] = True,
+    checks: Annotated[bool, typer.Option(metavar="", help="Run the robustness checks.")] = True,
     weak: Annotated[
-        list[str] | None, typer.Option(help="A model that a check leaves out; repeat; default: the paper's.")
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="A model that a check leaves out; repeat; default: the paper's."),
     ] = None,
     other_reference: Annotated[
         Literal["paper", "authors", "both"],
@@ -68,9 +80,8 @@ def self_bias_command(
     ] = 0.1,
     draws: Annotated[int, typer.Option(min=1, help="How often these labels are drawn.")] = 100,
     debiased: Annotated[
-        Path | None, typer.Option(help="Also write all scores without the bias, as JSON lines.")
+        Path | None, typer.Option(metavar="FILE", help="Also write all scores without the bias, as JSON lines.")
     ] = None,
-    out: study_options.OutOption = Path("self-bias"),
     overwrite: study_options.OverwriteOption = False,
     bootstrap: study_options.BootstrapOption = 2000,
     seed: study_options.SeedOption = 0,
@@ -139,7 +150,7 @@ def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
     for text in runs:
         judge, equals, path = text.partition("=")
         if not equals:
-            raise ConfigError(f"--run {text}: expected JUDGE=FILE, the judge spelled as its own answers' model")
+            raise ConfigError(f"--run {text}: expected JUDGE=RUN, the judge spelled as its own answers' model")
         yield from run_ratings(judge, read_judgments(Path(path)), samples, item=item)
 
 
@@ -149,10 +160,7 @@ def _families(path: Path) -> dict[str, list[str]]:
     Raises:
         ConfigError: the file cannot be read, or is no mapping of family to models.
     """
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from error
+    found = read_yaml(path)
     if not isinstance(found, dict) or not all(isinstance(names, list) for names in found.values()):
         raise ConfigError(f"{path}: expected family: [model, ...] for each family")
     return {str(family): [str(name) for name in names] for family, names in found.items()}

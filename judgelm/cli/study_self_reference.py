@@ -12,7 +12,14 @@ from judgelm.errors import ConfigError
 
 def self_reference_command(
     truth: Annotated[
-        Path, typer.Option("--truth", "-t", help="JSON lines: id, agent, dataset, truth; judge_correct or answer.")
+        Path,
+        typer.Option(
+            "--truth",
+            "-t",
+            metavar="FILE",
+            help="What is true of each judged answer, JSON lines: id, agent, dataset, truth (true or false); answer "
+            "(the right one) or judge_correct; question.",
+        ),
     ],
     out: study_options.OutOption,
     cot: Annotated[
@@ -38,7 +45,8 @@ def self_reference_command(
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
     from judgelm.runfile import read_judgments
     from judgelm.studies.self_reference.study import self_reference_study
-    from judgelm.studies.self_reference.truth import JudgeRuns, by_sample, truth_from_row
+    from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
+    from judgelm.studies.truth_rows import by_sample
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))

@@ -10,14 +10,24 @@ from judgelm.cli.study_options import finish
 
 
 def ssr_command(
-    never: Annotated[Path, typer.Option("--never", help="Run of mode ssr that judged without reference.")],
-    always: Annotated[Path, typer.Option("--always", help="Run of mode ssr that always showed the majority answer.")],
+    never: Annotated[Path, typer.Option(metavar="RUN", help="Run of mode ssr that judged without reference.")],
+    always: Annotated[
+        Path, typer.Option(metavar="RUN", help="Run of mode ssr that always showed the majority answer.")
+    ],
     truth: Annotated[
-        Path, typer.Option("--truth", "-t", help="JSON lines: id, winner (1 or 2), answer, category, question.")
+        Path,
+        typer.Option(
+            "--truth",
+            "-t",
+            metavar="FILE",
+            help="What is true of each judged pair, JSON lines: id, winner (1 or 2); answer (the right one) or "
+            "judge_correct; question, category.",
+        ),
     ],
     out: study_options.OutOption,
     selective: Annotated[
-        Path | None, typer.Option("--selective", help="A run with its own gate, to be checked against the two others.")
+        Path | None,
+        typer.Option(metavar="RUN", help="A run with its own gate, to be checked against the two others."),
     ] = None,
     tau: Annotated[float, typer.Option(help="Least agreement of the self-solves for a reference, 0 to 1.")] = 0.8,
     split: Annotated[
@@ -28,7 +38,10 @@ def ssr_command(
         float, typer.Option(help="Share of each category's questions on which tau is chosen.")
     ] = 0.5,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Add the paper's own figures against each other, and its mixed gates.")
+        bool,
+        typer.Option(
+            "--paper", metavar="", help="Add the paper's own figures against each other, and its mixed gates."
+        ),
     ] = False,
     overwrite: study_options.OverwriteOption = False,
     bootstrap: study_options.BootstrapOption = 2000,
@@ -42,8 +55,9 @@ def ssr_command(
     from judgelm.jsonl import read_jsonl
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
     from judgelm.runfile import read_judgments
-    from judgelm.studies.ssr.items import pair_truth_from_row, pairs_by_sample
+    from judgelm.studies.ssr.items import pair_truth_from_row
     from judgelm.studies.ssr.study import SsrOptions, ssr_study
+    from judgelm.studies.truth_rows import by_sample
 
     options = SsrOptions(
         tau=tau,
@@ -52,7 +66,7 @@ def ssr_command(
         paper=paper,
         resampling=Resampling(seed=seed, resamples=bootstrap),
     )
-    truths = pairs_by_sample(pair_truth_from_row(row, f"{truth}:{number}") for number, row in read_jsonl(truth))
+    truths = by_sample(pair_truth_from_row(row, f"{truth}:{number}") for number, row in read_jsonl(truth))
     result = ssr_study(
         read_judgments(never),
         read_judgments(always),

@@ -17,7 +17,7 @@ from judgelm.records import Judgment, Label, Sample
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.manifest import facts, sessions, throughput
-from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs
+from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
 from judgelm.studies.evaluation import Evaluation, GroupRow
 
 GROUP_CAP = 60
@@ -48,7 +48,7 @@ def render_report(
     """
     return render_page(
         "report.html.j2",
-        script="report.js",
+        script="tables.js",
         title=title,
         evaluation=evaluation,
         headline=wording.headline(evaluation),
@@ -102,6 +102,7 @@ def _environment() -> Environment:
         "points": wording.points,
         "bounds": wording.bounds,
         "number": wording.number,
+        "scores": score_text,
     }
     environment.globals |= {
         "kinds": KINDS,

@@ -35,15 +35,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """One entry; texts are raw and untrusted, the template escapes them. None where no sample was given."""
+    """One entry; texts are raw and untrusted, the template escapes them. None where no sample was given.
+
+    Scores are in sample order; they and the probability that the first is better are None where there are none.
+    """
 
     id: str
     kinds: tuple[str, ...]
     judged: str
-    scores: str
-    probability: str
+    scores: tuple[float, ...] | None
+    probability: float | None
     label: str
-    label_scores: str
+    label_scores: tuple[float, ...] | None
     question: str | None
     answers: tuple[str, ...]
     reference: str | None
@@ -57,6 +60,16 @@ class PairList:
     pairs: tuple[ListedPair, ...]
     totals: Mapping[str, int]
     left_out: Mapping[str, int]
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether an entry has one."""
+        return any(pair.probability is not None for pair in self.pairs)
+
+    @property
+    def has_label_scores(self) -> bool:
+        """Whether an entry's label has scores."""
+        return any(pair.label_scores is not None for pair in self.pairs)
 
 
 def list_pairs(
@@ -108,10 +121,10 @@ def _listed(
         id=judgment.sample_id,
         kinds=kinds,
         judged=judged or WINNER_NAMES[pair_winner(label)],
-        scores=score_text(judgment.scores),
-        probability="" if judgment.probability is None else f"P(first better) {judgment.probability:.3f}",
+        scores=judgment.scores,
+        probability=judgment.probability,
         label=WINNER_NAMES[pair_winner(label)],
-        label_scores=score_text(label.scores),
+        label_scores=label.scores,
         question=None if sample is None else clipped(sample.question),
         answers=() if sample is None else tuple(clipped(answer) for answer in sample.answers),
         reference=None if sample is None or sample.reference is None else clipped(sample.reference),

@@ -91,7 +91,7 @@ def render_study(result: StudyResult) -> str:
 def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
     return render_page(
         "study.html.j2",
-        script="study.js",
+        script="tables.js",
         styles=("report.css", "study.css"),
         title=result.title,
         study=result,

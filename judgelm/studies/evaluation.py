@@ -15,6 +15,7 @@ import numpy as np
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Winner
+from judgelm.studies.grouping import by_value
 from judgelm.studies.histogram import ScoreHistogram, histogram
 from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
 from judgelm.studies.pairing import TIE_BAND, OrderRule, by_id, label_of, pair_winner, winner_of
@@ -198,16 +199,9 @@ def _group_rows(
     rows: list[JoinedPair], kept: list[JoinedPair], values: Mapping[str, str], how: Resampling
 ) -> tuple[GroupRow, ...]:
     """One row per value, the largest first; `kept` are the rows that count under the headline treatment."""
-    everyone, counted = _by_value(rows, values), _by_value(kept, values)
+    everyone, counted = (by_value(part, lambda row: values.get(row.id)) for part in (rows, kept))
     found = [_group_row(value, members, counted.get(value, []), how) for value, members in everyone.items()]
     return tuple(sorted(found, key=lambda row: (-row.n, row.value)))
-
-
-def _by_value(rows: list[JoinedPair], values: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
-    members: dict[str, list[JoinedPair]] = {}
-    for row in rows:
-        members.setdefault(values.get(row.id, "not given"), []).append(row)
-    return members
 
 
 def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair], how: Resampling) -> GroupRow:

@@ -62,7 +62,7 @@ def test_the_original_authors_rows_are_read_with_their_predictions(files):
 @pytest.mark.parametrize(
     ("more", "finding"),
     [
-        (["-j", "qwen"], "--judgments qwen: expected JUDGE=FILE"),
+        (["-j", "qwen"], "--judgments qwen: expected JUDGE=RUN"),
         (["--sibling", "m"], "--sibling m: expected MODEL=JUDGE"),
         (["--own", "m=a", "--own", "m=b"], "each model once"),
         (["--own", "m=other"], "no run of judge 'other'"),

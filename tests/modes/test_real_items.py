@@ -116,7 +116,7 @@ def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", MODES)
 def test_vllm_says_the_same_as_transformers(items, roomy_model, mode, tmp_path):
     pytest.importorskip("vllm")

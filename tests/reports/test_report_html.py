@@ -173,7 +173,8 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
     run.judgments["b"] = explained(run.judgments["b"])
     text = body(run.html()).replace("\u00a0", " ")
     assert ALERT not in text
-    assert "P(first better) 0.750" in text
+    assert '<th scope="col">P(first better)</th>' in text
+    assert '<td data-order="0.75">0.750</td>' in text
     # (0.2 + 1.4) / 0.9 and (0.4 + 0.7) / 0.9; 0.7 of 0.9
     assert "expected scores 1.78 : 1.22 · P(shown first is better) 0.778 · 10.0 % on no score line (sampled" in text
     assert "<h3>Reason</h3>" in text

@@ -187,6 +187,7 @@ def signs(result, table_name, fit=None):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_released_ratings_are_all_used(released):
     assert released.counts["ratings used"] == 63222
     assert released.counts["rows rejected"] == 0
@@ -194,6 +195,7 @@ def test_the_released_ratings_are_all_used(released):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_papers_findings_on_the_released_dimensions_come_out(released):
     correctness = signs(released, "slices", "dimension: Logical correctness")
     faithfulness = signs(released, "slices", "dimension: Faithfulness")
@@ -210,6 +212,7 @@ def test_the_papers_findings_on_the_released_dimensions_come_out(released):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_papers_robustness_checks_agree_on_the_released_dimensions(released):
     fits = {row["fit"] for row in table(released, "checks")}
     assert len(fits) == 3 + 2 + 2 * 4 + 4  # length, specification, references both ways, weak models

@@ -5,12 +5,12 @@ from judgelm.records import Judgment, LabelVerdict, PairVerdict, Solve, Unparsed
 from judgelm.studies.self_reference.truth import (
     AnswerTruth,
     JudgeRuns,
-    by_sample,
     judged_answers,
     own_correct,
     same_answer,
     truth_from_row,
 )
+from judgelm.studies.truth_rows import by_sample
 
 ROW = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
 

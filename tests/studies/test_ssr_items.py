@@ -4,7 +4,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, Shown, Solve, Unparsed
-from judgelm.studies.ssr.items import PairTruth, credit, join_items, outcome, pair_truth_from_row, pairs_by_sample
+from judgelm.studies.ssr.items import PairTruth, credit, join_items, outcome, pair_truth_from_row
+from judgelm.studies.truth_rows import by_sample
 
 
 def judged(key, given, swapped, answers=(), **fields):
@@ -61,7 +62,7 @@ def test_a_split_counts_three_ways():
 
 
 def test_items_are_what_both_runs_judged():
-    truths = pairs_by_sample([PairTruth(id=key, winner=1, answer="G") for key in "abcde"])
+    truths = by_sample([PairTruth(id=key, winner=1, answer="G") for key in "abcde"])
     five = ("G", "G", "G", "G", "B")
     never = {"a": judged("a", "1", "1", five), "b": judged("b", "1", "2"), "c": failed("c"), "e": judged("e", "1", "2")}
     always = {"a": judged("a", "1", "2", five, own_reference="G"), "b": judged("b", "1", "2", ("B", None)),
@@ -110,4 +111,4 @@ def test_rows_of_a_truth_file():
         with pytest.raises(InputError, match=message):
             pair_truth_from_row({"id": "a", "winner": 1} | change, "t:1")
     with pytest.raises(InputError, match="stands there twice"):
-        pairs_by_sample([PairTruth(id="a", winner=1)] * 2)
+        by_sample([PairTruth(id="a", winner=1)] * 2)

@@ -1,4 +1,4 @@
-"""A page of a running server in headless Chromium, and everything that must not happen there."""
+"""A page, of a running server or of a file, in headless Chromium, and everything that must not happen there."""
 
 import contextlib
 import socket
@@ -17,11 +17,12 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 @dataclass
 class Watched:
-    """A page, the console's errors, the script errors, and requests to anybody but the page's own server."""
+    """A page, its requests, the console's errors, the script errors, and requests to anybody but its own server."""
 
     page: Page
     host: str
     errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
 
     def __post_init__(self):
@@ -30,6 +31,7 @@ class Watched:
         self.page.on("request", lambda request: self._look(request.url))
 
     def _look(self, url):
+        self.requests.append(url)
         place = urlparse(url)
         if place.scheme not in ("data", "blob") and place.netloc != self.host:
             self.outside.append(url)
@@ -68,8 +70,8 @@ def chromium():
 
 
 @contextlib.contextmanager
-def watched(browser, url, *, width=1200, height=900, dark=False):
-    """The page at an address in a window of its own."""
+def watched(browser, url, *, width=1200, height=900, dark=False, ready="#jl-tabs"):
+    """The page at an address in a window of its own, when what `ready` selects is there."""
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", accept_downloads=True
     )
@@ -77,6 +79,6 @@ def watched(browser, url, *, width=1200, height=900, dark=False):
     page.set_default_timeout(60_000)
     found = Watched(page, urlparse(url).netloc)
     page.goto(url)
-    page.locator("#jl-tabs").wait_for()
+    page.locator(ready).wait_for()
     yield found
     context.close()

@@ -7,6 +7,7 @@ import numpy as np
 from judgelm.metrics.calibration import TEMPERATURES, Bin, Binning, Scaling, bin_edges, reliability
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
+from judgelm.studies.grouping import by_value
 from judgelm.studies.joining import JoinedPair
 from judgelm.studies.pairing import winner_of
 from judgelm.studies.result import Cell, Column, Figure, Forest, ForestRow, Lines, Series, Table
@@ -107,7 +108,7 @@ def group_tables(
 ) -> Iterator[Table]:
     """One table for each grouping: overconfidence and Brier score by value, the largest group first."""
     for name, members in groups.items():
-        found = _by_value(rows, members)
+        found = _grouped(rows, members)
         yield Table(
             name=f"by-{file_name(name)}",
             title=f"By {name}",
@@ -159,7 +160,7 @@ def figures(
     if len(after) > 1:
         yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after, options)
     for name, members in groups.items():
-        found = {value: inside for value, inside in _by_value(rows, members).items() if len(inside) >= _LEAST_IN_FOREST}
+        found = {value: inside for value, inside in _grouped(rows, members).items() if len(inside) >= _LEAST_IN_FOREST}
         if len(found) > 1:
             yield Forest(
                 name=f"overconfidence-by-{file_name(name)}",
@@ -198,11 +199,8 @@ def _numbers(rows: Sequence[JoinedPair], how: Resampling) -> list[Estimate]:
     return estimate(values(pairs), means, pairs.clusters, how)
 
 
-def _by_value(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
-    found: dict[str, list[JoinedPair]] = {}
-    for row in rows:
-        found.setdefault(members.get(row.id, "not given"), []).append(row)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+def _grouped(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
+    return by_value(rows, lambda row: members.get(row.id))
 
 
 def _is_wrong(row: JoinedPair, probability: float) -> bool:

@@ -6,6 +6,7 @@ from judgelm.metrics.paired import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.measures import Between, Board, Standing
+from judgelm.studies.grouping import by_value
 from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
 from judgelm.studies.sentences import file_name, opening
 
@@ -105,7 +106,7 @@ def group_tables(
     best = names[0]
     for group, members in groups.items():
         rows: list[tuple[Cell, ...]] = []
-        for value, ids in _by_value(board.common, members).items():
+        for value, ids in by_value(board.common, members.get).items():
             for name in names:
                 minus = None if name == best else _difference(board, name, best, ids, how)
                 rows.append((value, name, share(board.right(name, ids), board.members(ids), how), minus))
@@ -180,7 +181,7 @@ def figures(
         yield orders
     names = [one.name for one in ranked]
     for group, members in groups.items():
-        values = list(_by_value(board.common, members).items())
+        values = list(by_value(board.common, members.get).items())
         if len(values) > 1:
             yield _group_bars(board, names, group, values, how)
 
@@ -242,11 +243,3 @@ def _group_bars(
 
 def _difference(board: Board, one: str, other: str, ids: Sequence[str], how: Resampling) -> Estimate:
     return paired_difference(board.right(one, ids), board.right(other, ids), board.members(ids), how)
-
-
-def _by_value(ids: Sequence[str], members: Mapping[str, str]) -> dict[str, list[str]]:
-    """Ids by group value, the largest group first."""
-    found: dict[str, list[str]] = {}
-    for key in ids:
-        found.setdefault(members.get(key, "not given"), []).append(key)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -42,7 +42,7 @@ def _signs(fit: BiasFit, kind: TermKind, what: str, where: str) -> Iterator[str]
     if rest:
         parts.append(f"not distinguishable from 0 for {', '.join(rest)}")
     level = f"{100 * _estimate(known[0]).level:g} % intervals"
-    yield f"{what}{where} is {'; '.join(parts)} ({level}, {fit.n} ratings)."
+    yield f"{what}{where} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
 
 
 def _agreeing(fits: Fits, kind: TermKind, what: str) -> Iterator[str]:

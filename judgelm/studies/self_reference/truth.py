@@ -11,13 +11,14 @@ answer as the judging mode extracts it, with which the judge's own answer in the
 `judge_correct` does not say. Other fields are passed over.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from judgelm.errors import InputError
 from judgelm.prompts.final_answers import canonical
 from judgelm.records import Judgment, LabelVerdict
+from judgelm.studies.truth_rows import check_texts
 
 Method = Literal["cot", "guided"]
 METHODS: tuple[Method, ...] = ("cot", "guided")
@@ -85,40 +86,18 @@ def truth_from_row(row: Mapping[str, Any], place: str) -> AnswerTruth:
     Raises:
         InputError: a field is missing or is not what it should be.
     """
-    texts = {name: row.get(name) for name in ("id", "agent", "dataset")}
-    for name, value in texts.items():
-        if not isinstance(value, str):
-            raise InputError(
-                f'{place}: field "{name}": expected text, got {value!r}; each line needs id, agent, dataset'
-            )
+    check_texts(row, place, needed=("id", "agent", "dataset"), optional=("question", "answer"))
     if not isinstance(row.get("truth"), bool):
         raise InputError(f'{place}: field "truth": expected true or false, got {row.get("truth")!r}')
-    for name in ("question", "answer"):
-        if not isinstance(row.get(name), str | None):
-            raise InputError(f'{place}: field "{name}": expected text, got {row[name]!r}; leave it out if unknown')
     return AnswerTruth(
-        id=str(texts["id"]),
-        agent=str(texts["agent"]),
-        dataset=str(texts["dataset"]),
+        id=row["id"],
+        agent=row["agent"],
+        dataset=row["dataset"],
         truth=bool(row["truth"]),
         question=row.get("question"),
         own=_own(row.get("judge_correct"), place),
         answer=row.get("answer"),
     )
-
-
-def by_sample(truths: Iterable[AnswerTruth]) -> dict[str, AnswerTruth]:
-    """Truths by sample id.
-
-    Raises:
-        InputError: two of one sample.
-    """
-    found: dict[str, AnswerTruth] = {}
-    for one in truths:
-        if one.id in found:
-            raise InputError(f"truth: sample {one.id} stands there twice; keep one of them")
-        found[one.id] = one
-    return found
 
 
 def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:

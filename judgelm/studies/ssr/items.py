@@ -14,7 +14,7 @@ majority answer, an item with the gate off that of the run that never does. Both
 that every tau is compared at the same cost and without asking again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from judgelm.errors import InputError
 from judgelm.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.self_reference.truth import same_answer
+from judgelm.studies.truth_rows import check_texts
 
 Outcome = Literal["right", "wrong", "split"]
 """`split`: the two orders name different answers, one each, or none names any."""
@@ -128,14 +129,10 @@ def pair_truth_from_row(row: Mapping[str, Any], place: str) -> PairTruth:
     Raises:
         InputError: a field is missing or is not what it should be.
     """
-    if not isinstance(row.get("id"), str):
-        raise InputError(f'{place}: field "id": expected text, got {row.get("id")!r}; each line needs id and winner')
+    check_texts(row, place, needed=("id",), optional=("answer", "category", "question"))
     winner = row.get("winner")
     if winner not in (1, 2) or isinstance(winner, bool | float):
         raise InputError(f'{place}: field "winner": expected 1 or 2, got {winner!r}; one answer of a pair is right')
-    for name in ("answer", "category", "question"):
-        if not isinstance(row.get(name), str | None):
-            raise InputError(f'{place}: field "{name}": expected text, got {row[name]!r}; leave it out if unknown')
     if not isinstance(row.get("judge_correct"), bool | None):
         raise InputError(f'{place}: field "judge_correct": expected true or false, got {row["judge_correct"]!r}')
     return PairTruth(
@@ -146,20 +143,6 @@ def pair_truth_from_row(row: Mapping[str, Any], place: str) -> PairTruth:
         category=row.get("category"),
         question=row.get("question"),
     )
-
-
-def pairs_by_sample(truths: Iterable[PairTruth]) -> dict[str, PairTruth]:
-    """Truths by sample id.
-
-    Raises:
-        InputError: two of one sample.
-    """
-    found: dict[str, PairTruth] = {}
-    for one in truths:
-        if one.id in found:
-            raise InputError(f"truth: pair {one.id} stands there twice; keep one of them")
-        found[one.id] = one
-    return found
 
 
 def join_items(

@@ -9,8 +9,9 @@ from judgelm.data.benchmarks.mm_vet import VisualQuestion, read_capabilities
 from judgelm.data.importing import import_benchmark
 from judgelm.data.labels import read_labels
 from judgelm.errors import InputError
-from judgelm.studies.self_reference.truth import by_sample, truth_from_row
-from judgelm.studies.ssr.items import pair_truth_from_row, pairs_by_sample
+from judgelm.studies.self_reference.truth import truth_from_row
+from judgelm.studies.ssr.items import pair_truth_from_row
+from judgelm.studies.truth_rows import by_sample
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer(tmp_path, write):
     )
     done, [row], truth = imported("mmlu-pro", tmp_path, *files)
     assert (row["id"], row["winner"], row["answer_2"]) == ("mmlu-pro-70/m2/m1", 2, "The answer is (B).")
-    assert pairs_by_sample(pair_truth_from_row(one, "truth") for one in truth)[row["id"]].answer == "B"
+    assert by_sample(pair_truth_from_row(one, "truth") for one in truth)[row["id"]].answer == "B"
     assert "no output of m3 for mmlu-pro-70" in done.rejects[0].message
 
 

@@ -1,0 +1,147 @@
+"""Rows that studies need and no run makes: spoiled answers, sampled questions, own references, right and wrong pairs.
+
+    python data_tools/study_rows.py attention rows.jsonl -o spoiled.jsonl --check reversed_words
+    python data_tools/study_rows.py questions hotpot_dev.json -o questions.jsonl --target 1000
+    python data_tools/study_rows.py own-references run.jsonl -o references.jsonl --tau 0.8
+    python data_tools/study_rows.py asked questions.jsonl -o asked.jsonl
+    python data_tools/study_rows.py pairs questions.jsonl --answers answers/generator.jsonl -o pairs.jsonl
+
+`attention` spoils answers, so that a judge who reads them scores them low: put them behind the other rows, judge all
+with `--mode rubric`, and `judgelm study self-bias` tells them apart. `questions` draws about a thousand questions of a
+QA set, every answer type among them. `own-references` writes the judge's commonest own answer to each question of a run
+with self-solves, where enough of them agree, for `judgelm-batch --references` in any mode, for two answers or many.
+`asked` has a generator argue for the right option of a multiple-choice question and for a wrong one that is drawn
+(`collect_answers.py collect asked.jsonl` lets it answer); `pairs` takes one right and one wrong response of such
+answers, or of any others, for mode `ssr`, and writes OUT.truth.jsonl beside for `judgelm study ssr`.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from judgelm.data.benchmarks.base import plain_row
+from judgelm.data.qa_files import qa_row, read_qa
+from judgelm.data.qa_sampling import TARGET, sample_by_type, type_counts
+from judgelm.data.ratings_attention import attention_checks
+from judgelm.data.right_and_wrong import asked, asked_about, pair, read_answers, read_known
+from judgelm.data.samples import SampleStream
+from judgelm.data.solves import read_solves
+from judgelm.errors import ConfigError, JudgelmError, RunError
+from judgelm.majority import majority
+
+
+def main() -> int:
+    """Read the options, make the rows, say how many."""
+    options = parse_options()
+    try:
+        rows = WAYS[options.what](options)
+        write(options.out, rows)
+    except JudgelmError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(rows):,} rows in {options.out}", file=sys.stderr)
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ways = parser.add_subparsers(dest="what", required=True, metavar="|".join(WAYS))
+    attention = ways.add_parser("attention", help="answers that must be scored low")
+    attention.add_argument("--check", required=True, choices=("random_pairing", "reversed_words", "dropped_characters"))
+    drawn = ways.add_parser("questions", help="a sample of a QA set by answer type")
+    drawn.add_argument("--target", type=int, default=TARGET, help=f"about how many (default {TARGET})")
+    own = ways.add_parser("own-references", help="a judge's own answers as references")
+    own.add_argument("--tau", type=float, default=0.8, help="least agreement of its answers, 0 to 1 (default 0.8)")
+    own.add_argument("--whole", action="store_true", help="the answer's whole text, its reasoning included")
+    generating = ways.add_parser("asked", help="questions for a generator: for the right option and for a wrong one")
+    pairing = ways.add_parser("pairs", help="a right and a wrong response to each question")
+    pairing.add_argument("--answers", required=True, nargs="+", metavar="FILE", help="of collect_answers.py collect")
+    pairing.add_argument("--task", choices=("choice", "number"), default="choice", help="what responses end in")
+    for way in (attention, drawn, own, generating, pairing):
+        way.add_argument("file", metavar="FILE", help="a run file" if way is own else "rows that judgelm reads")
+        way.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
+    for way in (attention, drawn, generating, pairing):
+        way.add_argument("--seed", type=int, default=0, help="another seed draws otherwise")
+    return parser.parse_args()
+
+
+def spoiled(options: argparse.Namespace) -> list[Mapping[str, object]]:
+    """Each row with its answers spoiled, `check` in its metadata."""
+    samples = [sample for _, sample in SampleStream([options.file]).pairs()]
+    try:
+        return [plain_row(sample) for sample in attention_checks(samples, options.check, seed=options.seed)]
+    except ValueError as error:
+        raise ConfigError(f"{options.file}: {error}") from error
+
+
+def questions(options: argparse.Namespace) -> list[Mapping[str, object]]:
+    """The questions drawn; how many of each type is printed."""
+    drawn = sample_by_type(list(read_qa(options.file)), target=options.target, seed=options.seed)
+    for name, count in type_counts(drawn).most_common():
+        print(f"{name:>8} {count:>6,}", file=sys.stderr)
+    return [qa_row(sample) for sample in drawn]
+
+
+def own_references(options: argparse.Namespace) -> list[Mapping[str, object]]:
+    """The commonest own answer by sample id, where the gate is on."""
+    if not 0 <= options.tau <= 1:
+        raise ConfigError(f"--tau {options.tau}: it is a share of the judge's own answers, 0 to 1")
+    rows: list[Mapping[str, object]] = []
+    for key, solves in read_solves(options.file).items():
+        found = majority([one.get("answer") for one in solves])
+        if found.passes(options.tau):
+            text = next(one["text"] for one in solves if one.get("answer") == found.answer)
+            rows.append({"id": key, "reference": text if options.whole else found.answer})
+    return rows
+
+
+def generator_questions(options: argparse.Namespace) -> list[Mapping[str, object]]:
+    """Two questions for each."""
+    return [plain_row(sample) for sample in asked(read_known(options.file), seed=options.seed)]
+
+
+def right_and_wrong(options: argparse.Namespace) -> list[Mapping[str, object]]:
+    """The pairs; their truths go into a file of their own."""
+    texts: dict[str, list[str]] = {}
+    for key, text in read_answers(options.answers):
+        texts.setdefault(asked_about(key), []).append(text)
+    samples = list(read_known(options.file))
+    found = [pair(sample, texts.get(sample.id, []), options.task, seed=options.seed) for sample in samples]
+    made = [one for one in found if one is not None]
+    print(f"{len(samples) - len(made):,} questions without a right or without a wrong response", file=sys.stderr)
+    if options.out.exists():
+        raise RunError(f"{options.out}: is there already; choose another -o, or remove it")
+    write(options.out.with_name(f"{options.out.name.removesuffix('.jsonl')}.truth.jsonl"), [truth for _, truth in made])
+    return [plain_row(sample) for sample, _ in made]
+
+
+def write(out: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """The file, which appears only when it is complete.
+
+    Raises:
+        RunError: it is there already, or cannot be written.
+    """
+    if out.exists():
+        raise RunError(f"{out}: is there already; choose another -o, or remove it")
+    partial = Path(f"{out}.partial")
+    try:
+        partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+        os.replace(partial, out)
+    except OSError as error:
+        raise RunError(f"{out}: cannot write: {error.strerror}; choose another place") from error
+
+
+WAYS = {
+    "attention": spoiled,
+    "questions": questions,
+    "own-references": own_references,
+    "asked": generator_questions,
+    "pairs": right_and_wrong,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

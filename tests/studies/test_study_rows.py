@@ -1,0 +1,170 @@
+"""`data_tools/study_rows.py`: the rows that it makes go through runs into studies."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.ratings_runs import run_ratings
+from judgelm.data.right_and_wrong import pair
+from judgelm.data.samples import SampleStream
+from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.judgment_rows import judgment_row
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Solve
+from judgelm.studies.ssr.items import pair_truth_from_row
+
+SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
+
+
+def made(capsys, *arguments):
+    """What the recipe exits with, and what it says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+    return ended.value.code, capsys.readouterr().err
+
+
+def rows(path):
+    return [row for _, row in read_jsonl(path)]
+
+
+def write(path, given):
+    path.write_text("".join(json.dumps(row) + "\n" for row in given), encoding="utf-8")
+    return path
+
+
+def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
+    given = {"id": "1", "question": "q", "answer": "one two three.", "answer_models": ["m"], "item": "p1"}
+    source, out = write(tmp_path / "rows.jsonl", [given]), tmp_path / "spoiled.jsonl"
+    assert made(capsys, "attention", source, "-o", out, "--check", "reversed_words")[0] == 0
+    [sample] = SampleStream([str(out)])
+    assert sample.answers == ("three two one.",)
+    part = Shown(order=(0,), text="", part="conciseness", scores=(1.0,))
+    judgment = Judgment(sample_id=sample.id, mode="rubric", verdict=GradeVerdict(score=0.2), shown=(part,))
+    [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample})
+    assert rating.data["check"] == "reversed_words"
+    assert (rating.data["item"], rating.data["model"]) == ("p1", "m")
+
+
+def test_random_pairing_needs_two_rows(tmp_path, capsys):
+    source = write(tmp_path / "rows.jsonl", [{"id": "1", "question": "q", "answer": "a"}])
+    code, said = made(capsys, "attention", source, "-o", tmp_path / "out.jsonl", "--check", "random_pairing")
+    assert code == 1
+    assert "rows.jsonl: " in said
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
+    # 120 numbers and 40 names: names are fewer than 100 and stay; of the numbers 80 * 120 / 160 are drawn
+    given = [
+        {"_id": f"n{place}", "question": "How many were there?", "answer": str(place), "context": []}
+        for place in range(120)
+    ]
+    given += [
+        {"_id": f"w{place}", "question": "Who wrote it?", "answer": f"Name {place}", "context": []}
+        for place in range(40)
+    ]
+    source, out = tmp_path / "hotpot.json", tmp_path / "out.jsonl"
+    source.write_text(json.dumps(given))
+    code, said = made(capsys, "questions", source, "-o", out, "--target", "80")
+    assert (code, len(rows(out))) == (0, 100)
+    assert "number     60" in said
+    assert "name     40" in said
+
+
+def solved(key, *answers):
+    solves = tuple(Solve(text=f"I think {answer}", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="ssr", verdict=PairVerdict(winner=1), shown=(), solves=solves)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {"a": "B"}),  # 4 of 5 at least
+        (["--tau", "0.6", "--whole"], {"a": "I think B", "b": "I think C"}),
+    ],
+)
+def test_own_answers_that_agree_become_references(tmp_path, capsys, options, expected):
+    run, out = tmp_path / "run.jsonl", tmp_path / "references.jsonl"
+    judgments = [solved("a", "B", "B", "A", "B", "B"), solved("b", "A", "C", "C", None, "C"), solved("c", None, None)]
+    run.write_bytes(b"".join(encode_line(judgment_row(one)) for one in judgments))
+    assert made(capsys, "own-references", run, "-o", out, *options)[0] == 0
+    assert {row["id"]: row["reference"] for row in rows(out)} == expected
+    pairs = write(tmp_path / "k.jsonl", [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"])
+    found = {one.id: one.reference for one in SampleStream([str(pairs)], answers=(2, None), references=str(out))}
+    assert found == dict.fromkeys("abc") | expected
+    code, said = made(capsys, "own-references", run, "-o", out)
+    assert code == 1
+    assert "is there already" in said
+
+
+QUESTION = {
+    "id": "q",
+    "question": "Which swims?",
+    "reference": "(B)",
+    "category": "biology",
+    "options": ["x", "y", "z"],
+}
+
+
+def answer(key, text, **fields):
+    return {"question_id": key, "model": "g", "text": text, "failure": None} | fields
+
+
+def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path, capsys):
+    known, questions = write(tmp_path / "known.jsonl", [QUESTION]), tmp_path / "asked.jsonl"
+    assert made(capsys, "asked", known, "-o", questions)[0] == 0
+    first, second = rows(questions)
+    assert first["id"] == "q#concludes-B"
+    assert second["id"] in ("q#concludes-A", "q#concludes-C")
+    assert first["question"] == (
+        "Which swims?\nOptions:\nA. x\nB. y\nC. z\n\nWrite a solution, step by step, that concludes with (B), whatever "
+        'you think of it. Do not say that the conclusion was given. Finish with "The answer is (B)".'
+    )
+    # the generator does as it is told the first time; the second text is cut off and ends in nothing
+    answers = [
+        answer(first["id"], "Fins. The answer is (B)."),
+        answer(second["id"], "Well. The answer is (C)."),
+        answer(second["id"], "Hmm"),
+        answer(second["id"], "", failure={"code": "engine", "text": "", "why": ""}),
+    ]
+    files, out = write(tmp_path / "answers.jsonl", answers), tmp_path / "pairs.jsonl"
+    assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
+    [sample] = SampleStream([str(out)])
+    [truth] = rows(tmp_path / "pairs.truth.jsonl")
+    found = pair_truth_from_row(truth, "truth")
+    assert sample.answers[found.winner - 1] == "Fins. The answer is (B)."
+    assert sample.answers[2 - found.winner] == "Well. The answer is (C)."
+    assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])
+    assert (found.id, found.answer, found.category) == (sample.id, "B", "biology")
+
+
+def test_what_is_concluded_counts_and_not_what_was_asked_for(tmp_path, capsys):
+    known = write(tmp_path / "known.jsonl", [QUESTION])
+    # told to end in C it ends in B all the same: no wrong response, no pair
+    files = write(tmp_path / "answers.jsonl", [answer("q#concludes-C", "The answer is (B).")])
+    code, said = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "pairs.jsonl")
+    assert code == 0
+    assert "1 questions without a right or without a wrong response" in said
+    assert rows(tmp_path / "pairs.jsonl") == []
+
+
+def test_the_right_response_stands_in_both_places_over_many_questions():
+    questions = [Sample(id=str(place), question="2 + 2?", answers=(), reference="4") for place in range(40)]
+    found = [pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
+    assert {truth["winner"] for _, truth in found} == {1, 2}
+    assert found == [pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions]  # whatever their order
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [({"options": ["x"]}, "options"), ({"reference": "D"}, "the letter of one"), ({"reference": None}, "no reference")],
+)
+def test_questions_that_cannot_be_asked_are_named(tmp_path, capsys, change, finding):
+    known = write(tmp_path / "known.jsonl", [QUESTION | change])
+    code, said = made(capsys, "asked", known, "-o", tmp_path / "asked.jsonl")
+    assert code == 1
+    assert finding in said
