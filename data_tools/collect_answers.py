@@ -19,9 +19,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
 from judgelm.collecting import AnswerTally, collect
@@ -32,6 +29,7 @@ from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Sample
+from judgelm.yaml_values import read_yaml
 
 LOG_EVERY_S = 30.0
 
@@ -128,10 +126,7 @@ def configured(path: Path | None) -> list[Answerer]:
     """The answerers of a configuration file."""
     if path is None:
         return []
-    try:
-        given: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"--config {path}: cannot read: {error}") from error
+    given = read_yaml(path)
     if not isinstance(given, dict) or given.keys() != {"answerers"} or not isinstance(given["answerers"], list):
         raise ConfigError(f"--config {path}: expected a list under the one name answerers")
     return [answerer_of(one if isinstance(one, dict) else {"name": one}) for one in given["answerers"]]

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from judgelm.data.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
+from judgelm.yaml_values import read_yaml
 
 
 class SourceConfig(BaseModel):
@@ -64,9 +64,7 @@ def read_config(path: Path) -> SeedsConfig:
         ConfigError: it cannot be read, or says what there is not.
     """
     try:
-        return SeedsConfig.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from error
+        return SeedsConfig.model_validate(read_yaml(path))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -56,8 +56,17 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
     """The judgment that `judgment_row` wrote, now or before there were distributions, reasons and repairs.
 
     Raises:
-        KeyError, TypeError: the row is no judgment.
+        ValueError: the row is no judgment; the message says in what.
     """
+    try:
+        return _judgment(row)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(repr(error)) from error
+
+
+def _judgment(row: Mapping[str, Any]) -> Judgment:
+    if not isinstance(row["id"], str):
+        raise TypeError(f"id: expected text, got {row['id']!r}")
     return Judgment(
         sample_id=row["id"],
         mode=row["mode"],

@@ -31,7 +31,7 @@ def _named(name: str) -> re.Pattern[str]:
 
 
 _NAMED = _named("[12]")
-_NAMED_ANY = _named(r"\d+")
+_NAMED_ANY = _named(r"\d{1,3}")
 _BETWEEN_NAMED = re.compile(r"^\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
 _ANY_NUMBER = re.compile(_NUMBER)
 _SCORE = rf"{_NUMBER}(?:\s*/\s*\d+)?"
@@ -40,7 +40,7 @@ _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 
 def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    """Read the score line of a pair: the first line of `text` that is not blank.
+    r"""Read the score line of a pair: the first line of `text` that is not blank.
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
@@ -50,7 +50,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         The two scores in the order shown, or why there are none.
 
     Example:
-        >>> parse_pair("8 6\\nThe first answer is more precise.")
+        >>> parse_pair("8 6\nThe first answer is more precise.")
         Scores(values=(8.0, 6.0))
         >>> parse_pair("8/6").why
         'two numbers, but how they are joined can be read in more than one way'
@@ -149,7 +149,7 @@ def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | 
     first = _NAMED.match(plain)
     assert first is not None, "the caller has matched the line's start"
     rest = plain[first.end() :]
-    rest = _BETWEEN_NAMED.sub("", rest, count=1)
+    rest = _BETWEEN_NAMED.sub("", rest)
     second = _NAMED.match(rest)
     if second is None or {first[1], second[1]} != {"1", "2"}:
         return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
@@ -167,7 +167,7 @@ def _parse_all_named(plain: str, count: int, scale: tuple[float, float], text: s
     while len(matches) < count and (match := _NAMED_ANY.match(rest)):
         matches.append(match)
         tail = rest[match.end() :]
-        rest = _BETWEEN_NAMED.sub("", tail, count=1)
+        rest = _BETWEEN_NAMED.sub("", tail)
     matches.sort(key=lambda match: int(match[1]))
     if [int(match[1]) for match in matches] != list(range(1, count + 1)):
         return Unparsed("off_grammar", text, f"the scores of Assistant 1 to {count} do not stand side by side")

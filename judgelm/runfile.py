@@ -11,10 +11,13 @@ engine are tried again. Another model, template, mode or input is refused, both 
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import Appender, read_jsonl, repair_tail
@@ -22,6 +25,26 @@ from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import Judgment
 
 Retry = Literal["engine", "failed"]
+
+_SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
+
+
+class _Input(BaseModel):
+    file: str
+    bytes: int
+    sha: str | None
+
+
+class _Fingerprint(BaseModel):
+    input: list[_Input] = []
+
+
+class _Manifest(BaseModel):
+    """What of a manifest must be there for a run to go on."""
+
+    fingerprint: _Fingerprint
+    provenance: dict[str, dict[str, Any]]
+    sessions: list[dict[str, Any]]
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
@@ -31,10 +54,7 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
         InputError: a line is no judgment.
     """
     for number, row in read_jsonl(path):
-        try:
-            yield judgment_from_row(row)
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{path}:{number}: not a judgment written by judgelm-batch ({error!r})") from error
+        yield _judgment(path, number, row)
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
@@ -48,10 +68,24 @@ def standing_judgments(path: str | Path) -> Iterator[Judgment]:
     Raises:
         InputError: a line is no judgment.
     """
-    last = {hash(row.get("id")): place for place, (_, row) in enumerate(read_jsonl(path))}
-    for place, judgment in enumerate(iter_judgments(path)):
-        if last[hash(judgment.sample_id)] == place:
-            yield judgment
+    last = {hash(_id_of(path, number, row)): number for number, row in read_jsonl(path)}
+    for number, row in read_jsonl(path):
+        if last[hash(row["id"])] == number:
+            yield _judgment(path, number, row)
+
+
+def _judgment(path: str | Path, number: int, row: Mapping[str, Any]) -> Judgment:
+    try:
+        return judgment_from_row(row)
+    except ValueError as error:
+        raise InputError(f"{path}:{number}: not a judgment written by judgelm-batch ({error})") from error
+
+
+def _id_of(path: str | Path, number: int, row: Mapping[str, Any]) -> str:
+    name = row.get("id")
+    if not isinstance(name, str) or "failure" not in row:
+        raise InputError(f"{path}:{number}: no line of a run file: it lacks id (a text) or failure; remove the line")
+    return name
 
 
 def short_sha(value: object) -> str:
@@ -102,9 +136,12 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
         return None
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        manifest["fingerprint"], manifest["provenance"], manifest["sessions"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path}: not a manifest of judgelm ({error}); pass --overwrite") from error
+        _Manifest.model_validate(manifest)
+    except (OSError, ValueError, RecursionError) as error:
+        finding = " ".join(str(error).split())
+        raise RunError(
+            f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"
+        ) from error
     return manifest  # type: ignore[no-any-return]
 
 
@@ -118,14 +155,15 @@ def read_finished(out: Path, retry: Retry = "engine") -> tuple[set[int], Counter
     if not out.is_file():  # not there yet, or a device or a pipe, which cannot be read back
         return finished, Counter()
     failed: dict[int, str] = {}
-    for _, row in read_jsonl(out):
-        key, failure = hash(row["id"]), row["failure"]
+    for number, row in read_jsonl(out):
+        key, failure = hash(_id_of(out, number, row)), row.get("failure")
         failed.pop(key, None)
         if isinstance(failure, dict):
-            if retry == "failed" or failure["code"] == "engine":
+            code = str(failure.get("code"))
+            if retry == "failed" or code == "engine":
                 finished.discard(key)
                 continue
-            failed[key] = failure["code"]
+            failed[key] = code
         finished.add(key)
     return finished, Counter(failed.values())
 
@@ -148,6 +186,7 @@ class RunFiles:
 
     Raises:
         RunError: another run's files, not a run's file, or not writable.
+        InputError: a line of the judgments or the rejects is none of a run's.
     """
 
     def __init__(
@@ -166,15 +205,19 @@ class RunFiles:
         if earlier is not None:
             _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
         self._judgments = Appender(self.out, overwrite=overwrite)
-        if overwrite:
-            self.manifest_path.unlink(missing_ok=True)
-            self.rejects_path.unlink(missing_ok=True)
+        self._rejects: Appender | None = None
         self.manifest: dict[str, Any] = (earlier or {"sessions": [], "provenance": {}}) | {"fingerprint": fingerprint}
         self.manifest["provenance"][self.provenance_sha] = provenance
         self.repaired_bytes = self._judgments.repaired
-        self.finished, self.earlier_failures = read_finished(self.out, retry)
-        self._rejects: Appender | None = None
-        self._known_rejects = self._read_rejects()
+        try:
+            if overwrite:
+                self.manifest_path.unlink(missing_ok=True)
+                self.rejects_path.unlink(missing_ok=True)
+            self.finished, self.earlier_failures = read_finished(self.out, retry)
+            self._known_rejects = self._read_rejects()
+        except BaseException:
+            self._judgments.close()  # or the file would stay locked for whoever mends it
+            raise
 
     def _read_rejects(self) -> set[int]:
         """Hashes of the rejects on file, so that reading the same input again does not write them twice."""
@@ -229,7 +272,7 @@ class RunFiles:
 
 
 def _reject_key(row: Mapping[str, object]) -> int:
-    return hash((row["file"], row["line"], row["raw"]))
+    return hash(json.dumps([row.get("file"), row.get("line"), row.get("raw")], default=str))
 
 
 def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
@@ -267,4 +310,5 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
 
 
 def _brief(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    """As JSON, with as much of a sha256 as one compares by eye."""
+    return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))

@@ -14,6 +14,7 @@ from judgelm import Judge
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
 from judgelm.serving.binding import bind
+from judgelm.serving.chatting import check_chat
 from judgelm.serving.desk import Desk, DeskOptions
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.service import Service
@@ -30,6 +31,8 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
+        if options.chat:
+            check_chat(judge.engine)
         service = Service(judge.engine)
         desk = Desk(judge, service, DeskOptions(chat=options.chat, both_orders=options.both_orders))
         app = create_app(desk, ServerSettings(model=public_name(options.model, options.engine)))

@@ -14,8 +14,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from judgelm import Judge
 from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.cli.batch_options import parse_pairs
@@ -24,6 +22,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.modes import Pairwise
+from judgelm.yaml_values import read_yaml
 
 JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}
 MODE = {one.name for one in fields(Pairwise)} - {"template", "scale", "step"}
@@ -73,10 +72,7 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if path is None:
         return {}, {}
-    try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from error
+    values = read_yaml(path) or {}
     given = values.pop("engine_arg", {})
     engine_args = given if isinstance(given, dict) else parse_pairs(given, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:

@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-import yaml
 
+from judgelm.cli import completion, output
 from judgelm.cli.console import load_config
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
-from judgelm.modes import MODES
+from judgelm.yaml_values import parse_yaml
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
 _CLUSTER = "Several GPUs or machines"
 _PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5"}
-_MODE_FLAGS = (
+MODE_FLAGS = (
     *("both_orders", "order_rule", "tie_band", "accept_one_order", "reference", "temperature", "seed", "max_tokens"),
     *("distribution", "reasons", "close_band", "reason_tokens", "repair"),
 )
@@ -35,10 +35,18 @@ Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N s
 Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Which earlier failures a rerun judges again.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over, deleting OUT and its manifest.")]
 MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of failures.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
+Quiet = output.Quiet
+JsonOut = output.JsonOut
 Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
 
-ModeName = Annotated[str, typer.Option(help=f"Way of judging: {', '.join(MODES)}.", rich_help_panel=_JUDGING)]
+ModeName = Annotated[
+    str,
+    typer.Option(
+        help=f"Way of judging: {', '.join(completion.MODE_NAMES)}; see judgelm modes.",
+        rich_help_panel=_JUDGING,
+        autocompletion=completion.modes,
+    ),
+]
 ModeArgs = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,6 +54,7 @@ ModeArgs = Annotated[
         metavar="KEY=VALUE",
         help="An option that only this mode knows; the value is YAML. Repeatable.",
         rich_help_panel=_JUDGING,
+        autocompletion=completion.mode_args,
     ),
 ]
 BothOrders = Annotated[
@@ -86,7 +95,12 @@ Solves = Annotated[
     ),
 ]
 Template = Annotated[
-    str | None, typer.Option(help="Prompt template; default: the model card's.", rich_help_panel=_JUDGING)
+    str | None,
+    typer.Option(
+        help="Prompt template; default: the model card's.",
+        rich_help_panel=_JUDGING,
+        autocompletion=completion.templates,
+    ),
 ]
 IgnoreCard = Annotated[
     bool,
@@ -159,7 +173,12 @@ Model = Annotated[
         "--model", "-m", help="Local folder or hub id of the judge; a server's name of it.", rich_help_panel=_MODEL
     ),
 ]
-EngineName = Annotated[str, typer.Option(help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL)]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: ["auto", *ENGINES]
+    ),
+]
 EngineArgs = Annotated[
     list[str] | None,
     typer.Option(
@@ -170,7 +189,10 @@ EngineArgs = Annotated[
     ),
 ]
 Adapter = Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.", rich_help_panel=_MODEL)]
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+Dtype = Annotated[
+    str, typer.Option(help=f"{', '.join(_DTYPES)}.", rich_help_panel=_MODEL, autocompletion=lambda: list(_DTYPES))
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)]
 Quantization = Annotated[str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)]
 Revision = Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)]
@@ -236,12 +258,12 @@ def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
         if not equals or not name:
             raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
         if name in found:
-            raise ConfigError(f"{flag} {pair}: {name} is given twice; keep one of them")
+            raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
         try:
-            found[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            finding = " ".join(str(error).split())
-            raise ConfigError(f"{flag} {pair}: the value is no YAML ({finding}); quote it") from error
+            found[name] = parse_yaml(value)
+        except ConfigError as error:
+            # without the value, which may hold a password
+            raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error
     return found
 
 
@@ -253,7 +275,7 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
     """
     said = {
         name: context.params[name]
-        for name in _MODE_FLAGS
+        for name in MODE_FLAGS
         if (source := context.get_parameter_source(name)) is not None and source.name != "DEFAULT"
     }
     given = parse_pairs(mode_args, "--mode-arg")

@@ -7,20 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-import yaml
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn as EtaColumn
 
-from judgelm.errors import JudgelmError
-from judgelm.records import Judgment
-from judgelm.tally import Tally
+from judgelm.errors import ConfigError, JudgelmError
+from judgelm.yaml_values import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.records import Judgment
+    from judgelm.tally import Tally
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
+_NOT_CONFIGURED = {"config", "help", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
 
@@ -59,10 +60,10 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     if path is None:
         return None
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise typer.BadParameter(f"{path}: cannot read: {error}") from error
-    known = {parameter.name for parameter in context.command.params} - {"config", "help"}
+        values = read_yaml(path) or {}
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    known = {parameter.name for parameter in context.command.params} - _NOT_CONFIGURED
     if not isinstance(values, dict) or (unknown := {str(key) for key in values} - known):
         found = ", ".join(sorted(unknown)) if isinstance(values, dict) else "no mapping"
         raise typer.BadParameter(f"{path}: unknown option {found}; there are: {', '.join(sorted(map(str, known)))}")
@@ -79,6 +80,8 @@ def _pairs(path: Path, option: str, given: Any) -> list[str]:
     Raises:
         typer.BadParameter: they are neither.
     """
+    import yaml  # this and other late imports: help and completion come without them
+
     if isinstance(given, dict):
         return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in given.items()]
     if isinstance(given, list) and all(isinstance(pair, str) for pair in given):
@@ -101,20 +104,22 @@ def terminated_as_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[[Tally, Judgment], None]]:
+def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["Tally", "Judgment"], None]]:
     """A progress bar in a terminal, a line every half minute elsewhere: samples/s, tokens/s, ETA, failures."""
     if quiet or not console.is_terminal:
         yield _Log(total, quiet=quiet)
         return
-    progress = Progress(
-        SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rates]}"),
-        TimeElapsedColumn(), TextColumn("ETA"), EtaColumn(), console=console, transient=True,
+    from rich import progress as bars
+
+    progress = bars.Progress(
+        bars.SpinnerColumn(), bars.BarColumn(), bars.MofNCompleteColumn(), bars.TextColumn("{task.fields[rates]}"),
+        bars.TimeElapsedColumn(), bars.TextColumn("ETA"), bars.TimeRemainingColumn(), console=console, transient=True,
     )  # fmt: skip
     with progress:
         task = progress.add_task("judging", total=total, rates="")
         shown = 0.0
 
-        def update(tally: Tally, judgment: Judgment) -> None:
+        def update(tally: "Tally", judgment: "Judgment") -> None:
             nonlocal shown
             now = time.monotonic()
             if now - shown > _REFRESH_EVERY_S:
@@ -132,7 +137,7 @@ class _Log:
         self._quiet = quiet
         self._logged = time.monotonic()
 
-    def __call__(self, tally: Tally, judgment: Judgment) -> None:
+    def __call__(self, tally: "Tally", judgment: "Judgment") -> None:
         """Print the line when it is due."""
         now = time.monotonic()
         if self._quiet or now - self._logged < _LOG_EVERY_S:
@@ -146,7 +151,7 @@ class _Log:
         console.print(f"{done}{of_total} judged, {rates(tally)}{eta}", highlight=False)
 
 
-def rates(tally: Tally) -> str:
+def rates(tally: "Tally") -> str:
     """Samples per second, prompt and reply tokens per second, failures so far."""
     seconds = tally.judge_s or 1e-9
     tokens = (tally.prompt_tokens + tally.completion_tokens) / seconds

@@ -1,20 +1,31 @@
 """`judgelm data build`."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.table import Table
 
+from judgelm.cli import data_import
 from judgelm.cli.console import console
-from judgelm.cli.data_import import import_command
+from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
+from judgelm.yaml_values import parse_yaml, read_yaml
 
 app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
 
+_EPILOG = """
+Examples:
 
-app.command("import")(import_command)
+  judgelm data build --config configs/data/build.yaml
+
+  judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
+
+Exit codes: 0 done, 1 usage or input error.
+"""
+
+app.command("import", epilog=data_import.EPILOG)(data_import.import_command)
 
 
 @app.callback()
@@ -22,18 +33,16 @@ def data() -> None:
     """Make training data for judges."""
 
 
-@app.command("build", no_args_is_help=True)
+@app.command("build", epilog=_EPILOG, no_args_is_help=True)
 def build_command(
     config: Annotated[Path, typer.Option("--config", help="YAML file of the build; see configs/data/.")],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options that go before the file's.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
 ) -> None:
-    """Clean, split and augment labelled pairs into training and validation sets, with a report.
-
-    Example:  judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
-    """
+    """Clean, split and augment labelled pairs into training and validation sets, with a report."""
     from judgelm.data.build_options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
@@ -41,10 +50,12 @@ def build_command(
 
     if quiet:
         build_data_set(options)
-        return
-    with console.status("reading") as status:  # shows nothing where there is no terminal
-        built = build_data_set(options, progress=lambda stage, pairs: status.update(f"{stage}: {pairs:,} pairs"))
-    console.print(_summary(built, options.out))
+    else:
+        with console.status("reading") as status:  # shows nothing where there is no terminal
+            built = build_data_set(options, progress=lambda stage, pairs: status.update(f"{stage}: {pairs:,} pairs"))
+        console.print(_summary(built, options.out))
+    if json_out is not None:
+        write_json(json_out, json.loads((Path(options.out) / "build.json").read_text(encoding="utf-8")))
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:
@@ -53,10 +64,7 @@ def _values(config: Path, changes: list[str]) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or something is no `key=value`.
     """
-    try:
-        values = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{config}: cannot read: {error}") from error
+    values = read_yaml(config) or {}
     if not isinstance(values, dict):
         raise ConfigError(f"{config}: expected a mapping of options, got {type(values).__name__}")
     for change in changes:
@@ -64,9 +72,9 @@ def _values(config: Path, changes: list[str]) -> dict[str, Any]:
         if not equals:
             raise ConfigError(f"{change}: expected key=value, such as seed=1")
         try:
-            values[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{change}: the value is not YAML: {str(error).splitlines()[0]}") from error
+            values[name] = parse_yaml(value)
+        except ConfigError as error:
+            raise ConfigError(f"{change}: the value is not YAML: {error}") from error
     return values
 
 

@@ -1,38 +1,54 @@
 """`judgelm data import`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from judgelm.cli import completion
 from judgelm.cli.console import console
+from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.importing import Imported
 
 _SHOWN = 5
+EPILOG = """
+Examples:
+
+  judgelm data import
+
+  judgelm data import pandalm testset-v1.json -o pandalm.jsonl
+
+The first lists all benchmarks and the files that each takes. Exit codes: 0 done, 1 usage or input error.
+"""
 
 
 def import_command(
-    name: Annotated[str | None, typer.Argument(help="Which benchmark; without it, all are listed.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Which benchmark; without it, all are listed.", autocompletion=completion.benchmarks),
+    ] = None,
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Its published files.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol stands beside.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")] = False,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
 ) -> None:
     """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
 
     PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, preference sets, GSM8K, MMLU-Pro,
     HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet. How each one's metric is taken is printed and kept in
     OUT.protocol.json; a file of another shape is refused.
-
-    Example:  judgelm data import pandalm testset-v1.json -o pandalm.jsonl
     """
-    from judgelm.data.benchmarks.catalog import get_benchmark
+    from judgelm.data.benchmarks.catalog import BENCHMARKS, get_benchmark
 
     if name is None:
-        _list()
+        write_json(json_out, {known: one.files for known, one in BENCHMARKS.items()})
+        if not is_stdout(json_out):
+            for known, one in BENCHMARKS.items():
+                typer.echo(f"{known:14} {one.files}")
         return
     benchmark = get_benchmark(name)
     if not files:
@@ -42,15 +58,23 @@ def import_command(
     from judgelm.data.importing import import_benchmark
 
     done = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
+    write_json(json_out, _row(done))
     if not quiet:
         _show(done)
 
 
-def _list() -> None:
-    from judgelm.data.benchmarks.catalog import BENCHMARKS
-
-    for name, benchmark in BENCHMARKS.items():
-        _print(f"{name:14} {benchmark.files}")
+def _row(done: "Imported") -> dict[str, Any]:
+    return {
+        "benchmark": done.benchmark.name,
+        "rows": done.rows,
+        "labels": dict(done.winners),
+        "without_label": done.unlabelled,
+        "with_a_known_truth": done.truths,
+        "categories": dict(done.categories),
+        "rejected": len(done.rejects),
+        "protocol": done.benchmark.protocol,
+        "written": done.paths,
+    }
 
 
 def _show(done: "Imported") -> None:

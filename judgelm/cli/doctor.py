@@ -1,6 +1,5 @@
 """`judgelm doctor`: what is installed, what the machine has, how fast it judges; a fine-tuning's plan; attacks."""
 
-import json
 import platform
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
@@ -14,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from judgelm.cli.batch_options import EngineArgs, EngineName, parse_pairs
-from judgelm.cli.console import EXIT_USAGE, console, json_default
-from judgelm.cli.doctor_output import escaped, facts_table, write_text
-from judgelm.cli.doctor_plan import plan_training
+from judgelm.cli.console import EXIT_USAGE, console
+from judgelm.cli.doctor_output import console_for, escaped, facts_table
+from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
 from judgelm.engines.base import EngineOptions
@@ -24,6 +23,19 @@ from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.version import VERSION
 
+EPILOG = """
+Examples:
+
+  judgelm doctor
+
+  judgelm doctor --quiet --json doctor.json --seconds 0
+
+  judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
+
+  judgelm doctor --spoofs
+
+Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
+"""
 _STATES = {
     "ok": "[green]ok[/]",
     "out_of_range": "[red]out of range[/], see below",
@@ -64,7 +76,8 @@ def doctor(
     engine: EngineName = "auto",
     engine_arg: EngineArgs = None,
     seconds: Annotated[float, typer.Option(min=0.0, help="How long the probe judges; 0 leaves it out.")] = 10.0,
-    json_out: Annotated[Path | None, typer.Option("--json", help="Write all findings as JSON; - is stdout.")] = None,
+    json_out: JsonOut = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
     spoofs: Annotated[
         bool,
         typer.Option(
@@ -103,10 +116,13 @@ def doctor(
     attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
     """
     if train is not None:
+        from judgelm.cli.doctor_plan import plan_training
+
         plan_training(
             (train, accelerate, shape),
             (gpus, gpu_memory),
             speed={"mfu": mfu, "gpu_flops": gpu_flops},
+            out=console_for(json_out, quiet=quiet),
             json_out=json_out,
         )
         return
@@ -118,11 +134,17 @@ def doctor(
     if spoofs:
         from judgelm.cli.doctor_spoofs import check_against_spoofs  # loads pandas
 
-        check_against_spoofs((model, engine, arguments), template=template, seconds=seconds, json_out=json_out)
+        check_against_spoofs(
+            (model, engine, arguments),
+            template=template,
+            seconds=seconds,
+            out=console_for(json_out, quiet=quiet),
+            json_out=json_out,
+        )
         return
     if template is not None:
         raise ConfigError("--template is for --spoofs, which attacks it")
-    out = Console(stderr=str(json_out) == "-")
+    out = console_for(json_out, quiet=quiet)
     found = _Examination()
     out.print(f"judgelm {found.judgelm}, Python {found.python}, {found.system}", highlight=False, soft_wrap=True)
     _examine_packages(found, out)
@@ -131,8 +153,7 @@ def doctor(
     if seconds and found.engine:
         _examine_speed(found, out, (model, engine, arguments), seconds)
     _print_findings(found, out)
-    if json_out is not None:
-        write_text(json_out, json.dumps(asdict(found), indent=1, default=json_default))
+    write_json(json_out, asdict(found))
     if found.mend:
         raise typer.Exit(EXIT_USAGE)
 
@@ -228,6 +249,8 @@ def _print_findings(found: _Examination, out: Console) -> None:
     if not found.mend:
         out.print("[green]nothing to mend[/]")
         return
+    if out.quiet:
+        out = console
     out.print("[bold red]what to mend[/]")
     for number, finding in enumerate(found.mend, 1):
         out.print(f"{number}. {finding}", markup=False, highlight=False, soft_wrap=True)

@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
-import typer
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
-from judgelm.errors import RunError
+from judgelm.cli.output import is_stdout
+
+
+def console_for(json_out: Path | None, *, quiet: bool) -> Console:
+    """Where findings are shown: standard output, unless `--json -` has it; nowhere with `--quiet`."""
+    return Console(stderr=is_stdout(json_out), quiet=quiet)
 
 
 def facts_table(title: str) -> Table:
@@ -20,18 +25,3 @@ def facts_table(title: str) -> Table:
 def escaped(text: str) -> str:
     """A text that Rich shows as it is."""
     return text.replace("[", r"\[")
-
-
-def write_text(path: Path, text: str) -> None:
-    """To a file, or to standard output as `-`.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    if str(path) == "-":
-        typer.echo(text)
-        return
-    try:
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error

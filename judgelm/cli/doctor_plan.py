@@ -1,6 +1,5 @@
 """`judgelm doctor --train CONFIG`: memory, operations and time of a fine-tuning, without weights."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_USAGE, json_default
-from judgelm.cli.doctor_output import escaped, facts_table, write_text
+from judgelm.cli.console import EXIT_USAGE
+from judgelm.cli.doctor_output import escaped, facts_table
+from judgelm.cli.output import write_json
 from judgelm.doctor.training_plan import USABLE_SHARE, ModelFacts, Operations, Recipe
 from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_training
 from judgelm.doctor.training_plan_ways import Plan, plan
@@ -25,6 +25,7 @@ def plan_training(
     cluster: tuple[int | None, float | None],
     *,
     speed: dict[str, float],
+    out: Console,
     json_out: Path | None,
 ) -> None:
     """Print what a fine-tuning needs, and what would make it fit; exit code 1 where no cluster can hold it.
@@ -33,6 +34,7 @@ def plan_training(
         files: the training's YAML, accelerate's file, and the name of a known model shape.
         cluster: GPUs, and GiB of one.
         speed: `mfu` and `gpu_flops`.
+        out: where it is shown.
         json_out: where all findings are written.
     """
     train, accelerate, shape = files
@@ -40,7 +42,6 @@ def plan_training(
     clusters = clusters_of(read_launch(accelerate), gpus=cluster[0], gpu_memory_gib=cluster[1])
     from judgelm.doctor.training_plan_model import look_at_data, look_at_model, training_of  # loads torch
 
-    out = Console(stderr=str(json_out) == "-")
     with out.status("building the model on the meta device, counting the rows"):
         model, configured = look_at_model(configured, shape=shape)
         data = look_at_data(configured)
@@ -61,7 +62,7 @@ def plan_training(
             asdict(one) | {"total_bytes": one.memory.total, "training": asdict(training) if training else None}
             for one, training in zip(plans, trainings, strict=True)
         ]
-        write_text(json_out, json.dumps(found, indent=1, default=json_default))
+        write_json(json_out, found)
     if not any(one.fits for one in plans):
         raise typer.Exit(EXIT_USAGE)
 

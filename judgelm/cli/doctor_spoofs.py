@@ -1,6 +1,5 @@
 """`judgelm doctor --spoofs`: attacks on a template, on a model's tokens, and how far they sway its judge."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.console import EXIT_USAGE, console, json_default
-from judgelm.cli.doctor_output import escaped, write_text
+from judgelm.cli.console import EXIT_USAGE, console
+from judgelm.cli.doctor_output import escaped
+from judgelm.cli.output import write_json
 from judgelm.doctor.spoof_checks import Checked, check_spoofs
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine
@@ -25,7 +25,12 @@ _MOST_SHOWN = 20
 
 
 def check_against_spoofs(
-    asked: tuple[str, str, dict[str, Any]], *, template: str | None, seconds: float, json_out: Path | None
+    asked: tuple[str, str, dict[str, Any]],
+    *,
+    template: str | None,
+    seconds: float,
+    out: Console,
+    json_out: Path | None,
 ) -> None:
     """Attack a template, or a model with it, and print what came of it; exit code 1 where something got through.
 
@@ -33,10 +38,10 @@ def check_against_spoofs(
         asked: model (empty for none), engine, and the engine's own arguments.
         template: its id; None takes the model card's.
         seconds: how long attacked pairs are judged; 0 leaves that out.
+        out: where it is shown.
         json_out: where all findings are written.
     """
     model, engine, arguments = asked
-    out = Console(stderr=str(json_out) == "-")
     mode = Pairwise(template=get_template(template or DEFAULT_TEMPLATE).id)
     judge = None
     if model:
@@ -59,8 +64,7 @@ def check_against_spoofs(
         with judge:
             if seconds:
                 found["swayed"] = _sway(judge, mode, checked, seconds, out)
-    if json_out is not None:
-        write_text(json_out, json.dumps(found, indent=1, default=json_default))
+    write_json(json_out, found)
     if escaped_ones:
         raise typer.Exit(EXIT_USAGE)
 

@@ -1,39 +1,91 @@
 """`judgelm <command>`."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from judgelm.cli import data
-from judgelm.cli.batch import batch
 from judgelm.cli.console import run_app
-from judgelm.cli.doctor import doctor
-from judgelm.cli.evaluation import eval_command, report_command
-from judgelm.cli.modes import modes_command
-from judgelm.cli.panel import panel_command
-from judgelm.cli.serve import EPILOG, serve
-from judgelm.cli.study import study_app
-from judgelm.cli.web import EPILOG as WEB_EPILOG
-from judgelm.cli.web import web
+from judgelm.cli.lazy import LazyGroup, Place
 from judgelm.version import VERSION
+
+_EPILOG = """
+Examples:
+
+  judgelm doctor
+
+  judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
+
+  judgelm eval judgments.jsonl --labels labelled.jsonl
+
+  judgelm serve my-judge --name gpt-4
+
+`judgelm COMMAND --help` has examples of each. Exit codes of all: 0 done, 1 usage or input error, or something to \
+mend, 2 more failures than --max-failure-rate, 130 interrupted.
+"""
+
+
+class _Commands(LazyGroup):
+    places: ClassVar = {
+        "batch": Place(
+            module="judgelm.cli.batch",
+            name="batch",
+            help="Judge answers with a local judge model: pairs, or as --mode says.",
+        ),
+        "eval": Place(
+            module="judgelm.cli.evaluation",
+            name="eval_command",
+            help="Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.",
+        ),
+        "report": Place(
+            module="judgelm.cli.report",
+            name="report_command",
+            help="Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and "
+            "failure.",
+        ),
+        "doctor": Place(
+            module="judgelm.cli.doctor",
+            name="doctor",
+            help="Look at packages, devices and speed, and say what to mend.",
+            no_args_is_help=False,
+        ),
+        "modes": Place(
+            module="judgelm.cli.modes",
+            name="modes_command",
+            help="List the ways of judging, or what one of them does and its options.",
+            no_args_is_help=False,
+        ),
+        "panel": Place(
+            module="judgelm.cli.panel",
+            name="panel_command",
+            help="Join several judges' runs over the same samples into one, by vote or by mean score.",
+        ),
+        "serve": Place(
+            module="judgelm.cli.serve",
+            name="serve",
+            help="Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words.",
+        ),
+        "web": Place(
+            module="judgelm.cli.web",
+            name="web",
+            help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
+        ),
+        "data": Place(module="judgelm.cli.data", name="app", help="Make training data for judges."),
+        "study": Place(
+            module="judgelm.cli.study",
+            name="study_app",
+            help="Analyses of judgments: tables, figures and a page.",
+        ),
+    }
+
 
 app = typer.Typer(
     name="judgelm",
+    cls=_Commands,
     help="Fine-tune open judge models and run them locally.",
+    epilog=_EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("batch", no_args_is_help=True)(batch)
-app.command("eval", no_args_is_help=True)(eval_command)
-app.command("report", no_args_is_help=True)(report_command)
-app.command("doctor")(doctor)
-app.command("modes")(modes_command)
-app.command("panel", no_args_is_help=True)(panel_command)
-app.command("serve", epilog=EPILOG, no_args_is_help=True)(serve)
-app.command("web", epilog=WEB_EPILOG, no_args_is_help=True)(web)
-app.add_typer(data.app, name="data")
-app.add_typer(study_app, name="study")
 
 
 def _show_version(value: bool) -> None:

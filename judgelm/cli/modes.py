@@ -1,47 +1,124 @@
 """`judgelm modes`: the ways of judging, and what can be said of each."""
 
 import inspect
-from dataclasses import MISSING, fields
+import re
+from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, cast
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from judgelm.data.samples import in_words
-from judgelm.modes import MODES
-from judgelm.modes.making import JUDGES_OWN, mode_type
+from judgelm.cli import completion
+from judgelm.cli.batch_options import MODE_FLAGS
+from judgelm.cli.output import JsonOut, is_stdout, write_json
+
+EPILOG = """
+Examples:
+
+  judgelm modes
+
+  judgelm modes ssr
+
+  judgelm modes --json -
+
+Exit codes: 0 done, 1 usage error.
+"""
 
 
 def modes_command(
-    name: Annotated[str | None, typer.Argument(help="Show this mode's options; without it, all modes.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODE]", help="Show this mode's options; without it, all modes.", autocompletion=completion.modes
+        ),
+    ] = None,
+    json_out: JsonOut = None,
 ) -> None:
-    """List the ways of judging, or what one of them does and its options.
+    """List the ways of judging, or what one of them does and its options."""
+    from judgelm.modes import MODES
+    from judgelm.modes.making import mode_type
 
-    Example: judgelm modes ssr
-    """
-    out = Console()
-    if name is None:
-        table = Table("mode", "judges", "of samples with", show_edge=False)
-        for known, kind in MODES.items():
-            table.add_row(known, _summary(kind), _answers(kind))
-        out.print(table)
-        out.print("judgelm modes NAME shows one mode's options; judgelm-batch --mode NAME --mode-arg OPTION=VALUE.")
-        return
-    kind = mode_type(name)
-    out.print(inspect.getdoc(kind) or "", markup=False, highlight=False)
-    table = Table("option", "default", show_edge=False)
-    for one in fields(cast(Any, kind)):
-        if one.name not in JUDGES_OWN:
-            table.add_row(one.name, "none: must be given" if one.default is MISSING else repr(one.default))
+    shown = MODES if name is None else {name: mode_type(name)}
+    write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
+    if not is_stdout(json_out):
+        out = Console()
+        if name is None:
+            _print_all(shown, out)
+        else:
+            _print_one(shown[name], out)
+
+
+def _print_all(modes: dict[str, Any], out: Console) -> None:
+    table = Table("mode", "judges", "of samples with", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, kind in modes.items():
+        row = _row(kind)
+        table.add_row(name, row["judges"], row["answers"])
+    out.print(table)
+    out.print("judgelm modes MODE shows one mode's options.", highlight=False)
+
+
+def _print_one(kind: Any, out: Console) -> None:
+    out.print(_prose(kind), markup=False, highlight=False)
     out.print()
+    table = Table("option", "default", "", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = True
+    for option in _row(kind)["options"]:
+        default = "must be given" if option["required"] else _shown(option["default"])
+        table.add_row(option["flag"], default, Text(option["help"]))
     out.print(table)
 
 
-def _summary(kind: type) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+def _row(kind: Any) -> dict[str, Any]:
+    """What there is to say of a mode, as `--json` writes it."""
+    from judgelm.data.samples import in_words
+    from judgelm.modes.making import JUDGES_OWN
 
-
-def _answers(kind: type) -> str:
     answers = getattr(kind, "answers", None)
-    return in_words(answers) if isinstance(answers, tuple) else "what the mode's options ask for"
+    meanings = _meanings(kind)
+    return {
+        "judges": _prose(kind).split("\n\n")[0],
+        "answers": in_words(answers) if isinstance(answers, tuple) else "what the mode's options ask for",
+        "options": [
+            _option(one, meanings.get(one.name, "")) for one in fields(cast(Any, kind)) if one.name not in JUDGES_OWN
+        ],
+    }
+
+
+def _option(one: Field[Any], meaning: str) -> dict[str, Any]:
+    """A field as it is given: modes share some flags, and each has options of its own."""
+    flag = f"--{one.name.replace('_', '-')}" if one.name in MODE_FLAGS else f"--mode-arg {one.name}="
+    made = one.default if one.default_factory is MISSING else one.default_factory()
+    required = made is MISSING
+    return {
+        "name": one.name,
+        "flag": flag,
+        "required": required,
+        "default": None if required else made,
+        "help": meaning,
+    }
+
+
+def _prose(kind: Any) -> str:
+    """A docstring up to its first section, a line for each paragraph."""
+    prose = re.split(r"\n+(?:Attributes|Raises):\n", inspect.getdoc(kind) or "")[0]
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in prose.split("\n\n"))
+
+
+def _meanings(kind: Any) -> dict[str, str]:
+    """What the docstrings of a mode, and of the mode it is made from, say of each field."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        section = re.search(r"\nAttributes:\n((?:    .*\n|\n(?=    ))+)", f"{inspect.cleandoc(base.__doc__ or '')}\n")
+        for one in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE):
+            found[one[1]] = " ".join(one[2].split())
+    return found
+
+
+def _shown(default: Any) -> str:
+    """A default as one would write it: YAML, as the option's value is."""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(default) if default or default == 0 else "none"

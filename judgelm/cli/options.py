@@ -10,7 +10,8 @@ JudgmentsArgument = Annotated[
     Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
 ]
 LabelsOption = Annotated[
-    Path, typer.Option("--labels", "-l", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows.")
+    Path,
+    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
 ]
 ReversedOption = Annotated[
     Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")

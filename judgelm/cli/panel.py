@@ -1,16 +1,30 @@
 """`judgelm panel`: several judges' runs over the same samples, joined into one."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-import yaml
 from rich.table import Table
 
 from judgelm.cli.console import console
+from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import InputError
-from judgelm.panel import Panel, PanelCounts, convene
-from judgelm.tally import Tally
+from judgelm.yaml_values import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.panel import PanelCounts
+    from judgelm.tally import Tally
+
+EPILOG = """
+Examples:
+
+  judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl
+
+  judgelm panel a.jsonl b.jsonl c.jsonl -o panel.jsonl --rule mean
+
+Exit codes: 0 done, 1 usage or input error.
+"""
 
 
 def panel_command(
@@ -27,13 +41,15 @@ def panel_command(
         int | None, typer.Option(min=1, help="Judges (families) that must have a verdict; default: more than half.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start OUT over.")] = False,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
 ) -> None:
     """Join several judges' runs over the same samples into one, by vote or by mean score.
 
-    A judge is named by its run file, or its model. What a judge failed on or lacks is no vote. For example:
-
-    judgelm panel gpt.jsonl llama.jsonl mistral.jsonl -o panel.jsonl --rule vote
+    A judge is named by its run file, or its model. What a judge failed on or lacks is no vote.
     """
+    from judgelm.panel import Panel, convene
+
     if out.suffix != ".jsonl":
         raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
     panel = Panel(
@@ -45,6 +61,9 @@ def panel_command(
         overwrite=overwrite,
     )
     tally, counts = convene(panel)
+    write_json(json_out, tally.row() | asdict(counts))
+    if quiet:
+        return
     console.print(_judges(counts))
     console.print(_summary(tally, counts))
     if not counts.same_input:
@@ -53,10 +72,7 @@ def panel_command(
 
 
 def _families(path: Path) -> dict[str, list[str]]:
-    try:
-        found: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot read: {error}") from error
+    found = read_yaml(path)
     if not isinstance(found, dict):
         raise InputError(f"{path}: expected a mapping from family to a list of judges")
     for family, judges in found.items():
@@ -65,7 +81,7 @@ def _families(path: Path) -> dict[str, list[str]]:
     return {str(family): judges for family, judges in found.items()}
 
 
-def _judges(counts: PanelCounts) -> Table:
+def _judges(counts: "PanelCounts") -> Table:
     table = Table(title="judges of the panel", title_justify="left")
     for head in ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel"):
         table.add_column(head, justify="left" if head in ("judge", "family") else "right")
@@ -75,7 +91,7 @@ def _judges(counts: PanelCounts) -> Table:
     return table
 
 
-def _summary(tally: Tally, counts: PanelCounts) -> Table:
+def _summary(tally: "Tally", counts: "PanelCounts") -> Table:
     table = Table(title="judgments", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")

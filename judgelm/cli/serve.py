@@ -8,10 +8,9 @@ import typer
 
 from judgelm.cli import batch_options as options
 from judgelm.cli.console import EXIT_INTERRUPTED, console
+from judgelm.cli.loading import known_engine, loaded_judge, shown_address
 from judgelm.engines.base import require
-from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError
-from judgelm.judge import Judge
 
 if TYPE_CHECKING:
     from judgelm.serving.settings import ServerSettings
@@ -88,7 +87,12 @@ MostWaiting = Annotated[
     int, typer.Option(min=1, help="Judgments in hand beyond which requests get 429.", rich_help_panel=_LIMITS)
 ]
 MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
-BodyTimeout = Annotated[float, typer.Option(min=0.1, help="For a client to send its body.", rich_help_panel=_LIMITS)]
+BodyTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.1, help="For a client to send a request's headers, and again for its body.", rich_help_panel=_LIMITS
+    ),
+]
 RequestTimeout = Annotated[float, typer.Option(min=0.1, help="For an answer.", rich_help_panel=_LIMITS)]
 Shutdown = Annotated[
     float, typer.Option(min=0, help="For what is in hand when the server is told to end.", rich_help_panel=_LIMITS)
@@ -135,6 +139,7 @@ def serve(
     require("prometheus_client", extra="serve")
     from judgelm.serving.app import create_app
     from judgelm.serving.binding import bind
+    from judgelm.serving.chatting import check_chat
     from judgelm.serving.desk import Desk, DeskOptions
     from judgelm.serving.server import Server, uvicorn_config
     from judgelm.serving.service import Service
@@ -143,12 +148,10 @@ def serve(
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth)
     engine, engine_args = _engine(engine, upstream, options.parse_pairs(engine_arg or (), "--engine-arg"))
-    bound = bind(host, port)
-    if not quiet:
-        console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
-    with bound, Judge(
+    with bind(host, port) as bound, loaded_judge(
         model,
-        engine=engine,
+        engine,
+        quiet=quiet,
         template=template,
         ignore_card=ignore_card,
         adapter=adapter,
@@ -162,6 +165,8 @@ def serve(
         trust_remote_code=trust_remote_code,
         engine_args=engine_args,
     ) as judge:  # fmt: skip
+        if chat:
+            check_chat(judge.engine)
         service = Service(judge.engine, most_waiting=most_waiting)
         settings = ServerSettings(
             model=public_name(model, engine),
@@ -174,7 +179,7 @@ def serve(
         desk = Desk(judge, service, DeskOptions(chat=chat, both_orders=both_orders, reasons=reasons))
         app = create_app(desk, settings)
         server = Server(
-            uvicorn_config(app, access_log=access_log),
+            uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
             service=service,
             finish_s=shutdown_s,
@@ -203,21 +208,18 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
         if "base_url" in engine_args:
             raise ConfigError("--upstream and --engine-arg base_url=... say the same; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
-    if engine == "auto":
-        return choose_engine()[0], engine_args
-    if engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    engine = known_engine(engine)
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 
 def _greet(host: str, port: int, settings: "ServerSettings") -> None:
     """Where the server is, and how to ask it."""
-    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+    address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
     key = ' -H "Authorization: Bearer $KEY"' if settings.api_keys else ""
     lines = (
-        f"serving {', '.join(settings.listed)} at http://{place}:{port}/v1 (Ctrl-C ends it)",
-        f"  curl http://{place}:{port}/v1/judge{key} -d {shlex.quote(body)}",
+        f"serving {', '.join(settings.listed)} at {address}/v1 (Ctrl-C ends it)",
+        f"  curl {address}/v1/judge{key} -d {shlex.quote(body)}",
     )
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from judgelm.cli.options import ScoringOptions
@@ -13,6 +12,7 @@ from judgelm.cli.scoring import score
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.paper_tables import LAYOUTS, TableRun, Timing
+from judgelm.yaml_values import read_yaml
 
 
 class _Row(BaseModel):
@@ -62,9 +62,7 @@ def read_table_runs(path: Path, how: Resampling) -> dict[int, list[TableRun]]:
 
 def _read(path: Path) -> _File:
     try:
-        return _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: cannot read: {error}") from error
+        return _File.model_validate(read_yaml(path))
     except ValidationError as error:
         finding = error.errors()[0]
         place = ".".join(map(str, finding["loc"])) or "the file"

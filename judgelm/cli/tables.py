@@ -103,7 +103,9 @@ def _cell(estimate: Estimate | None) -> str:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """An estimate and its interval, both in percent."""
+    """An estimate and its interval, both in percent; where every resample repeats one value there is no interval."""
     if estimate is None:
         return "-", "-"
+    if estimate.low == estimate.high:
+        return f"{100 * estimate.value:.2f}", "no interval"
     return f"{100 * estimate.value:.2f}", f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"

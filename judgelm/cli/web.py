@@ -9,10 +9,9 @@ import typer
 
 from judgelm.cli import batch_options as options
 from judgelm.cli.console import console
+from judgelm.cli.loading import known_engine, loaded_judge, shown_address
 from judgelm.engines.base import require
-from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError
-from judgelm.judge import Judge
 
 PASSWORD_VARIABLE = "JUDGELM_PASSWORD"
 _RUNS, _SERVER = "Run files", "Address and password"
@@ -83,8 +82,7 @@ def web(
     config: options.Config = None,
 ) -> None:
     """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
-    if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    chosen = known_engine(engine)
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: gives run files their texts, but there is no --run; add one")
     require("gradio", extra="web")
@@ -98,13 +96,10 @@ def web(
 
         check_exposure(host, password, no_auth=no_auth)
         runs = open_runs(run or [], pairs)
-        chosen = choose_engine()[0] if engine == "auto" else engine
-        bound = bind(host, port)
-        if not quiet:
-            console.print(f"loading {model} ({chosen} engine)", markup=False, highlight=False)
-        with bound, Judge(
+        with bind(host, port) as bound, loaded_judge(
             model,
-            engine=chosen,
+            chosen,
+            quiet=quiet,
             template=template,
             ignore_card=ignore_card,
             adapter=adapter,
@@ -121,13 +116,9 @@ def web(
             service = Service(judge.engine)
             try:
                 if not quiet:
-                    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
-                    console.print(
-                        f"the page is at http://{place}:{bound.getsockname()[1]} (Ctrl-C ends it)",
-                        markup=False,
-                        highlight=False,
-                        soft_wrap=True,
-                    )
+                    address = shown_address(host, bound.getsockname()[1])
+                    found = f"the page is at {address} (Ctrl-C ends it)"
+                    console.print(found, markup=False, highlight=False, soft_wrap=True)
                 serve_page(web_app(create_page(judge, service, runs), password=password), bound)
             finally:
                 service.close(_FINISH_S)

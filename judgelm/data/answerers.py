@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 from judgelm.modes.answering import Answering, Decoding
+from judgelm.yaml_values import parse_yaml
 
 Form = Literal["auto", "chat", "plain"]
 """How a question is put: as chat, as plain text, or as chat where the model's tokenizer has a chat template."""
@@ -58,7 +58,7 @@ def answerer_of(given: Mapping[str, Any]) -> Answerer:
         ConfigError: a name that nothing has, a value of another type, or no `name` and `model`.
     """
     rest = dict(given)
-    place = f"answerer {rest.get('name', given)}"
+    place = f"answerer {rest.get('name', f'of {len(given)} settings')}"
     if not rest.get("name") or not rest.get("model"):
         raise ConfigError(f"{place}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
     own = {name: rest.pop(name) for name in _OWN if name in rest}
@@ -91,14 +91,14 @@ def parse_answerer(text: str) -> Answerer:
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
             raise ConfigError(
-                f"--answerer {text}: expected NAME=VALUE,NAME=VALUE,..., got {part!r}; values that hold commas go into "
+                f"--answerer: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
                 "a --config file"
             )
         place = given.setdefault(into, {}) if into else given
         try:
-            place[inner] = value if inner in ("name", "model") else yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--answerer {text}: {part!r} is no YAML; quote the value") from error
+            place[inner] = value if inner in ("name", "model") else parse_yaml(value)
+        except ConfigError as error:  # without the value, which may hold a password
+            raise ConfigError(f"--answerer {name}=...: the value is no YAML ({error}); quote it") from error
     return answerer_of(given)
 
 
@@ -124,7 +124,7 @@ def _checked(kind: Any, given: Any, place: str, beside: Sequence[str] = ()) -> A
     """A dataclass from a mapping; `beside` are names that may stand next to its own."""
     known = [one.name for one in fields(kind)]
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{place}: expected names and values ({', '.join(known)}), got {given!r}")
+        raise ConfigError(f"{place}: expected names and values ({', '.join(known)}), got {type(given).__name__}")
     if unknown := given.keys() - set(known):
         there = ", ".join(dict.fromkeys((*beside, *known)))
         raise ConfigError(f"{place}: {', '.join(sorted(map(str, unknown)))} does not exist; there are: {there}")
@@ -133,4 +133,5 @@ def _checked(kind: Any, given: Any, place: str, beside: Sequence[str] = ()) -> A
     except ValidationError as error:
         first: Any = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{place}: {name}={first['input']!r}: {first['msg']}") from error
+        shown = "" if name.startswith("engine_args") else f"={first['input']!r}"
+        raise ConfigError(f"{place}: {name}{shown}: {first['msg']}") from error

@@ -144,5 +144,5 @@ def _finding(error: ValidationError) -> str:
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"no option {name}; there are: {known}"
     if first["type"].startswith("missing"):
-        return f"{name} is missing; give {name}"
-    return f"{name}={first['input']!r}: {first['msg']}"
+        return f"{name} is missing; give it in the file, or as {name}=VALUE behind the command"
+    return f"{name}={first['input']!r}: {first['msg'].replace('tuple', 'list')}"

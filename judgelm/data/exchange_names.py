@@ -179,7 +179,8 @@ class Reader:
             return "plain" if join["comma"] else "bare_name"
         if join["comma"] is None or LIST_GOES_ON.match(self.text, end):
             return "name"
-        return "bare_name" if SUBJECT_AFTER.match(self.text, end) else "plain"
+        names = SUBJECT_AFTER.match(self.text, end) or END_AFTER.match(self.text, end)
+        return "bare_name" if names else "plain"
 
     def _ordinal(self, match: re.Match[str]) -> Reading:
         noun = NOUN_AFTER.match(self.text, match.end())

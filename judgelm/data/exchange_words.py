@@ -188,7 +188,7 @@ OBJECT_AFTER = re.compile(
 ASSISTANTS_BEFORE = re.compile(r"\bassistant(?:['’]s|s['’])\s+$", re.IGNORECASE)
 PLURAL = re.compile(r"\b(?:answers|responses|replies|assistants|both|the two)\b", re.IGNORECASE)
 
-# A word that stands where a name would: as a subject, or as what is preferred.
+# A word that stands where a name would: as a subject, as what is preferred, or beside another one.
 SUBJECT_BEFORE = re.compile(
     r"(?:^|[.!?;:\n]\s*|(?:\b(?:while|but|whereas|because|since|although|though|that|with|both|either|neither|however,?"
     r"|therefore,?|overall,?|hence,?|so)|[^\d\s)(]\s+(?:and|or|nor))\s+)(?:[-*][ \t]+)?[*_\#(\[]*$",
@@ -196,6 +196,7 @@ SUBJECT_BEFORE = re.compile(
 )
 PREFERRED_BEFORE = re.compile(
     r"\b(?:prefer(?:s|red)?|pick(?:ed)?|choose|chose|(?:better|worse|stronger|weaker)\s+than|over|beats?|outperforms?|(?:superior|inferior)\s+to"
+    r"|compared\s+(?:to|with)|as\s+well\s+as"
     r"|(?:winner|verdict|preference|(?:better|best)(?:\s+(?:one|answer|response|assistant))?)(?:\s+is)?\s*[:=]?)\s*[*_(\[]*$",
     re.IGNORECASE,
 )

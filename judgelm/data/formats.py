@@ -253,18 +253,37 @@ def _narrowed(found: Format, row: Row) -> Format:
 
 def _unknown_fields(row: Row) -> InputError:
     fields = list(row.data)
-    nearest = max(FORMATS, key=lambda known: sum(1 for need in known.needs if _near(need, fields)))
+    nearest = max(FORMATS, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     known = "; ".join(f"{known.name} ({', '.join(known.needs)})" for known in FORMATS)
     hint = f"; {', '.join(guesses)}" if guesses else ""
+    near = (
+        f" Nearest is {nearest.name}, without {', '.join(missing)}."
+        if len(missing) < len(nearest.needs) or hint
+        else ""
+    )
     return row_error(
         row,
-        f"fields not recognised: {', '.join(fields) or 'none'}{hint}. Nearest is {nearest.name}, without "
-        f"{', '.join(missing)}. Formats known and what each needs: {known}; or an id with a winner or score, as labels",
+        f"fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Formats known and what each needs: "
+        f"{known}; or an id with a winner or score, as labels. The simplest: name them question, answer_1, answer_2 "
+        "(in a table by its first line)",
     )
 
 
+def _likeness(known: Format, fields: list[str]) -> float:
+    """How nearly the fields are those that a format needs, from 0 to 1."""
+    found = [(need, near) for need in known.needs if (near := _near(need, fields))]
+    alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in found)
+    return sum(alike) / len(known.needs)
+
+
 def _near(need: str, fields: list[str]) -> str | None:
-    close = difflib.get_close_matches(need, fields, n=1, cutoff=0.75)
-    return close[0] if close else None
+    """The field that is spelt most like what is needed: `Answer 1` like `answer_1`."""
+    folded = {_folded(field): field for field in fields}
+    close = difflib.get_close_matches(need, folded, n=1, cutoff=0.75)
+    return folded[close[0]] if close else None
+
+
+def _folded(field: str) -> str:
+    return "_".join(field.lower().split())

@@ -14,6 +14,7 @@ validated answers stand in `references`, their spans in `reference_spans`.
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def _nested(path: str) -> dict[str, Any] | None:
         if not text.lstrip().startswith("{"):
             return None
         value = json.loads(text)  # JSON lines of more than one row are no JSON text
-    except (OSError, ValueError, EOFError, RecursionError):
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
         return None
     passages = isinstance(value.get("data"), list) or any(
         isinstance(one, dict) and "qa_pairs" in one for one in value.values()

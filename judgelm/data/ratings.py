@@ -173,7 +173,7 @@ def _number(value: object) -> float | None:
         return math.nan
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return None if math.isinf(number) else number
 

@@ -47,6 +47,9 @@ class WideReader:
     def long_rows(self, row: Row) -> Iterator[Row | Reject]:
         """The judge's rating, and the human one where this is the first row of its completion."""
         given = row.data
+        if missing := ", ".join(sorted(WIDE_FIELDS - given.keys())):
+            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(given)[:1000])
+            return
         data_set = str(given.get("dataset") or "").strip()
         shared = {name: given.get(name) for name in self.extra} | {
             "item": given["prompt_id"],

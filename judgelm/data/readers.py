@@ -25,6 +25,7 @@ __all__ = ["Reject", "Row", "read_rows"]
 
 _BUFFER = 1 << 20
 _CELL_LIMIT = 1 << 30
+_DELIMITERS = ",;\t|"
 
 Kind = Literal["jsonl", "list", "csv", "tsv", "parquet"]
 
@@ -42,7 +43,8 @@ def read_rows(path: str) -> Iterator[Row | Reject]:
     """Stream the rows of a file, or of standard input (`-`, JSON lines), with bounded memory.
 
     The format follows the extension; without a telling one, a file that opens with `[` is a JSON list and any other
-    is JSON lines. UTF-8 with or without a byte-order mark, either kind of line end.
+    is JSON lines. UTF-8 with or without a byte-order mark, either kind of line end; in a CSV file the separator that
+    its first line has most of: comma, semicolon, tab or bar.
 
     Raises:
         InputError: the file is missing, a folder, unreadable, damaged, or holds no rows at all. What can be known
@@ -95,9 +97,16 @@ def _dispatch(path: str) -> Iterator[Row | Reject]:
         if kind == "list":
             yield from read_list(stream, name)
         elif kind in ("csv", "tsv"):
-            yield from _read_table(stream, name, "," if kind == "csv" else "\t")
+            yield from _read_table(stream, name, _delimiter(stream) if kind == "csv" else "\t")
         else:
             yield from _read_lines(stream, name)
+
+
+def _delimiter(stream: io.BufferedReader) -> str:
+    """What stands most often between the first line's cells; where decimals have a comma, spreadsheets write `;`."""
+    head = stream.peek(_BUFFER).lstrip(b"\r\n").splitlines()[:1]
+    unquoted = b"".join(head).decode(errors="replace").split('"')[::2]
+    return max(_DELIMITERS, key="".join(unquoted).count)
 
 
 def _kind_by_name(path: str) -> Kind | None:
@@ -142,6 +151,8 @@ def _skip_mark(name: str, stream: io.BufferedReader) -> None:
         stream.read(3)
     elif head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
+    elif head == b"PK\x03":
+        raise InputError(f"{name}: a zip archive, as Excel's workbooks are; save the sheet as CSV UTF-8")
 
 
 def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
@@ -157,7 +168,8 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
             if not line.strip():
                 continue
             torn = "" if line.endswith(b"\n") else " (the file ends here without a line end: a torn last line?)"
-            reason = f"not JSON: {error}{torn}; write one JSON object per line"
+            table = "" if _kind_by_name(file) else ", or give a table the ending .csv or .tsv"
+            reason = f"not JSON: {error}{torn}; write one JSON object per line{table}"
         else:
             if type(data) is dict:
                 yield Row(file, number, data)
@@ -184,6 +196,7 @@ def _read_table(stream: io.BufferedReader, file: str, delimiter: str) -> Iterato
     # Strict: an unclosed quote would otherwise swallow the rest of the file as one cell.
     table = csv.reader(lines(), delimiter=delimiter, strict=True)
     header: list[str] | None = None
+    any_row = False
     while True:
         taken.clear()
         start = table.line_num + 1
@@ -193,12 +206,15 @@ def _read_table(stream: io.BufferedReader, file: str, delimiter: str) -> Iterato
             reason = f"not a table row: {error}; check its quotes"
         else:
             if cells is None:
+                if header is not None and not any_row:
+                    raise InputError(f"{file}: no rows below the header")
                 return
             if not cells:
                 continue
             if header is None:
                 header = _header(file, start, cells)
                 continue
+            any_row = True
             problem = _row_problem(header, cells, "".join(taken))
             if problem is None:
                 yield Row(file, start, dict(zip(header, cells, strict=True)))
@@ -219,5 +235,5 @@ def _row_problem(header: list[str], cells: list[str], raw: str) -> str | None:
     if len(cells) != len(header):
         return f"expected {len(header)} cells as in the header, got {len(cells)}; quote cells that hold separators"
     if has_bad_bytes(raw):
-        return "not UTF-8; save the file as UTF-8"
+        return "not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"
     return None

@@ -152,7 +152,8 @@ class SampleStream:
     def _sample(self, row: Row) -> Sample:
         sample = self.format.sample(row)
         if self._answers is not None and not fits(len(sample.answers), self._answers):
-            raise row_error(row, f"expected {in_words(self._answers)}, got {len(sample.answers)}")
+            finding = f"expected {in_words(self._answers)}, got {len(sample.answers)}"
+            raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
         number = hash(sample.id)

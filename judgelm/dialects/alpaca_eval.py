@@ -1,6 +1,6 @@
-"""AlpacaEval's annotators: a ranking as a Python literal or as a function's arguments, `m` or `M`, and batches.
+"""AlpacaEval's annotators: rankings as Python literals or as a function's arguments, `m` or `M`, and batches.
 
-Outputs stand raw between three quotes, so any text may be in them. How the client shuffles is its own affair: `m`
+Outputs stand raw in the prompts, so any text may be in them. How the client shuffles is its own affair: `m`
 and `model_1` are the output shown first.
 
 Source: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval.
@@ -8,7 +8,7 @@ Source: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,11 @@ _HEADING = (
 _FUNCTION = Pattern(_QUESTION + _HEADING + _OUTPUTS.replace("KEY", "model"), anywhere=True)
 _IDENTIFIER = Pattern(_QUESTION + _HEADING + _OUTPUTS.replace("KEY", "model_identifier"), anywhere=True)
 
+_AVIARY = Pattern(
+    "\nThe prompt is: {question}\nThe responses are: [\n{'model': model_1, 'result': {first} },\n"
+    "{'model': model_2, 'result': {second} },\n]\n\nPlease rank the responses by quality",
+    anywhere=True,
+)
 _BATCH_START = "## Annotation starts below\n"
 _BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
 _IDENTIFIERS = {1: "m", 2: "M"}
@@ -63,7 +68,7 @@ def _of_pattern(name: str, pattern: Pattern, asked: Asked) -> Case | None:
 
 
 def _ranking(asked: Asked) -> Case | None:
-    return _of_pattern("alpaca-eval-ranking", _RANKING, asked)
+    return _of_pattern("alpaca-eval-ranking", _RANKING, asked) or _of_pattern("alpaca-eval-ranking", _AVIARY, asked)
 
 
 def _function(asked: Asked) -> Case | None:
@@ -153,23 +158,34 @@ def _arguments(case: Case, asked: Asked, finding: Finding, tool: Tool | None) ->
 
 
 def _render_identifier(case: Case, asked: Asked, finding: Finding) -> Reply:
-    """One bare token; after an explanation where one is wanted, since the client then reads the last token."""
+    return render_token(case, asked, finding, _IDENTIFIERS)
+
+
+def render_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int, str]) -> Reply:
+    """One bare token; after an explanation where one is wanted, since the client then reads the last token.
+
+    Args:
+        case: its `explanation` says whether one is wanted.
+        asked: the request.
+        finding: what the judge says.
+        names: of the first and of the second output, one letter each.
+    """
     chance = chance_of_first(finding)
     texts = []
     for one in per_reply(asked, finding):
         better = likelier_of_two(case, one) if asked.logprobs and asked.n == 1 else winner_of_two(case, one)
-        texts.append(_before_identifier(case, asked, one) + _IDENTIFIERS[better])
+        texts.append(_before_token(case, asked, one, names) + names[better])
     if not asked.logprobs:
         return Reply(texts=tuple(texts))
-    chances = {_IDENTIFIERS[1]: chance, _IDENTIFIERS[2]: 1 - chance}
+    chances = {names[1]: chance, names[2]: 1 - chance}
     return Reply(texts=tuple(texts), logprobs=verdict_logprobs(texts[0], texts[0][-1], chances, asked.top_logprobs))
 
 
-def _before_identifier(case: Case, asked: Asked, finding: Finding) -> str:
+def _before_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int, str]) -> str:
     if not case.facts["explanation"] or (asked.max_tokens is not None and asked.max_tokens < _LEAST_ROOM):
         return ""
     words = explained(finding, None if asked.max_tokens is None else asked.max_tokens - 2)
-    if re.search(r"\b[mM]\b", words):
+    if re.search(rf"\b[{names[1]}{names[2]}]\b", words):
         words = explained(replace(finding, reason=None), None)
     return f"{words}\n" if words else ""
 

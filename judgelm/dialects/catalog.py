@@ -2,6 +2,7 @@
 
 from judgelm.dialects import (
     alpaca_eval,
+    alpaca_eval_choices,
     arena_hard,
     autoj,
     deepeval,
@@ -25,6 +26,7 @@ from judgelm.dialects.contract import Asked, Case, Dialect
 
 _FAMILIES = (
     alpaca_eval,
+    alpaca_eval_choices,
     arena_hard,
     autoj,
     deepeval,

@@ -1,13 +1,16 @@
 """openevals' judge: any prompt with the texts between tags, and a schema or a forced function called `score`.
 
 Recognised are the schema's own words and the tags; the prompts are the user's. The kind of the schema's `score`
-(boolean, number in [0, 1], one of some numbers) says what is wanted.
+(boolean, number in [0, 1], one of some numbers) says what is wanted. Some of the client's own prompts look for a fault
+(toxicity and others): there a true or high score says that the answer is bad, while a judge's high grade says that it
+is good; so it is turned round.
 
 Source: openevals 0.2 (captured requests and replies).
 """
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from judgelm.dialects.anchors import Pattern, Split
@@ -21,6 +24,15 @@ _FUNCTION = "score"
 
 _MET = "criteria in the prompt are met"
 """Stands in every description of `score` that the client writes."""
+
+_FAULTS = (
+    "You are an expert content moderator evaluating opinions for toxicity.",
+    "You are an expert evaluator assessing whether text contains biased or unfair content.",
+    "You are an expert evaluator assessing sensitive personal information is contained.",
+    "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
+    "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
+)
+"""How the client's own prompts begin that are met by a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
@@ -40,7 +52,11 @@ def _recognise(asked: Asked) -> Case | None:
     criterion = values["before"].strip()
     sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
     choices = tuple(float(one) for one in score.get("enum", ()))
-    facts = {"choices": choices, "reasoning": "reasoning" in schema["properties"]}
+    facts = {
+        "choices": choices,
+        "reasoning": "reasoning" in schema["properties"],
+        "fault": criterion.startswith(_FAULTS),
+    }
     if score["type"] == "boolean":
         return Case(dialect=_NAME, task="label", sample=sample, facts=facts, doubt=doubt)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
@@ -96,6 +112,8 @@ def _verdict(case: Case, finding: Finding) -> str:
     score = _score(case, finding)
     if not case.facts["reasoning"]:
         return json.dumps({"score": score})
+    if case.facts.get("fault") and finding.correct is not None:
+        finding = replace(finding, correct=1 - finding.correct)  # that the criterion is met
     said = json.dumps(score)  # the schema demands this sentence at the end of the reasoning
     reasoning = f"{explanation(finding)} Thus, the score should be: {said}."
     return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
@@ -104,9 +122,11 @@ def _verdict(case: Case, finding: Finding) -> str:
 def _score(case: Case, finding: Finding) -> bool | float:
     """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
     if case.task == "label":
-        return fulfilled(finding)
+        good = fulfilled(finding)
+        return not good if case.facts.get("fault") else good
     assert case.scale is not None
-    score = on_scale(expected_grade(finding), case.scale)
+    low, high = case.scale
+    score = on_scale(expected_grade(finding), (high, low) if case.facts.get("fault") else (low, high))
     choices: tuple[float, ...] = case.facts["choices"]
     if choices:
         return min(sorted(choices), key=lambda one: round(abs(one - score), 9))

@@ -96,13 +96,14 @@ def _count(body: Mapping[str, Any], name: str, usual: int, *, most: int) -> int:
 
 
 def _most_tokens(body: Mapping[str, Any]) -> int | None:
-    found = body.get("max_completion_tokens") or body.get("max_tokens")
+    name = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
+    found = body.get(name)
     if isinstance(found, list) and len(found) == 1:
         [found] = found
     if found is None:
         return None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise InputError(f'"max_tokens": expected a whole number above 0, got {found!r}')
+        raise InputError(f'"{name}": expected a whole number above 0, got {found!r}')
     return found
 
 

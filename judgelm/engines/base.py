@@ -3,7 +3,10 @@
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Protocol
+
+from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.records import Completion, Request
@@ -102,6 +105,27 @@ def require(module: str, *, extra: str) -> None:
     """
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed; run: pip install 'judgelm[{extra}]'")
+
+
+def require_version(distribution: str) -> None:
+    """Say which version is needed before one that is too old fails somewhere inside.
+
+    A newer one than judgelm was tested with is not refused here; `judgelm doctor` names it.
+
+    Raises:
+        ConfigError: the installed version is below the lowest that judgelm declares.
+    """
+    try:
+        installed, declared = version(distribution), requires("judgelm") or []
+    except PackageNotFoundError:
+        return  # judgelm runs from a folder that was never installed, or `require` says what is missing
+    for one in map(Requirement, declared):
+        lowest = [part for part in one.specifier if part.operator == ">="]
+        if one.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):
+            raise ConfigError(
+                f"{distribution} {installed} is installed, and judgelm needs {one.specifier}; "
+                f"run: pip install '{distribution}{one.specifier}'"
+            )
 
 
 def refuse_engine_args(options: EngineOptions, engine: str) -> None:

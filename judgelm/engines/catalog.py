@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Callable
 
-from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, require
+from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, require, require_version
 from judgelm.errors import ConfigError
 
 
@@ -42,6 +42,7 @@ def _load_scripted(options: EngineOptions) -> Engine:
 
 def _load_transformers(options: EngineOptions) -> Engine:
     refuse_engine_args(options, "transformers")
+    require_version("transformers")
     if options.quantization is not None:
         require("bitsandbytes", extra="train")
     from judgelm.engines.transformers_engine import TransformersEngine
@@ -51,6 +52,8 @@ def _load_transformers(options: EngineOptions) -> Engine:
 
 def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
+    for one in ("vllm", "transformers"):
+        require_version(one)
     from judgelm.engines.vllm_environment import quiet_imports
 
     with quiet_imports():

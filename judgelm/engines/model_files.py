@@ -8,8 +8,9 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoTokenizer
 
+from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
-from judgelm.errors import ModelError
+from judgelm.errors import CardError, ModelError
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -31,10 +32,28 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
             raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
+        _check_base(str(base), options)
         return str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
     return options.model, options.adapter
+
+
+def _check_base(base: str, options: EngineOptions) -> None:
+    """See that the base which an adapter names can be had, where the user may never have heard of it.
+
+    Raises:
+        ModelError: it is no folder here, and the hub has none of that name or cannot be reached.
+    """
+    try:
+        find_card(base, options.revision)
+    except CardError:
+        return  # what its card says is not asked; the adapter has its own
+    except ModelError as error:
+        raise ModelError(
+            f"{error}; it is the base that the adapter {options.model} names: give its place as --model BASE "
+            f"--adapter {options.model}"
+        ) from error
 
 
 def has_tokenizer(folder: str) -> bool:

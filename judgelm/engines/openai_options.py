@@ -125,9 +125,10 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
 
 
 def _check_address(url: str) -> None:
-    shown = " ".join(re.sub("//.*@", "//", url, flags=re.DOTALL).split())  # without a password, in one line
+    shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # without a password, in one line
     if "?" in url or "#" in url:
-        raise ConfigError(f"base_url={re.split('[?#]', shown)[0]}: leave out what follows the first ? or #")
+        place = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side of it may be part of a password
+        raise ConfigError(f"base_url={place}: leave out what follows the first ? or #")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -169,4 +170,5 @@ def _finding(error: ValidationError) -> str:
     known = ", ".join(one.name for one in fields(EndpointOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"the openai engine has no argument {name!r}; there are: {known}"
-    return f"openai engine argument {name}={first['input']!r}: {first['msg']}; there are: {known}"
+    shown = "" if name.startswith(("base_url", "api_key_env")) else f"={first['input']!r}"  # these may hold a secret
+    return f"openai engine argument {name}{shown}: {first['msg']}; there are: {known}"

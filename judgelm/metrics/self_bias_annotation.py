@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import krippendorff
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ class AnnotatorAgreement:
 def annotator_agreement(
     ratings: NDArray[np.float64], how: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
-    """Krippendorff's alpha (package `krippendorff`) and the share of completions on which all agree.
+    """Krippendorff's alpha and the share of completions on which all agree.
 
     Args:
         ratings: shape (completions, annotators), NaN where one did not rate; rows with fewer than two ratings say
@@ -46,7 +45,9 @@ def annotator_agreement(
     Raises:
         ValueError: no completion has two ratings.
 
-    Source: Play Favorites, appendix B and Table 4.
+    The package `krippendorff` computes the same under the GPL, so that it serves the tests alone.
+
+    Source: Play Favorites, appendix B and Table 4; Krippendorff, Computing Krippendorff's Alpha-Reliability (2011).
     """
     shared = ratings[(~np.isnan(ratings)).sum(axis=1) >= 2]
     if not len(shared):
@@ -66,18 +67,39 @@ def _alpha(
     counts: NDArray[np.int_], values: NDArray[np.float64], measurement: Measurement, how: Resampling
 ) -> Estimate:
     """Alpha over units that are alike drawn by how often they occur."""
-
-    def alpha(units: NDArray[np.int_]) -> float:
-        found = krippendorff.alpha(value_counts=units, value_domain=values, level_of_measurement=measurement)
-        return float(found)
-
     kinds, often = np.unique(counts, axis=0, return_counts=True)
+    pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(len(values)))
+    coincidences = pairs / (kinds.sum(axis=1) - 1)[:, None, None]
     draws = np.random.default_rng(how.seed).multinomial(len(counts), often / often.sum(), size=how.resamples)
-    samples = np.array(
-        [alpha(np.repeat(kinds, draw, axis=0)) for draw in draws if len(np.flatnonzero(draw @ kinds)) > 1]
-    )
+    differing = draws[((draws @ kinds) > 0).sum(axis=1) > 1]
+    samples = _alphas(np.tensordot(differing, coincidences, axes=1), values, measurement)
     low, high = interval(samples) if samples.size else (np.nan, np.nan)
-    return Estimate(value=alpha(counts), low=low, high=high, n=len(counts))
+    [value] = _alphas(np.tensordot(often[None], coincidences, axes=1), values, measurement)
+    return Estimate(value=float(value), low=low, high=high, n=len(counts))
+
+
+def _alphas(
+    coincidences: NDArray[np.float64], values: NDArray[np.float64], measurement: Measurement
+) -> NDArray[np.float64]:
+    """Krippendorff's alpha of many coincidence matrices at once.
+
+    Args:
+        coincidences: shape (m, v, v), at least two of the values in each.
+        values: shape (v,), ascending.
+        measurement: the distance between values; between ordinal ones it is how many ratings lie between them.
+
+    Returns:
+        shape (m,).
+    """
+    totals = coincidences.sum(axis=2)
+    if measurement == "nominal":
+        distance = 1 - np.eye(len(values))[None]
+    else:
+        places = totals.cumsum(axis=1) - totals / 2 if measurement == "ordinal" else values[None]
+        distance = (places[:, :, None] - places[:, None, :]) ** 2
+    observed = (coincidences * distance).sum(axis=(1, 2))
+    expected = (totals[:, :, None] * totals[:, None, :] * distance).sum(axis=(1, 2)) / (totals.sum(axis=1) - 1)
+    return np.asarray(1 - observed / expected, dtype=np.float64)
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, how: Resampling) -> Estimate | None:

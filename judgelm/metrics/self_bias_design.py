@@ -178,7 +178,7 @@ def _indicator(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         wrong = next(given for given, value in zip(found, values, strict=True) if value is None)
-        raise ValueError(f'indicator "{name}": expected 0 or 1 in every row, got {wrong!r}')
+        raise ValueError(f'indicator "{name}": expected 0 or 1 in every row, got {str(wrong)!r}')
     return np.array(numbers)
 
 

@@ -16,8 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
 from judgelm.serving import documenting
+from judgelm.serving.answers import UnjudgedError
 from judgelm.serving.auth import Keys
-from judgelm.serving.desk import Desk, UnjudgedError
+from judgelm.serving.desk import Desk
 from judgelm.serving.exposing import Metrics
 from judgelm.serving.http_errors import HttpError, of_judgelm, of_routing
 from judgelm.serving.limits import ClientGoneError

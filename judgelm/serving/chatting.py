@@ -3,16 +3,20 @@
 For prompts that no dialect knows, where the server lets the model chat. Nothing in them is judged.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.dialects.contract import Asked, Message
+from judgelm.dialects.contract import Asked, Message, Reply
 from judgelm.dialects.wording import digest
-from judgelm.errors import InputError
+from judgelm.engines.base import Engine
+from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes.flow import Asking
-from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span
+from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span, Unparsed
+from judgelm.serving.answers import Answered, UnjudgedError
 
 _MOST_TOKENS = 512
 _USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it
+_HALF = "\ufffd"  # what tokenizers make of a character whose last bytes are still to come
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
@@ -51,6 +55,55 @@ def chat_of(asked: Asked) -> Chatting:
         seed=0 if temperature == 0 else (int(said[:8], 16) if asked.seed is None else asked.seed % 2**32),
     )
     return Chatting(request=Request(key="chat", prompt=_prompt(asked), sampling=sampling))
+
+
+def chatted(completion: Completion, asked: Asked) -> Answered:
+    """The model's own answer.
+
+    Raises:
+        UnjudgedError: there is none.
+    """
+    reasons = completion.finish_reasons
+    if lacking := next((one for one in reasons if one in ("error", "too_long")), None):
+        raise UnjudgedError(Unparsed("engine" if lacking == "error" else "too_long", "", completion.error))
+    return Answered(
+        reply=Reply(texts=completion.texts),
+        dialect=None,
+        prompt_tokens=completion.prompt_tokens,
+        completion_tokens=completion.completion_tokens,
+        notes=chat_notes(asked),
+        finish_reasons=reasons,
+    )
+
+
+def chat_notes(asked: Asked) -> tuple[str, ...]:
+    """What must be known of an ordinary chat's answer."""
+    said = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
+    return (said, "log-probabilities are not given in an ordinary chat") if asked.logprobs else (said,)
+
+
+def check_chat(engine: Engine) -> None:
+    """See, before any service drives the engine, that it can be asked to chat: a chat is handed over and taken back.
+
+    Raises:
+        ConfigError: it cannot; the message says what it lacks.
+    """
+    hello = chat_of(Asked(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
+    try:
+        engine.submit([hello])
+    except EngineError as error:
+        raise ConfigError(f"--chat: {error}; or leave --chat out") from error
+    engine.abort([hello.key])
+
+
+def certain(text: str, stop: Sequence[str]) -> str:
+    """What of an unfinished reply stays as it is, whatever comes next.
+
+    Left out at the end are half a character, and what may be the beginning of a text that ends the reply.
+    """
+    text = text.rstrip(_HALF)
+    begun = max((size for mark in stop for size in range(1, len(mark)) if text.endswith(mark[:size])), default=0)
+    return text[: len(text) - begun]
 
 
 def _prompt(asked: Asked) -> Prompt:

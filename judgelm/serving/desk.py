@@ -8,45 +8,36 @@ judgments say `findings`; here they are put together and asked through the one `
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.errors import InputError, JudgelmError
+from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import Asking, BatchMode
-from judgelm.records import Judgment, Prompt, Unparsed
+from judgelm.records import Judgment, Prompt, Sample
+from judgelm.serving.answers import Answered, Explained, UnjudgedError, UnrecognisedError
 from judgelm.serving.asking import has_room, questions_of
-from judgelm.serving.chatting import Chatting, chat_of
+from judgelm.serving.chatting import certain, chat_of, chatted
 from judgelm.serving.findings import Found, finding_of
+from judgelm.serving.following import Finished, follow
 from judgelm.serving.questions import Question, settled
 from judgelm.serving.service import Service
 
 _MODES_KEPT = 256
+_ASIDE = 20_000
+"""Characters of a request from which it is taken apart beside the event loop, which others wait for: at worst 20 ms."""
+
+_IDLESS = ("pair", "single", "conversation")
+"""Modes in which a sample's id moves nothing but draws."""
 
 Result = TypeVar("Result")
-
-
-class UnrecognisedError(InputError):
-    """No dialect knows the prompt, and ordinary chats are not answered."""
-
-
-class UnjudgedError(JudgelmError):
-    """The judge gave no verdict that could be read: never a tie, never a score.
-
-    Attributes:
-        failure: why.
-    """
-
-    def __init__(self, failure: Unparsed) -> None:
-        wrote = f"; it wrote {failure.text!r}" if failure.text and failure.why else ""
-        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'no reason known'}{wrote}")
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,44 +57,6 @@ class DeskOptions:
 
 
 _USUAL = DeskOptions()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """A client's reply, and what it rests on.
-
-    Attributes:
-        reply: what the client gets.
-        dialect: its name; None where the model answered as in an ordinary chat.
-        prompt_tokens: that the judge read, over all that was asked.
-        completion_tokens: that it wrote.
-        notes: in words, doubt about the split, what is not exact, what was cut, reasons that failed.
-        finish_reason: `stop`, or of an ordinary chat `length`.
-    """
-
-    reply: Reply
-    dialect: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    notes: tuple[str, ...] = ()
-    finish_reason: str = "stop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """What the desk makes of a request.
-
-    Attributes:
-        dialect: None where the model answers as in an ordinary chat.
-        case: what the client wants judged; None of an ordinary chat.
-        questions: what the judge is asked; none of an ordinary chat or where nothing is judged.
-        prompts: what the judge reads first for each of them; a reason is asked for behind them.
-    """
-
-    dialect: str | None
-    case: Case | None
-    questions: tuple[Question, ...]
-    prompts: tuple[Prompt, ...]
 
 
 class _Recognised(NamedTuple):
@@ -144,18 +97,33 @@ class Desk:
             BusyError: too much is waiting.
             EngineError: the engine broke.
         """
-        recognised = self._recognise(asked)
+        recognised = await self.aside(asked, self._recognise)
         if recognised is None:
-            return await self._chat(chat_of(asked), asked)
-        judgments, found = await self._conclude(recognised, asked)
-        dialect, case, _ = recognised
-        return Answered(
-            reply=_rendered(dialect, case, asked, [one.finding for one in found]),
-            dialect=dialect.name,
-            prompt_tokens=sum(one.prompt_tokens for one in judgments),
-            completion_tokens=sum(one.completion_tokens for one in judgments),
-            notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
-        )
+            chatting = chat_of(asked)
+            [completion] = await self._ask_all([(chatting, _key(chatting))])
+            return chatted(completion, asked)
+        return await self._answered(recognised, asked)
+
+    async def write(self, asked: Asked) -> AsyncGenerator[str | Answered, None]:
+        """As `answer`, and before it of an ordinary chat what its first reply is so far, whenever that has grown.
+
+        Each text begins with the one before it, the answer's with all of them. Closing the generator drops the flow.
+
+        Raises:
+            What `answer` does.
+        """
+        recognised = await self.aside(asked, self._recognise)
+        if recognised is not None:
+            yield await self._answered(recognised, asked)
+            return
+        chatting = chat_of(asked)
+        written = ""
+        async with aclosing(follow(self.service, chatting, key=_key(chatting))) as steps:
+            async for found in steps:
+                if isinstance(found, Finished):
+                    yield chatted(found.result, asked)
+                elif len(text := certain(found[0].text, asked.stop)) > len(written):
+                    yield (written := text)
 
     async def judge(self, question: Question) -> Judgment:
         """Judge a question; a failure is the judgment's own. Cancelling drops it.
@@ -180,9 +148,13 @@ class Desk:
         if recognised is None:
             prompt = chat_of(asked).request.prompt
             return Explained(dialect=None, case=None, questions=(), prompts=(prompt,))
-        dialect, case, questions = recognised
-        prompts = tuple(prompt for one in questions for prompt in self.prompts_of(one))
-        return Explained(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
+        return self._explained(recognised)
+
+    async def aside(self, asked: Asked, work: Callable[[Asked], Result]) -> Result:
+        """What `work` makes of a request; of a long one in a thread, so that others need not wait for it."""
+        if sum(len(one.text) for one in asked.messages) < _ASIDE:
+            return work(asked)
+        return await asyncio.to_thread(work, asked)
 
     async def explain_fully(self, asked: Asked) -> tuple[Explained, Finding]:
         """As `explain`, and what the judge finds; of a batch the scores of all its pairs in a row.
@@ -191,13 +163,13 @@ class Desk:
             UnrecognisedError: also of an ordinary chat, in which nothing is found.
             UnjudgedError, BusyError, EngineError: as `answer`.
         """
-        recognised = self._recognise(asked)
+        recognised = await self.aside(asked, self._recognise)
         if recognised is None:
             raise _unrecognised("nothing is judged in an ordinary chat")
         _, found = await self._conclude(recognised, asked)
         scores = tuple(score for one in found for score in one.finding.scores)
         finding = found[0].finding if len(found) == 1 else Finding(scores=scores)
-        return self.explain(asked), finding
+        return self._explained(recognised), finding
 
     def prompts_of(self, question: Question) -> tuple[Prompt, ...]:
         """What the judge reads first for a question.
@@ -225,6 +197,23 @@ class Desk:
         explained = self.options.reasons and has_room(dialect, case, asked)
         return _Recognised(dialect, case, questions_of(case, both_orders=self.options.both_orders, explained=explained))
 
+    def _explained(self, recognised: _Recognised) -> Explained:
+        dialect, case, questions = recognised
+        prompts = tuple(prompt for one in questions for prompt in self.prompts_of(one))
+        return Explained(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
+
+    async def _answered(self, recognised: _Recognised, asked: Asked) -> Answered:
+        """Judge, and say it in the client's words."""
+        judgments, found = await self._conclude(recognised, asked)
+        dialect, case, _ = recognised
+        return Answered(
+            reply=_rendered(dialect, case, asked, [one.finding for one in found]),
+            dialect=dialect.name,
+            prompt_tokens=sum(one.prompt_tokens for one in judgments),
+            completion_tokens=sum(one.completion_tokens for one in judgments),
+            notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+        )
+
     async def _conclude(self, recognised: _Recognised, asked: Asked) -> _Concluded:
         """What the judge says to each question."""
         judgments = await self._judge_all(recognised.questions)
@@ -240,9 +229,10 @@ class Desk:
         flows: list[tuple[Callable[[], Asking[Judgment]], Hashable]] = []
         for question in questions:
             mode = self._mode(question.mode, _canonical(question.options))
-            sample = settled(question.sample, mode)
+            sample = _shareable(settled(question.sample, mode), mode)
             flows.append((partial(mode, sample), _key(mode, sample)))
-        return await self._ask_all(flows)
+        judgments = await self._ask_all(flows)
+        return [replace(one, sample_id=question.sample.id) for one, question in zip(judgments, questions, strict=True)]
 
     async def _ask_all(self, flows: Sequence[tuple[Callable[[], Asking[Result]], Hashable]]) -> list[Result]:
         """The flows' results; where one fails or nobody waits any more, the others are dropped."""
@@ -256,23 +246,14 @@ class Desk:
                 one.cancel()
             raise
 
-    async def _chat(self, chatting: Chatting, asked: Asked) -> Answered:
-        """The model's own answer."""
-        [completion] = await self._ask_all([(chatting, _key(chatting))])
-        reason = completion.finish_reasons[0]
-        if reason in ("error", "too_long"):
-            raise UnjudgedError(Unparsed("engine" if reason == "error" else "too_long", "", completion.error))
-        return Answered(
-            reply=Reply(texts=completion.texts),
-            dialect=None,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
-            notes=("log-probabilities are not given in an ordinary chat",) if asked.logprobs else (),
-            finish_reason=reason,
-        )
-
     def _made(self, name: str, options: str) -> BatchMode:
         return self.loaded.mode(name, **json.loads(options))
+
+
+def _shareable(sample: Sample, mode: BatchMode) -> Sample:
+    """The sample without its id where that moves nothing: equal ones under other ids are then judged once."""
+    greedy = mode.name in _IDLESS and getattr(mode, "temperature", None) == 0
+    return replace(sample, id="-") if greedy else sample
 
 
 def _rendered(dialect: Dialect, case: Case, asked: Asked, findings: Sequence[Finding]) -> Reply:

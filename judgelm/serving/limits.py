@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from typing import Any, NoReturn, TypeVar
 
 from starlette.requests import Request
@@ -53,7 +53,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     return body
 
 
-async def until_answered(work: Coroutine[Any, Any, Result], request: Request, settings: ServerSettings) -> Result:
+async def until_answered(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
     """Wait for an answer as long as the client does, and not longer than is set; else the work is cancelled.
 
     The body must have been read: what comes after it is only that the client hangs up.
@@ -72,11 +72,16 @@ async def until_answered(work: Coroutine[Any, Any, Result], request: Request, se
             return working.result()
         if hanging_up.done():
             raise ClientGoneError
-        raise HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; ask again later")
+        raise too_late(settings)
     finally:
         hanging_up.cancel()
         if working.cancel():
             await asyncio.wait((working,))
+
+
+def too_late(settings: ServerSettings) -> HttpError:
+    """The error of an answer that is not there in time."""
+    return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; ask again later")
 
 
 async def _read_body(request: Request, settings: ServerSettings) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judgelm.dialects.contract import TokenLogprobs
-from judgelm.serving.desk import Answered
+from judgelm.serving.answers import Answered
 
 _PIECE = re.compile(r"\S+\s*|\s+")
 _LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON has no infinity
@@ -69,13 +69,53 @@ def whole(answered: Answered, envelope: Envelope) -> bytes:
 
 def streamed(answered: Answered, envelope: Envelope) -> Iterator[bytes]:
     """The reply as events, the last of them `[DONE]`; pieces are words, or tokens where their logprobs are known."""
-    kind = "text_completion" if envelope.plain else "chat.completion.chunk"
-    more = {"usage": None} if envelope.usage else {}
     for choice in _choices_in_pieces(answered, envelope):
-        yield _event(envelope.around(kind, [choice]) | more)
-    if envelope.usage:
-        yield _event(envelope.around(kind, []) | {"usage": usage(answered)})
-    yield _DONE
+        yield _chunk(choice, envelope)
+    yield from _closing(answered, envelope)
+
+
+class Growing:
+    """A reply as events while its first text is still being written; more texts come whole, at the end.
+
+    Args:
+        envelope: what stands around it.
+    """
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._envelope = envelope
+        self._sent = ""
+
+    def opening(self) -> Iterator[bytes]:
+        """Before the first text."""
+        for choice in _opening(0, self._envelope):
+            yield _chunk(choice, self._envelope)
+
+    def more(self, text: str) -> bytes:
+        """What has come to the first text, which is now this."""
+        assert text.startswith(self._sent), "what was sent stays as it is"
+        piece, offset = text[len(self._sent) :], len(self._sent)
+        self._sent = text
+        return _chunk(_more(0, piece, (), self._envelope, offset), self._envelope)
+
+    def ending(self, answered: Answered) -> Iterator[bytes]:
+        """All that is left."""
+        first, *others = answered.reply.texts
+        if first != self._sent:
+            yield self.more(first)
+        yield _chunk(_end(0, answered, self._envelope), self._envelope)
+        for place, text in enumerate(others, start=1):
+            for choice in _text_in_pieces(place, text, answered, self._envelope):
+                yield _chunk(choice, self._envelope)
+        yield from _closing(answered, self._envelope)
+
+
+def broken_off(error: bytes) -> bytes:
+    """The last event of a stream that cannot go on: OpenAI's clients raise what it says.
+
+    Args:
+        error: JSON of `{"error": ...}`.
+    """
+    return b"data: " + error + b"\n\n"
 
 
 def usage(answered: Answered) -> dict[str, int]:
@@ -85,12 +125,12 @@ def usage(answered: Answered) -> dict[str, int]:
 
 
 def _choice(place: int, answered: Answered, envelope: Envelope, content: dict[str, Any]) -> dict[str, Any]:
-    return {"index": place, **content, "finish_reason": _finish(answered, envelope)}
+    return {"index": place, **content, "finish_reason": _finish(place, answered, envelope)}
 
 
-def _finish(answered: Answered, envelope: Envelope) -> str:
+def _finish(place: int, answered: Answered, envelope: Envelope) -> str:
     if answered.reply.tool is None:
-        return answered.finish_reason
+        return answered.finish_reasons[place] if answered.finish_reasons else "stop"
     return "function_call" if envelope.function else "tool_calls"
 
 
@@ -109,24 +149,37 @@ def _tool_call(call: Mapping[str, str], envelope: Envelope) -> dict[str, Any]:
 
 def _choices_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
     """Every choice of every chunk: how a reply opens, its pieces, its end."""
-    if envelope.plain:
-        for place, text in enumerate(answered.reply.texts):
-            offset = 0
-            for piece, tokens in _pieces(text, _logprobs(answered, place)):
-                yield _piece(place, {"text": piece, "logprobs": _plain_logprobs(tokens, offset)})
-                offset += len(piece)
-            yield _piece(place, {"text": "", "logprobs": None}, _finish(answered, envelope))
-        return
     if answered.reply.tool is not None:
         for delta in _call_in_pieces(answered, envelope):
             yield _piece(0, {"delta": delta, "logprobs": None})
-        yield _piece(0, {"delta": {}, "logprobs": None}, _finish(answered, envelope))
-        return
+        yield _end(0, answered, envelope)
     for place, text in enumerate(answered.reply.texts):
+        yield from _text_in_pieces(place, text, answered, envelope)
+
+
+def _text_in_pieces(place: int, text: str, answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    yield from _opening(place, envelope)
+    offset = 0
+    for piece, tokens in _pieces(text, _logprobs(answered, place)):
+        yield _more(place, piece, tokens, envelope, offset)
+        offset += len(piece)
+    yield _end(place, answered, envelope)
+
+
+def _opening(place: int, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    if not envelope.plain:
         yield _piece(place, {"delta": {"role": "assistant", "content": "", "refusal": None}, "logprobs": None})
-        for piece, tokens in _pieces(text, _logprobs(answered, place)):
-            yield _piece(place, {"delta": {"content": piece}, "logprobs": _chat_logprobs(tokens)})
-        yield _piece(place, {"delta": {}, "logprobs": None}, _finish(answered, envelope))
+
+
+def _more(place: int, piece: str, tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int) -> dict[str, Any]:
+    if envelope.plain:
+        return _piece(place, {"text": piece, "logprobs": _plain_logprobs(tokens, offset)})
+    return _piece(place, {"delta": {"content": piece}, "logprobs": _chat_logprobs(tokens)})
+
+
+def _end(place: int, answered: Answered, envelope: Envelope) -> dict[str, Any]:
+    said: dict[str, Any] = {"text": ""} if envelope.plain else {"delta": {}}
+    return _piece(place, {**said, "logprobs": None}, _finish(place, answered, envelope))
 
 
 def _piece(place: int, content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
@@ -195,6 +248,22 @@ def _plain_logprobs(tokens: Sequence[TokenLogprobs], offset: int = 0) -> dict[st
         "top_logprobs": [{text: max(logprob, _LEAST_LOGPROB) for text, logprob in one.candidates} for one in tokens],
         "text_offset": offsets,
     }
+
+
+def _chunk(choice: dict[str, Any], envelope: Envelope) -> bytes:
+    more = {"usage": None} if envelope.usage else {}
+    return _event(envelope.around(_chunk_kind(envelope), [choice]) | more)
+
+
+def _closing(answered: Answered, envelope: Envelope) -> Iterator[bytes]:
+    """What comes behind all texts."""
+    if envelope.usage:
+        yield _event(envelope.around(_chunk_kind(envelope), []) | {"usage": usage(answered)})
+    yield _DONE
+
+
+def _chunk_kind(envelope: Envelope) -> str:
+    return "text_completion" if envelope.plain else "chat.completion.chunk"
 
 
 def _event(row: dict[str, Any]) -> bytes:

@@ -8,7 +8,8 @@ Beside `mode` and `options` stand the fields of any row that judgelm-batch reads
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from judgelm.data.formats import recognise
 from judgelm.data.rows import Row
@@ -81,6 +82,12 @@ def settled(sample: Sample, mode: BatchMode) -> Sample:
         raise InputError(f'mode {mode.name}: field "reference" is missing, which it judges by')
     if mode.reference == "ignore":
         sample = replace(sample, reference=None)
-    if isinstance(mode, ChecksSamples):
-        mode.check(sample)
+    if _checks_samples(type(mode)):
+        cast(ChecksSamples, mode).check(sample)
     return sample
+
+
+@cache
+def _checks_samples(kind: type[BatchMode]) -> bool:
+    """To ask it of a protocol takes long, and every request asks."""
+    return issubclass(kind, ChecksSamples)

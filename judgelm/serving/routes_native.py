@@ -15,7 +15,8 @@ from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, Prompt
 from judgelm.serving import documenting
-from judgelm.serving.desk import Desk, Explained
+from judgelm.serving.answers import Explained
+from judgelm.serving.desk import Desk
 from judgelm.serving.exposing import Metrics
 from judgelm.serving.http_errors import HttpError
 from judgelm.serving.limits import read_json, until_answered
@@ -47,7 +48,7 @@ def native_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> API
     async def explain(request: Request) -> Response:
         body = await read_json(request, settings)
         asked = (read_completion if "prompt" in body else read_chat)(body)
-        explained, finding = desk.explain(asked), None
+        explained, finding = await desk.aside(asked, desk.explain), None
         if explained.dialect is not None and request.query_params.get("ask") != "false":
             explained, finding = await until_answered(desk.explain_fully(asked), request, settings)
         return _json(explained_row(explained, finding))

@@ -1,22 +1,27 @@
 """The routes of OpenAI's API: completions of chats and of plain prompts, and the models there are."""
 
+import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from judgelm.dialects.contract import Asked
 from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.errors import JudgelmError
 from judgelm.serving import documenting
-from judgelm.serving.desk import Answered, Desk
+from judgelm.serving.answers import Answered, UnjudgedError
+from judgelm.serving.chatting import chat_notes
+from judgelm.serving.desk import Desk
 from judgelm.serving.exposing import Metrics
-from judgelm.serving.http_errors import HttpError
-from judgelm.serving.limits import read_json, until_answered
-from judgelm.serving.openai_replies import Envelope, streamed, whole
+from judgelm.serving.http_errors import HttpError, of_judgelm
+from judgelm.serving.limits import read_json, too_late, until_answered
+from judgelm.serving.openai_replies import Envelope, Growing, broken_off, streamed, whole
 from judgelm.serving.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
@@ -25,7 +30,10 @@ ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
 DEPLOYMENT_CHAT = "/v1/openai/deployments/{model:path}/chat/completions"
 
 _LONGEST_NOTE = 2000
-_CHATTED = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
+_EVENTS = "text/event-stream"
+
+Written = AsyncGenerator[str | Answered, None]
+"""As `Desk.write` gives it."""
 
 
 def openai_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> APIRouter:
@@ -71,7 +79,8 @@ class _Counter:
     async def complete(self, request: Request, read: Callable[[Mapping[str, Any]], Asked], *, plain: bool) -> Response:
         """The reply to a body, whole or streamed.
 
-        A stream begins when the reply is there, so that a failure still has its own status.
+        A stream begins when the verdict is there, or of an ordinary chat the first words, so that a failure before
+        that has its own status.
         """
         body = await read_json(request, self._settings)
         streaming = flag(body, "stream")
@@ -84,13 +93,55 @@ class _Counter:
         )
         if plain and flag(body, "echo"):
             raise HttpError(400, "unsupported_value", '"echo": the prompt is not repeated here', param="echo")
-        answered = await until_answered(self._desk.answer(read(body)), request, self._settings)
+        asked = read(body)
+        if streaming:
+            return await self._stream(request, asked, envelope)
+        answered = await until_answered(self._desk.answer(asked), request, self._settings)
+        return Response(whole(answered, envelope), 200, self._note(request, answered), "application/json")
+
+    async def _stream(self, request: Request, asked: Asked, envelope: Envelope) -> Response:
+        """An ordinary chat as it is written; a verdict, or what is written at once, in one go."""
+        until = time.monotonic() + self._settings.request_timeout_s
+        written = self._desk.write(asked)
+        first = await until_answered(anext(written), request, self._settings)
+        if isinstance(first, Answered):
+            return Response(b"".join(streamed(first, envelope)), 200, self._note(request, first), _EVENTS)
+        request.scope["state"]["dialect"] = "none"
+        events = self._events(first, written, Growing(envelope), until)
+        return _Streaming(events, written, said_in_headers(None, chat_notes(asked)))
+
+    async def _events(self, first: str, written: Written, growing: Growing, until: float) -> AsyncIterator[bytes]:
+        """A reply that grows; an error ends it, without `[DONE]`."""
+        try:
+            for event in growing.opening():
+                yield event
+            found: str | Answered = first
+            while not isinstance(found, Answered):
+                yield growing.more(found)
+                found = await asyncio.wait_for(anext(written), until - time.monotonic())
+        except (JudgelmError, TimeoutError) as error:
+            yield broken_off(self._broken_off(error).body())
+            return
+        self._metrics.tokens(found.prompt_tokens, found.completion_tokens)
+        for event in growing.ending(found):
+            yield event
+
+    def _broken_off(self, error: JudgelmError | TimeoutError) -> HttpError:
+        """Count what ended a reply that had begun; what the client is told."""
+        if isinstance(error, UnjudgedError):
+            self._metrics.failure(error.failure.code)
+        if isinstance(error, JudgelmError):
+            told = of_judgelm(error, self._desk.service.retry_after_s())
+        else:
+            told = too_late(self._settings)
+        self._metrics.error(told.code)
+        return told
+
+    def _note(self, request: Request, answered: Answered) -> dict[str, str]:
+        """Count an answer; what its headers say."""
         self._metrics.tokens(answered.prompt_tokens, answered.completion_tokens)
         request.scope["state"]["dialect"] = answered.dialect or "none"
-        headers = said_in_headers(answered)
-        if streaming:
-            return StreamingResponse(streamed(answered, envelope), 200, headers, "text/event-stream")
-        return Response(whole(answered, envelope), 200, headers, "application/json")
+        return said_in_headers(answered.dialect, answered.notes)
 
     def called(self, body: Mapping[str, Any], in_path: str | None) -> str:
         """The model that a client names, in the path or in the body.
@@ -114,16 +165,30 @@ class _Counter:
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm"}
 
 
+class _Streaming(StreamingResponse):
+    """Events of what is being written, which is given up when the connection ends, however early."""
+
+    def __init__(self, events: AsyncIterator[bytes], written: Written, headers: Mapping[str, str]) -> None:
+        super().__init__(events, 200, headers, _EVENTS)
+        self._written = written
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._written.aclose()
+
+
 def fingerprint(desk: Desk) -> str:
     """Equal where the same judge with the same template answers."""
     rests_on = [desk.loaded.engine.describe(), desk.loaded.format.template]
     return "fp_" + hashlib.sha256(json.dumps(rests_on, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def said_in_headers(answered: Answered) -> dict[str, str]:
+def said_in_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
     """Which dialect the prompt is of, and what must be known of the reply."""
-    notes = answered.notes if answered.dialect is not None else (_CHATTED, *answered.notes)
-    headers = {"X-Judgelm-Dialect": answered.dialect or "none"}
+    headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
         headers["X-Judgelm-Note"] = in_a_header("; ".join(notes))
     return headers

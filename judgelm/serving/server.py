@@ -11,6 +11,7 @@ import uvicorn
 
 from judgelm.errors import ConfigError
 from judgelm.serving.app import Traffic
+from judgelm.serving.heads import guarded
 from judgelm.serving.service import Service
 
 log = logging.getLogger("judgelm.serving")
@@ -86,10 +87,17 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def uvicorn_config(app: object, *, access_log: bool = False) -> uvicorn.Config:
-    """As judgelm runs it: no websockets, no names of other machines in headers believed, quiet but for faults."""
+def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: float = 30.0) -> uvicorn.Config:
+    """As judgelm runs it: no websockets, no names of other machines in headers believed, quiet but for faults.
+
+    Args:
+        app: to serve.
+        access_log: whether each request is a line.
+        head_timeout_s: for a client to send a request's headers.
+    """
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
+        http=guarded(head_timeout_s),
         ws="none",
         lifespan="off",
         log_level="info" if access_log else "warning",

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.errors import InputError
-from judgelm.jsonl import read_jsonl
-from judgelm.judgment_rows import judgment_from_row
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Shown
+from judgelm.runfile import iter_judgments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +63,7 @@ def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dic
 
 
 def _shown_in(path: str) -> Iterator[tuple[str, tuple[Shown, ...]]]:
-    for number, row in read_jsonl(path):
-        try:
-            judgment = judgment_from_row(row)
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{path}:{number}: not a judgment written by judgelm-batch ({error!r})") from error
-        yield judgment.sample_id, judgment.shown
+    return ((judgment.sample_id, judgment.shown) for judgment in iter_judgments(path))
 
 
 def _shows_references(path: str, template: str, scale: tuple[float, float]) -> bool:

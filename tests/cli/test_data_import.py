@@ -32,9 +32,9 @@ def test_it_says_what_it_read_and_how_the_metric_is_taken(cli, tmp_path):
 
 
 def test_without_a_name_it_lists_the_benchmarks(cli):
-    code, _, err = cli("judgelm", "data", "import")
+    code, out, _ = cli("judgelm", "data", "import")
     assert code == 0
-    assert "rewardbench-2" in err
+    assert "rewardbench-2" in out
 
 
 def test_what_is_missing_is_said(cli, tmp_path):

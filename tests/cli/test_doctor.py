@@ -41,7 +41,7 @@ def test_a_fault_is_told_at_the_end_and_by_the_exit_code(examined):
     states = {one["name"]: one["state"] for one in found["packages"]}
     assert (states["trl"], states["statsmodels"], states["torch"]) == ("out_of_range", "broken", "ok")
     last = printed[printed.index("what to mend") :]
-    assert "trl 0.1 is not in judgelm's range >=1.10,<1.17; run: pip install 'trl>=1.10,<1.17'" in last
+    assert "trl 0.1 is not in judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
     assert all(finding in last for finding in found["mend"])
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from endpoint import ScriptedBackend, endpoint
+
 ROOT = Path(__file__).parents[2]
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
@@ -84,6 +86,16 @@ def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(cli):
     assert code == 1
     assert "choose another port" in err
     assert "loading" not in err
+
+
+def test_a_model_that_cannot_be_asked_to_chat_is_said_before_it_is_served(cli):
+    with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
+        arguments = ["--upstream", upstream.base_url, "--engine-arg", "api=completions", "--port", "0", "--chat"]
+        code, _, err = cli("judgelm", "serve", "tiny", *arguments)
+    assert code == 1
+    assert "--chat: a chat prompt needs the model's chat template on /completions" in " ".join(err.split())
+    assert "tokenizer=" in err
+    assert "serving" not in err
 
 
 def test_its_help_comes_without_the_server(cli):

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".conformance"
 
 PYTHON_CLIENTS = {
+    "arena_hard": ["openai==3.54.0", "pandas==2.3.3", "shortuuid", "tqdm", "boto3", "requests", "pyyaml"],
     "alpaca_eval": ["alpaca_eval==0.6.6", "setuptools<81"],
     "deepeval": ["deepeval==4.3.0"],
     "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic==0.19.2", "psutil==7.2.2"],
@@ -28,6 +29,13 @@ PYTHON_CLIENTS = {
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.81.0"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
 }
+SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the environment of the same name
+    "arena_hard": (
+        "https://github.com/lmarena/arena-hard-auto",
+        "196f6b826783b3da7310e361a805fa36f0be83f3",
+        ["gen_judgment.py", "show_result.py", "utils", "config"],
+    ),
+}
 NODE_CLIENTS = {
     "openai_node": ["openai@7.57.0"],
     "promptfoo": ["promptfoo@0.121.20"],
@@ -36,7 +44,7 @@ NODE_CLIENTS = {
 
 def build(name: str) -> str:
     """Install one client; what became of it, in words."""
-    wanted = (PYTHON_CLIENTS | NODE_CLIENTS)[name]
+    wanted = [*(PYTHON_CLIENTS | NODE_CLIENTS)[name], *SOURCE_CLIENTS.get(name, ())[:2]]
     folder, stamp = FOLDER / name, FOLDER / name / "requirements.json"
     if stamp.is_file() and json.loads(stamp.read_text()) == wanted:
         return "is there"
@@ -45,21 +53,27 @@ def build(name: str) -> str:
     if name in NODE_CLIENTS and shutil.which("npm") is None:
         return "left out: npm is not here"
     with open(FOLDER / f"{name}.log", "w", encoding="utf-8") as log:
-        for command in _commands(name, wanted, folder):
+        for command in _commands(name, folder):
             if subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode:
                 return f"cannot be installed, see {log.name}"
     stamp.write_text(json.dumps(wanted))
     return "installed"
 
 
-def _commands(name: str, wanted: list[str], folder: Path) -> list[list[str]]:
+def _commands(name: str, folder: Path) -> list[list[str]]:
     if name in NODE_CLIENTS:
-        return [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *wanted]]
+        return [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *NODE_CLIENTS[name]]]
     python = str(folder / "venv" / "bin" / "python")
-    return [
+    commands = [
         [sys.executable, "-m", "venv", str(folder / "venv")],
-        [python, "-m", "pip", "install", "--quiet", *wanted],
+        [python, "-m", "pip", "install", "--quiet", *PYTHON_CLIENTS[name]],
     ]
+    if name in SOURCE_CLIENTS:
+        address, commit, paths = SOURCE_CLIENTS[name]
+        source = str(folder / "source")
+        commands.append(["git", "clone", "--filter=blob:none", "--no-checkout", address, source])
+        commands.append(["git", "-C", source, "checkout", commit, "--", *paths])
+    return commands
 
 
 def main() -> None:

@@ -65,13 +65,33 @@ RANKINGS = (
     "alpaca_eval_clf_gpt4_turbo",
     "alpaca_eval_cot_gpt4_turbo_fn",
     "alpaca_eval_gpt4",
+    "alpaca_eval_gpt4_0314",
+    "alpaca_eval_gpt4_0613",
     "alpaca_eval_gpt4_fn",
     "alpaca_eval_gpt4_turbo_fn",
     "alpaca_farm_greedy_gpt4",
+    "aviary_gpt4",
+    "chatgpt",
+    "chatgpt_fn",
+    "gpt-3.5-turbo-1106_ranking",
+    "gpt4",
+    "gpt4_turbo",
+    "gpt4_turbo_clf",
+    "gpt4_turbo_cot_clf",
+    "improved_aviary_gpt4",
     "improved_lmsys_gpt4",
     "lmsys_gpt4",
 )
-WEIGHTED = ("weighted_alpaca_eval_cot_gpt4_turbo", "weighted_alpaca_eval_gpt4_turbo")
+WEIGHTED = (
+    "gpt4_turbo_cot_logprob",
+    "gpt4_turbo_logprob",
+    "weighted_alpaca_eval_cot_gpt4_turbo",
+    "weighted_alpaca_eval_gpt-4o-mini-2024-07-18",
+    "weighted_alpaca_eval_gpt4_turbo",
+    "weighted_alpaca_eval_gpt4_turbo_new",
+)
+"""All annotators of OpenAI's chat API; others ask other services, hold weights themselves, or, `alpaca_farm` and the
+models before chats, send many plain prompts in one request."""
 
 
 def test_alpaca_eval(client):
@@ -86,6 +106,36 @@ def test_alpaca_eval(client):
             assert preference == pytest.approx(2 - (chance if first >= second else 1 - chance), abs=1e-3), name
 
 
+def arena_label(first, second):
+    """Arena-Hard's label for two qualities: much better from 3 points on."""
+    if first == second:
+        return "A=B"
+    sign = ">>" if abs(first - second) >= 3 else ">"
+    return f"A{sign}B" if first > second else f"B{sign}A"
+
+
+def test_arena_hard(client):
+    levels = {"strong": [9] * 5, "weak": [2] * 5, "mixed": [8, 2, 6, 4, 5]}
+    baseline = [of_quality(5, nth) for nth in range(5)]
+    found = client(
+        "arena_hard",
+        questions=[[n, f"What is {n} + {n}?"] for n in range(5)],
+        baseline=baseline,
+        models={name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()},
+        benchmarks=[
+            ("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31"),
+            ("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314"),
+        ],
+        python=sys.executable,  # the leaderboard needs torch
+    )
+    for one in found.values():
+        for name, own in levels.items():  # the baseline is shown first, then second
+            assert one["verdicts"][name] == [[arena_label(5, level), arena_label(level, 5)] for level in own], name
+        assert one["scores"]["strong"] == 100.0
+        assert one["scores"]["weak"] == 0.0
+        assert 20 < one["scores"]["mixed"] < 80  # 50, but for its bootstrap
+
+
 def test_inspect_ai(client):
     found = client("inspect_ai", singles=SINGLES)
     for kind in ("qa", "fact", "partial"):
@@ -96,6 +146,7 @@ def test_inspect_ai(client):
 def test_openevals(client):
     found = client("openevals", singles=SINGLES)
     assert found["bool"] == found["openai"] == CORRECT
+    assert found["toxic"] == [not one for one in CORRECT]
     assert found["continuous"] == found["no reasoning"] == pytest.approx(on_scale(0, 1), abs=1e-4)
     assert found["choices"] == [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]  # nearest to (level - 1) / 9
 

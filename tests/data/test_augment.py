@@ -61,11 +61,27 @@ def test_a_reason_that_does_not_say_which_answer_keeps_the_pair_or_goes():
     unclear = pair_of(label_of((8.0, 6.0), "1 is better than 2."), label_of((5.0, 9.0), "Assistant 2 is right."))
     kept = swap(unclear, "keep")
     assert kept.pair is unclear
+    assert swap(unclear) == kept
     assert [type(one) for one in kept.ambiguous] == [Ambiguous]
     without = swap(unclear, "drop_reason")
     assert without.pair.plain.reason is None
     assert without.pair.plain.scores == (6.0, 8.0)
     assert without.pair.referenced.reason == "Assistant 1 is right."
+
+
+@pytest.mark.parametrize("holder", ["question", "answers", "reference"])
+def test_a_quotation_of_any_text_of_the_pair_stays(holder):
+    said = "Model A costs less."
+    pair = pair_of(label_of((8.0, 6.0), f'Assistant 1 repeats "{said}"'), reference=None)
+    texts = {holder: ("one", said) if holder == "answers" else said}
+    done = swap(replace(pair, sample=replace(pair.sample, **texts)))
+    assert done.pair.plain.reason == f'Assistant 2 repeats "{said}"'
+    assert [problem.why for problem in swap(pair).ambiguous] == ["quoted_name"]  # nobody says so here
+
+
+def test_a_label_without_scores_is_mirrored():
+    done = swap(pair_of(Label(sample_id="", winner=1, votes=(1, 2)), reference=None))
+    assert (done.pair.plain.winner, done.pair.plain.scores, done.pair.plain.votes) == (2, None, (2, 1))
 
 
 @given(SCORES, SCORES, REASONS, REASONS, TEXTS, TEXTS, st.sampled_from(["keep", "drop_reason"]))
@@ -125,6 +141,16 @@ def test_an_epoch_draws_anew():
     by_epoch = [[should_swap(pair, 0.5, seed=0, epoch=epoch) for pair in pairs] for epoch in range(2)]
     differ = sum(one != other for one, other in zip(*by_epoch, strict=True))
     assert 150 < differ < 250
+
+
+def test_what_is_drawn_is_the_pairs_own_draw_and_must_be_below_the_probability():
+    for number in range(20):
+        pair = pair_of(label_of((8.0, 6.0)), label_of((5.0, 9.0)), pair_id=str(number))
+        for_swap, for_reference = (draw(3, str(number), purpose, 2) for purpose in ("swap", "reference"))
+        for more, drawn in ((0.0, False), (1e-9, True)):
+            assert should_swap(pair, for_swap + more, seed=3, epoch=2) is drawn
+            shown = drop_reference(pair, for_reference + more, seed=3, epoch=2)
+            assert (shown.sample.reference is None) is drawn
 
 
 def test_the_row_says_what_the_pair_says_with_the_score_line_from_the_numbers():

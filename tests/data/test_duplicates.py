@@ -5,6 +5,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xxhash import xxh3_128_digest
 
 from judgelm.data.duplicates import Duplicate, Duplicates, QuestionGroups, normalised
 from judgelm.errors import ConfigError
@@ -95,6 +96,25 @@ def test_a_near_copy_is_found_in_either_order():
     assert found.similarity == pytest.approx(195 / 201, abs=0.05)
 
 
+def test_the_similarity_is_the_share_of_bytes_that_agree_without_those_by_chance():
+    duplicates = Duplicates()
+    long = " ".join(WORDS[:200])
+    assert duplicates.seen("1", "Why?", (long, "no")) is None
+    # 123 of 128 bytes agree: (123 / 128 - 1 / 256) / (1 - 1 / 256) = 245 / 255
+    found = duplicates.seen("2", "Why?", (long.replace("word100 ", "x "), "no"))
+    assert found == Duplicate(kind="near", of="1", similarity=pytest.approx(245 / 255))
+
+
+@pytest.mark.parametrize("order", [("far", "near"), ("near", "far")])
+def test_the_nearest_row_is_named(order):
+    # 198 shingles; 8 words replaced leave 174 / 222 = 0.78, 6 others 180 / 216 = 0.83, between them 156 / 240 = 0.65
+    long = text(1, 200)
+    rows = {"far": with_replaced(long, *range(3, 200, 25)), "near": with_replaced(long, *range(10, 200, 33))}
+    duplicates = Duplicates(threshold=0.7)
+    assert [duplicates.seen(row_id, "Why?", (rows[row_id], "no")) for row_id in order] == [None, None]
+    assert duplicates.seen("new", "Why?", ("no", long)).of == "near"
+
+
 def test_the_other_answer_must_be_near_too():
     # the union of all three texts is nearly the same, but these are different pairs
     duplicates = Duplicates()
@@ -162,6 +182,12 @@ def test_options_out_of_range_are_refused(options):
         QuestionGroups(**options)
 
 
+@pytest.mark.parametrize("options", [{"threshold": 0.7}, {"threshold": 1}, {"shingle": 1}, {"shingle": 10}])
+def test_options_up_to_their_bounds_are_taken(options):
+    assert Duplicates(**options).seen("1", "Why?", ("yes", "no")) is None
+    assert QuestionGroups(**options).add("Why?")
+
+
 def grouped(questions, **options):
     groups = QuestionGroups(**options)
     for question in questions:
@@ -177,6 +203,18 @@ def test_equal_and_near_questions_share_a_group():
     assert groups.group(question) == groups.group(with_replaced(question, 30))
     assert groups.group(question) != groups.group(text(2, 60))
     assert list(groups.sizes().values()) == [2, 1, 1]
+
+
+def test_a_group_is_named_by_the_least_digest_in_it_and_the_largest_stands_first():
+    question = text(1, 60)
+    given_questions = [text(2, 60), question, with_replaced(question, 30), "What?"]
+    groups = QuestionGroups()
+    digests = [groups.add(one) for one in given_questions]
+    assert digests == [xxh3_128_digest(one.casefold().rstrip("?").encode()) for one in given_questions]
+    near = min(digests[1:3]).hex()
+    alone = sorted((digests[0].hex(), digests[3].hex()))
+    assert list(groups.sizes().items()) == [(near, 2), (alone[0], 1), (alone[1], 1)]
+    assert [groups.group(digest) for digest in digests] == [digests[0].hex(), near, near, digests[3].hex()]
 
 
 def test_a_chain_of_near_questions_is_one_group():
@@ -217,6 +255,6 @@ def test_a_question_added_later_joins_its_group():
 
 
 def test_a_question_that_was_not_added_has_no_group():
-    with pytest.raises(ValueError, match="was not added"):
+    with pytest.raises(ValueError, match=r"^question 'Why\?' was not added"):
         QuestionGroups().group("Why?")
     assert QuestionGroups().sizes() == {}

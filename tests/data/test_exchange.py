@@ -83,6 +83,8 @@ def test_figure_15_leaves_no_name_behind():
             "answer 2 and answer 1, like the second of the replies",
         ),
         ("Assistant 1 beats the other.", "Assistant 2 beats the other."),
+        ("First and second answers receive 8 and 6.", "Second and first answers receive 8 and 6."),
+        ("Well. Assistants 1 and 2 receive 8 and 6.", "Well. Assistants 2 and 1 receive 8 and 6."),
     ],
 )
 def test_names_are_exchanged_where_they_stand(text, expected):
@@ -97,8 +99,23 @@ def test_what_names_no_answer_stays():
         "first paragraph, a first response, its second answer, first-person, Question 1, Person A, Reference Answer 1. "
         "It should first answer the question, not answer 2 of the points, give the assistant a chance, go above "
         "and beyond, be the right answer, get the answer right, use the last part, a scale of 1 to 10. Both receive 9 "
-        "and 9.\n1. Good.\n2. Bad."
+        "and 9. One has to say so. Model 7, Assistant C, the answer 2%, a solution 1 out of 9.\n1. Good.\n2. Bad."
     )
+    assert exchange(text, SWAP, ANSWERS) == Exchanged(text=text, mentions=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "From 1 to 9, the scores differ.",  # a scale
+        "They take 8 and 6 steps. Scores follow.",
+        "Fine.\n8 6 of them",
+        "They take 8 6\nin all.",
+        "Fine.\n8 6 x",
+        "x 8 6",
+    ],
+)
+def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text):
     assert exchange(text, SWAP, ANSWERS) == Exchanged(text=text, mentions=0)
 
 
@@ -109,12 +126,16 @@ def test_what_names_no_answer_stays():
         ("Assistant 1 is better than 2.", "bare_name"),
         ("Compared to Answer 1, 2 is longer.", "bare_name"),
         ("Both A and B are fine.", "bare_name"),
+        ("Neither A nor another helps.", "bare_name"),
         ("1: good\n2: bad", "bare_name"),
         ("Winner: A", "bare_name"),
         ("I choose B.", "bare_name"),
+        ("Assistant A is long compared to B.", "bare_name"),
+        ("Assistant 1 as well as 2", "bare_name"),
         ("The better answer is 1.", "bare_name"),
         ("A1 is better than A2.", "bare_name"),
         ("assistant b is better", "bare_name"),
+        ("It loses to assistant b.", "bare_name"),
         ("The assistant (1) is clear and (2) is brief.", "bare_name"),
         ("Assistant 1 and 2 other people", "bare_name"),
         ("The first is good, the second is not.", "unnamed_ordinal"),
@@ -126,8 +147,17 @@ def test_what_names_no_answer_stays():
         ("The last response is better.", "position_word"),
         ("the answer presented first", "position_word"),
         ("Scores: 8 6", "unnamed_scores"),
+        ("Scores: 10 8", "unnamed_scores"),
+        ("They differ. Scores: 8 6. That is all. Bye.", "unnamed_scores"),
+        ("Assistant 1 and Assistant 2 differ. Scores: 8 6", "unnamed_scores"),
+        ("Assistant 1 receives 8 and 6.", "unnamed_scores"),
+        ("Fine.\n\n8 6\n\nThey differ.", "unnamed_scores"),
+        ("\n8 6", "unnamed_scores"),
+        ("Fine.\n# [8 6].", "unnamed_scores"),
+        ("Fine.\n> 8/10 6/10", "unnamed_scores"),
         ("I'd rate them 8 and 6.", "unnamed_scores"),
         ("They get 8/10 and 6/10 respectively.", "unnamed_scores"),
+        ("They get 8/10 and 10/10 respectively.", "unnamed_scores"),
         ("Summary 1 is better.", "unsure_noun"),
         ("The answer 2 is correct.", "value_or_name"),
         ("Compared to answer 1 it is short.", "value_or_name"),
@@ -138,6 +168,77 @@ def test_what_names_no_answer_stays():
 )
 def test_what_cannot_be_told_is_ambiguous(text, code):
     assert why(text) == code
+
+
+# The rules of names, each with the texts on both sides of its border; a code where the text is ambiguous.
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # lists: a count behind a comma is none of it, and a name must stand near
+        ("Assistant 1, 2 other people", "Assistant 2, 2 other people"),
+        ("Assistants 1, 2, and more", "bare_name"),
+        ("both (Answers 1, 2)", "bare_name"),
+        ("Assistant 1, 2 steps on", "Assistant 2, 2 steps on"),
+        ("Assistant 1 gives 2 tips", "Assistant 2 gives 2 tips"),
+        ("Assistant 1 and B", "Assistant 2 and B"),
+        ("Assistants A and B, and 1 more", "Assistants B and A, and 1 more"),
+        # numerals in lower case
+        ("assistant one is good", "assistant two is good"),
+        ("assistant one or two", "assistant two or one"),
+        ("the assistant one wants", "bare_name"),
+        ("the answer one is good", "value_or_name"),
+        ("an answer one needs", "an answer one needs"),
+        ("Response One is good", "Response Two is good"),
+        # ordinals
+        ("the first two answers", "unnamed_ordinal"),
+        ("first two answers", "first two answers"),
+        ("the first two ones", "the first two ones"),
+        ("a second one", "a second one"),
+        ("Both answers are fine. The first one is short.", "Both answers are fine. The second one is short."),
+        ("Both answers end. The first one is short. Yes. No.", "Both answers end. The second one is short. Yes. No."),
+        ("They differ. The first one is short.", "unnamed_ordinal"),
+        ("Model One is good.", "Model Two is good."),
+        ("Both answers are fine. The third one is short.", "Both answers are fine. The third one is short."),
+        ("its first answer, every second answer", "its first answer, every second answer"),
+        ("It should first answer the question.", "It should first answer the question."),
+        ("Second assistant wins", "First assistant wins"),
+        ("the first answer of the assistant", "unnamed_ordinal"),
+        ("second approach", "second approach"),
+        ("the second approach", "unnamed_ordinal"),
+        ("The second, in turn", "unnamed_ordinal"),
+        ("second, in turn", "second, in turn"),
+        ("the fourth answer", "no_such_answer"),
+        # places
+        ("the left response", "position_word"),
+        ("the right response", "the right response"),
+        ("the answer on the right is better", "position_word"),
+        ("the answer right is better", "the answer right is better"),
+        ("the answer below is better", "position_word"),
+        ("the answer below it", "the answer below it"),
+        # sides
+        ("The latter answer is better.", "The former answer is better."),
+        ("Latter answer is better.", "former_latter"),
+        ("the latter approach", "former_latter"),
+        ("the latter is better", "former_latter"),
+        ("the latter half", "the latter half"),
+        ("Assistant 1 is long. The latter is better.", "former_latter"),
+        # what an answer holds
+        ("Reference answer 1", "Reference answer 1"),
+        ("the correct answer 2 and the answer 2", "value_or_name"),
+        ("to answer 2 questions", "value_or_name"),
+        ("to answer 2 points", "to answer 2 points"),
+        ("Answer 2 points to it", "Answer 2 points to it"),
+        ("output 1 is longer", "value_or_name"),
+        ("Output 1 is longer", "Output 2 is longer"),
+    ],
+)
+def test_a_word_is_a_name_by_those_around_it(text, expected):
+    result = exchange(text, SWAP, ("Yes.", "No."))
+    assert (result.text if isinstance(result, Exchanged) else result.why) == expected
+
+
+def test_of_three_answers_none_is_the_former():
+    assert why("The former answer is better.", order=(2, 0, 1)) == "former_latter"
 
 
 def test_former_and_latter_go_with_the_names_before_them():
@@ -165,10 +266,12 @@ def test_quotations_of_an_answer_stay(quote):
 def test_other_quotations_are_names_or_ambiguous():
     answers = ("Yes.", "No.")
     assert exchanged('the so-called "Assistant 1"', answers=answers) == 'the so-called "Assistant 2"'
+    assert exchanged("the so-called 'Assistant One'", answers=answers) == "the so-called 'Assistant Two'"
     assert why('the so-called "Assistant 1"') == "quoted_name"  # an answer says so itself
     assert why('the so-called "Assistant 1"', answers=()) == "quoted_name"
     assert why('"Assistant 1 is right" is wrong', answers=answers) == "quoted_name"
     assert why('Assistant "1" is right', answers=answers) == "quoted_name"
+    assert why('Assistant "1" is right') == "quoted_name"  # an answer has a 1, but the name is not quoted whole
 
 
 def test_options_of_the_question_stay_where_an_answer_has_them():
@@ -187,9 +290,13 @@ def test_three_answers_take_their_new_places():
 def test_finding_holds_the_words():
     result = exchange("In all, 1 is better than 2.", SWAP)
     assert result == Ambiguous(why="bare_name", found="In all, 1 is better than 2.")
+    # 30 characters on each side
+    long = f"{'x' * 40}. 1 is better. {'x' * 40}"
+    assert exchange(long, SWAP) == Ambiguous(why="bare_name", found=f"{'x' * 28}. 1 is better. {'x' * 18}")
+    assert exchange("Scores: 8 6", SWAP) == Ambiguous(why="unnamed_scores", found="Scores: 8 6")
 
 
 @pytest.mark.parametrize("order", [(), (0,), (0, 0), (1, 2), tuple(range(10))])
 def test_order_is_a_permutation(order):
-    with pytest.raises(ValueError, match="expected each place"):
+    with pytest.raises(ValueError, match=f"expected each place from 0 to {len(order) - 1} once"):
         exchange("Assistant 1", order)

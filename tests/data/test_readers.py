@@ -204,7 +204,7 @@ def test_parquet_rows(tmp_path):
     [
         ("a.jsonl", b"", "no rows; the file is empty"),
         ("a.json", b"[]", "no rows; the file is empty"),
-        ("a.csv", b"id,q\n", "no rows; the file is empty"),
+        ("a.csv", b"id,q\n", "no rows below the header"),
         ("a.jsonl.gz", b"not gzip at all", "damaged gzip file: Not a gzipped file"),
         ("a.jsonl.gz", gzip.compress(LINES.encode() * 99, mtime=0)[:-20], "damaged gzip file: Compressed file ended"),
         ("a.parquet", b"PAR1 but no more", "damaged or not Parquet, after 0 rows"),

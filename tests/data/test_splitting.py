@@ -42,6 +42,14 @@ def test_another_seed_draws_other_questions():
     assert split_questions(groups, seed=0, questions=20) != split_questions(groups, seed=1, questions=20)
 
 
+def test_questions_drawn_once_are_drawn_again_by_every_version():
+    groups = grouped(numbered(12))
+    for options, drawn in (({"questions": 3}, (3, 4, 5)), ({"fraction": 0.3}, (4, 5))):
+        split = split_questions(groups, seed=0, **options)
+        assert [n for n in range(12) if split.side(f"question {n}") == "validation"] == list(drawn)
+        assert split.side(groups.add("question 4")) == "validation"  # by its digest
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_near_copies_count_as_one_and_go_together(seed):
     # one word of 21 replaced: 18 of 22 shingles, 0.82, over 0.7
@@ -72,9 +80,10 @@ def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
     ("options", "finding"),
     [
         ({"questions": 3}, "3 questions for validation, of 3 different .* leaves none for training"),
-        ({"fraction": 1e-9}, "leaves none for validation"),
-        ({"fraction": 1.0}, "more than 0 and less than 1"),
-        ({"questions": 0}, "at least 1"),
+        ({"fraction": 1e-9}, "a fraction of 1e-09 for validation, of 3 different .* leaves none for validation"),
+        ({"fraction": 1.0}, "validation fraction 1: expected more than 0 and less than 1"),
+        ({"fraction": 0.0}, "validation fraction 0: expected"),
+        ({"questions": 0}, "0 validation questions: expected at least 1"),
         ({}, "either"),
         ({"fraction": 0.5, "questions": 1}, "either"),
     ],

@@ -124,7 +124,19 @@ def test_sizes_that_the_data_lacks_are_said():
     assert subset_sizes(5, (3, 1)).sizes == (1, 3)
 
 
-@pytest.mark.parametrize("wanted", [(0, 5), (5, 5)])
-def test_sizes_that_make_no_sense_are_refused(wanted):
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(
+    ("wanted", "finding"),
+    [((5, 0), "subset size 0: expected at least 1"), ((5, 1, 5), "subset sizes 1, 5, 5: one comes twice")],
+)
+def test_sizes_that_make_no_sense_are_refused(wanted, finding):
+    with pytest.raises(ConfigError, match=finding):
         subset_sizes(10, wanted)
+
+
+def test_subsets_drawn_once_are_drawn_again_by_every_version():
+    rows = [
+        (f"row-{n}", stratum(("maths", "writing", None)[n % 3], (1, 2, "tie", None)[n % 4], "ba" if n % 5 else "ac"))
+        for n in range(12)
+    ]
+    assert nested_order(rows, seed=0).tolist() == [9, 8, 7, 6, 2, 1, 0, 5, 10, 3, 11, 4]
+    assert nested_order(rows, seed=1).tolist() == [10, 2, 3, 1, 5, 9, 4, 11, 0, 7, 8, 6]

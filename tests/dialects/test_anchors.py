@@ -44,6 +44,43 @@ def test_text_around_the_template_is_allowed_where_it_is_said():
     assert (twice.values, twice.ambiguous) == ({"output": "x</o> and <o>y"}, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "output", "ambiguous"),
+    [
+        ("<o></o>", "", False),
+        ("<o>x<o>y</o>", "x<o>y", True),
+        ("<o>x</o>y</o>", "x</o>y", True),
+        ("</o><o>x</o>", "x", True),
+    ],
+)
+def test_a_repeated_border_leaves_doubt_where_text_may_stand_around(text, output, ambiguous):
+    assert Pattern("<o>{output}</o>", anywhere=True).split(text) == Split(
+        values={"output": output}, ambiguous=ambiguous
+    )
+
+
+@pytest.mark.parametrize("text", ["x</o>", "<o>x", "</o>x<o>", "<o>/o>", ""])
+def test_text_around_needs_both_borders_in_their_order(text):
+    assert Pattern("<o>{output}</o>", anywhere=True).split(text) is None
+
+
+def test_anchors_that_overlap_themselves_are_found_at_each_place():
+    # "|||" holds the anchor "||" at two places
+    assert Pattern("({x}||{y})").split("(|||)") == Split(values={"x": "", "y": "|"}, ambiguous=True)
+    # two anchors of "||" need four bars, three are not enough
+    assert Pattern("({x}||{y}||{z})").split("(|||)") is None
+    assert Pattern("({x}||{y}||{z})").split("(||||)") == Split(values={"x": "", "y": "", "z": ""}, ambiguous=False)
+
+
+def test_first_anchors_stand_first_and_last_anchors_last():
+    found = Pattern("{a}1{b}2{c}3{d}").split("a1a1b2b2c3c3d")
+    assert found == Split(values={"a": "a", "b": "a1b", "c": "b2c3c", "d": "d"}, ambiguous=True)
+
+
+def test_other_braces_stand_for_themselves():
+    assert Pattern('{"score": {score_1}, {X}}').split('{"score": 7, {X}}').values == {"score_1": "7"}
+
+
 @given(st.tuples(*[st.text("ab[]/QAB\n", max_size=12)] * 3))
 def test_where_no_other_split_is_possible_the_split_is_the_true_one(texts):
     found = PAIR.split(asked(*texts))

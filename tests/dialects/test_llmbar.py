@@ -108,6 +108,22 @@ def test_our_own_reference_is_no_reference(shared_data):
         )
 
 
+@pytest.mark.parametrize("folder", ["llmbar__Metrics", "llmbar__Metrics_Reference"])
+def test_questions_of_another_judge_are_the_criterion_and_our_own_are_none(shared_data, folder):
+    found = list(requests(shared_data, folder))
+    [before] = [asked for item, asked in found if item["id"] == "plain" and item.get("aux")][:1]
+    [item, asked] = next(one for one in found if one[0]["id"] == "plain" and not one[0].get("aux"))
+    assert CHOICE.recognise(asked).sample.metadata == {"criterion": item["aux_replies"][0]}
+    prepared = PREPARATION.recognise(before)
+    assert (prepared.sample.question, prepared.sample.answers) == (item["question"], ())
+    own = PREPARATION.render(prepared, before, Finding()).texts[0]
+    system, user = asked.messages
+    filled = Message(role="user", text=user.text.replace(item["aux_replies"][0], own))
+    assert filled != user
+    case = CHOICE.recognise(Asked(messages=(system, filled)))
+    assert (case.sample.answers, case.sample.metadata) == (tuple(item["answers"]), {})
+
+
 def test_an_ordinary_request_of_the_concise_assistant_is_not_ours():
     messages = (
         Message(role="system", text="You are a helpful assistant that responds to the user in a concise way."),

@@ -85,6 +85,55 @@ def test_fresh_texts_of_judgebench_come_back_or_the_split_is_doubted(texts):
     assert case.sample.reference is None
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("###Task", "Now: ###Task"), ("[RESULT]", "[X]"), ("###Instruction:", "###Question:"), ("###Feedback: ", "Go.")],
+)
+def test_what_is_not_of_the_format_is_not_taken(old, new):
+    prompt = JUDGEBENCH.format("q", "a", "b")
+    assert RELATIVE.recognise(asking(prompt)) is not None
+    assert RELATIVE.recognise(asking(prompt.replace(old, new))) is None
+    assert ABSOLUTE.recognise(asking(prompt)) is None
+
+
+def test_a_question_that_quotes_the_heading_stays_whole():
+    question = "q\n\n###Instruction:\nx"
+    assert RELATIVE.recognise(asking(JUDGEBENCH.format(question, "a", "b"))).sample.question == question
+
+
+@pytest.mark.parametrize("reference", [None, "r"])
+def test_a_single_response_is_graded_by_its_rubric(reference):
+    told, shown = ("", "") if reference is None else (" a reference answer,", "###Reference Answer (Score 5):\nr\n\n")
+    prompt = (
+        f"###Task Description:\nGiven an instruction,{told} and a rubric, end with [RESULT].\n\n"
+        f"###The instruction to evaluate:\nq\n\n###Response to evaluate:\na\n\n{shown}"
+        "###Score Rubrics:\n\n[Is it kind?] \n\n###Feedback: "
+    )
+    case = ABSOLUTE.recognise(asking(prompt))
+    assert (case.dialect, case.task, case.scale, case.doubt) == ("prometheus-absolute", "grade", (1.0, 5.0), "")
+    expected = sample_of("q", ("a",), reference, criterion="[Is it kind?] ")  # line ends go, blanks stay
+    assert case.sample == expected
+    assert RELATIVE.recognise(asking(prompt)) is None
+
+
+def test_line_ends_around_a_prompt_and_its_rubric_do_not_matter():
+    prompt = JUDGEBENCH.format("q", "a", "b").replace("[Is it correct?]", "\n[Is it correct?]\n")
+    alone = Asked(messages=(Message(role="user", text=f"\n{prompt}\n \n"),))
+    sample = RELATIVE.recognise(alone).sample
+    assert (sample.question, sample.answers) == ("q", ("a", "b"))
+    assert sample.metadata == {"criterion": "[Is it correct?]"}
+
+
+def test_a_reference_is_one_where_the_description_tells_of_it():
+    prompt = JUDGEBENCH.format("q", "a", "b\n\n###Reference Answer:\nr")
+    told = prompt.replace("Say which", "Given a reference answer, say which")
+    assert RELATIVE.recognise(asking(prompt)).sample.answers == ("a", "b\n\n###Reference Answer:\nr")
+    sample = RELATIVE.recognise(asking(told)).sample
+    assert (sample.answers, sample.reference) == (("a", "b"), "r")
+    without = RELATIVE.recognise(asking(told.replace("\n\n###Reference Answer:\nr", ""))).sample
+    assert (without.answers, without.reference) == (("a", "b"), None)
+
+
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
 @pytest.mark.parametrize("room", [None, 1024, 12])
 def test_a_winner_is_read_by_all_three_clients(finding, winner, room):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.dialects.contract import Message, Tool
+from judgelm.dialects.contract import Asked, Message, Tool
 from judgelm.dialects.reading import read_chat, read_completion
 from judgelm.errors import InputError
 
@@ -53,8 +53,103 @@ def test_a_plain_prompt_is_one_message():
         ({"messages": [USER], "n": 0}, '"n"'),
         ({"messages": [USER], "n": True}, '"n"'),
         ({"messages": [USER], "max_tokens": "many"}, "max_tokens"),
+        ({"messages": USER}, "at least one"),
+        ({"messages": [USER, {"role": 3}]}, '^"messages", 1: expected'),
+        ({"messages": [USER, {"role": "user", "content": ["q"]}]}, '^"messages", 1, "content": expected'),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "q"}]}]}, "text parts"),
+        ({"messages": [USER], "n": 129}, '"n": expected a whole number from 1 to 128, got 129'),
+        ({"messages": [USER], "n": 1.0}, '"n"'),
+        ({"messages": [USER], "top_logprobs": -1}, '"top_logprobs": expected a whole number from 0 to 20, got -1'),
+        ({"messages": [USER], "top_logprobs": 21}, "from 0 to 20, got 21"),
+        ({"messages": [USER], "max_tokens": 0}, '"max_tokens": expected a whole number above 0, got 0'),
+        ({"messages": [USER], "max_tokens": True}, "got True"),
+        ({"messages": [USER], "max_completion_tokens": 0, "max_tokens": 9}, '"max_completion_tokens": .*, got 0'),
+        ({"messages": [USER], "max_tokens": [1, 2]}, r"got \[1, 2\]"),
+        ({"messages": [USER], "temperature": -0.1}, '"temperature": expected a number from 0 to 2, got -0.1'),
+        ({"messages": [USER], "temperature": 2.1}, "got 2.1"),
+        ({"messages": [USER], "temperature": True}, "got True"),
+        ({"messages": [USER], "temperature": "hot"}, "got 'hot'"),
+        ({"messages": [USER], "stop": 3}, '"stop": expected a text or a list of texts, got 3'),
+        ({"messages": [USER], "stop": ["a", 3]}, '"stop"'),
+        ({"messages": [USER], "seed": 1.5}, '"seed": expected a whole number, got 1.5'),
+        ({"messages": [USER], "seed": True}, "got True"),
+        ({"messages": [USER], "tools": {}}, '"tools": expected a list'),
+        ({"messages": [USER], "functions": {}}, '"functions": expected a list'),
     ],
 )
 def test_what_is_no_request_is_refused_by_its_field(body, message):
     with pytest.raises(InputError, match=message):
         read_chat(body)
+
+
+@pytest.mark.parametrize("prompt", [None, 3, [], ["one", "two"], [3]])
+def test_a_plain_request_has_one_prompt(prompt):
+    with pytest.raises(InputError, match=r'^"prompt": expected one text'):
+        read_completion({"prompt": prompt})
+
+
+def test_what_a_request_leaves_out_has_the_usual_values():
+    assert read_chat({"messages": [USER]}) == Asked(messages=(Message(role="user", text="q"),))
+    assert read_completion({"prompt": "q"}) == Asked(messages=(Message(role="prompt", text="q"),), plain=True)
+
+
+def test_every_field_is_read_up_to_its_bounds():
+    shared = {"n": 128, "max_tokens": 1, "temperature": 2, "stop": ["a", "", "b"], "seed": 0}
+    read = {"n": 128, "max_tokens": 1, "temperature": 2.0, "stop": ("a", "b"), "seed": 0, "logprobs": True}
+    assert read_chat({"messages": [USER], "logprobs": True, "top_logprobs": 20, **shared}) == Asked(
+        messages=(Message(role="user", text="q"),), top_logprobs=20, **read
+    )
+    assert read_completion({"prompt": "q", "logprobs": 20, **shared}) == Asked(
+        messages=(Message(role="prompt", text="q"),), plain=True, top_logprobs=20, **read
+    )
+    least = read_chat({"messages": [USER], "n": 1, "top_logprobs": 0, "temperature": 0, "stop": "a"})
+    assert (least.n, least.top_logprobs, least.temperature, least.stop) == (1, 0, 0.0, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "read"),
+    [(None, (False, 0)), (False, (False, 0)), (True, (True, 0)), (0, (True, 0)), (5, (True, 5))],
+)
+def test_a_plain_request_gives_the_candidates_in_place_of_the_wish(logprobs, read):
+    asked = read_completion({"prompt": "q", "logprobs": logprobs})
+    assert (asked.logprobs, asked.top_logprobs) == read
+
+
+def test_the_newer_name_of_most_tokens_goes_first():
+    assert read_chat({"messages": [USER], "max_completion_tokens": 5, "max_tokens": 9}).max_tokens == 5
+    assert read_chat({"messages": [USER], "max_completion_tokens": None, "max_tokens": 9}).max_tokens == 9
+
+
+def test_a_choice_forces_a_function_only_where_it_says_which():
+    one, two = {"function": {"name": "one"}}, {"function": {"name": "two"}}
+
+    def forced(tools, **choice):
+        return read_chat({"messages": [USER], "tools": tools, **choice}).forced_tool
+
+    assert forced([one], tool_choice="any") == forced([one], function_call="required") == "one"
+    assert forced([one, two], tool_choice={"type": "tool", "name": "two"}) == "two"
+    assert forced([one], tool_choice={"type": "function"}, function_call={"name": "one"}) == "one"
+    assert forced([one], tool_choice="auto") is None
+    assert forced([one], tool_choice={"type": "function", "function": {"name": 3}}) is None
+    assert forced([one, two], tool_choice="required") is None
+    assert forced([], tool_choice="required") is None
+
+
+def test_what_is_no_function_is_passed_over():
+    given = ["score", {"type": "function"}, {"function": {"name": 3}}, {"function": {"name": "a", "parameters": None}}]
+    assert read_chat({"messages": [USER], "tools": given}).tools == (Tool(name="a"),)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "schema", "json_object"),
+    [
+        ({"type": "text"}, None, False),
+        ({"type": "json_object", "json_schema": {"schema": {"type": "object"}}}, None, True),
+        ({"type": "json_schema"}, {}, False),
+        ({"type": "json_schema", "json_schema": {"schema": None}}, {}, False),
+        ("json_object", None, False),
+    ],
+)
+def test_a_form_without_a_schema_has_none(wanted, schema, json_object):
+    asked = read_chat({"messages": [USER], "response_format": wanted})
+    assert (asked.schema, asked.json_object) == (schema, json_object)

@@ -54,6 +54,18 @@ FOLDERS = {
     "rewardbench_v2_ratings": "rewardbench-ratings",
     "rewardbench_v2_ratings_ties": "rewardbench-ratings",
 }
+# what is wanted, and on which scale; elsewhere the better one of a pair
+WANTED = {
+    "flowjudge_response_correctness_binary_prompt_only": ("label", (0.0, 1.0)),
+    "flowjudge_response_faithfulness_5point_prompt_only": ("grade", (1.0, 5.0)),
+    "lighteval_mtbench_flowjudge_openai": ("grade", (1.0, 5.0)),
+    "rewardbench_v2_four": ("choice", None),
+} | {
+    folder: ("grade", scale)
+    for start, scale in {"llmbar__Rating": (0.0, 9.0), "prometheus_absolute": (1.0, 5.0)}.items()
+    for folder in FOLDERS
+    if folder.startswith(start)
+} | {folder: ("grade", (1.0, 10.0)) for folder in FOLDERS if "_ratings" in folder}  # fmt: skip
 PIECES = [
     "a", "Z", " ", "\n", "\r\n", "\u2028", "\t", "#", "{", "}", '"', '"""', "'", "`", "```", "<", "1 2", "😀", "é",
     "[[A]]", "{question}", "Output (a)", "回答2：", "\n回答B：", "</output>", "<response>\n", "\n</response>",
@@ -97,6 +109,7 @@ def test_each_captured_prompt_is_of_its_dialect_and_split_to_the_byte(shared_dat
     for item, asked in judged(shared_data, folder):
         [case] = recognised(asked)
         item |= item.get("turns", [{}])[-1]  # of a dialogue the last turn is judged
+        assert (case.task, case.scale) == WANTED.get(folder, ("pair", None))
         # PandaLM's client strips the answers before it writes the prompt
         answers = [one.strip() for one in item["answers"]] if folder.startswith("pandalm") else item["answers"]
         assert (case.dialect, case.sample.question, list(case.sample.answers), case.sample.reference) == (

@@ -2,7 +2,9 @@
 
 import time
 
-from judgelm.dialects.anchors import Pattern
+import pytest
+
+from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.splitting import resolved
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
@@ -33,6 +35,47 @@ def test_what_is_shown_twice_must_be_the_same():
 def test_only_one_split_leaves_no_doubt():
     found = resolved(TWICE, "<q|x> <q|y>", same={"again": "question"})
     assert (found.values["second"], found.ambiguous) == ("y", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "second"),
+    [
+        # the other way tears two: "(x" and "y)|(z)"
+        ("(x|y)|(z)", "(x|y)", "(z)"),
+        ("(z)|(x|y)", "(z)", "(x|y)"),
+        ("((x)|y)|z", "((x)|y)", "z"),
+        # both ways tear two, since an end before its start makes no block: the first border
+        (")|(|()", ")", "(|()"),
+    ],
+)
+def test_the_split_with_the_fewest_torn_blocks_is_taken(text, first, second):
+    found = resolved(Pattern("{first}|{second}"), text, blocks=[("(", ")")])
+    assert found == Split(values={"first": first, "second": second}, ambiguous=True)
+
+
+def test_of_equally_torn_splits_the_outermost_is_taken():
+    found = resolved(Pattern("{a}|{b}/{c}"), "1|2|3/4/5")
+    assert found == Split(values={"a": "1", "b": "2|3/4", "c": "5"}, ambiguous=True)
+
+
+def test_a_last_text_that_is_shown_twice_ends_the_prompt():
+    pattern, same = Pattern("<{a}|{b}>{again}."), {"again": "a"}
+    found = resolved(pattern, "<x|y>x.", same=same)
+    assert found == Split(values={"a": "x", "b": "y", "again": "x"}, ambiguous=False)
+    assert resolved(pattern, "<x|y>x.x.", same=same) is None
+    assert resolved(pattern, "<x|y>xx.", same=same) is None
+
+
+def test_a_search_that_is_given_up_leaves_doubt():
+    pattern, same = TWICE, {"again": "question"}
+    # 10 places for the first border, and no second question that is like the first: not of this template
+    assert resolved(pattern, f"<{'|' * 10}> <no|b>", same=same) is None
+    # with 3,000 places not all are tried
+    found = resolved(pattern, f"<{'|' * 3000}> <no|b>", same=same)
+    assert found == Split(values={"question": "", "first": "|" * 2999, "again": "no", "second": "b"}, ambiguous=True)
+    # a way that is found, and others that are not tried any more
+    found = resolved(pattern, f"<{'|' * 3000}> <|b>", same=same)
+    assert found == Split(values={"question": "", "first": "|" * 2999, "again": "", "second": "b"}, ambiguous=True)
 
 
 def test_a_prompt_full_of_imitations_is_split_in_good_time():

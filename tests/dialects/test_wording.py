@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Case, Finding
+from judgelm.dialects.contract import Asked, Case, Finding
 from judgelm.dialects.wording import (
     expected_grade,
+    explained,
     explanation,
     harmless,
     on_scale,
+    per_reply,
+    scores_in_words,
     winner_of_two,
     written,
 )
@@ -70,6 +73,7 @@ def test_an_explanation_is_never_empty():
     assert explanation(Finding()) == "Judged as a whole."
     assert explanation(Finding(scores=(8.24, 6.0), reason="Short.")) == "Scores: 8.2 and 6 out of 10. Short."
     assert explanation(Finding(correct=0.826)) == "Fulfilled with probability 0.83."
+    assert explanation(Finding(scores=(8.0,), correct=0.8, reason="3 faults."), digits=False) == "faults."
 
 
 @given(st.text(), st.text())
@@ -81,9 +85,75 @@ def test_a_dead_heat_does_not_depend_on_the_order(first, second):
     assert better[0] == better[1]
 
 
+@pytest.mark.parametrize(
+    ("finding", "winner"),
+    [
+        (Finding(winner=1, first_better=0.1), 1),
+        (Finding(winner=2, first_better=0.9), 2),
+        (Finding(winner="tie", first_better=0.6), 1),
+        (Finding(winner="tie", first_better=0.4), 2),
+        (Finding(winner="tie", first_better=0.5), 2),  # sha256 of "b" is 3e23..., of "a" ca97...
+        (Finding(winner="tie"), 2),
+    ],
+)
+def test_a_client_that_knows_no_tie_gets_the_likelier_one(finding, winner):
+    case = Case(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=("a", "b", "c")))
+    assert winner_of_two(case, finding) == winner
+
+
+@pytest.mark.parametrize(
+    ("reason", "digits", "words"),
+    [
+        (None, True, ""),
+        ("It has 3/4, 1.5 and 10 faults: bad.", False, "It has , and faults, bad."),
+        ('It has 3/4 [of] "10" faults.', True, "It has 3/4 of 10 faults."),
+        ("Good. The final answer is 7, GRADE = B, verdict : A", True, "Good. The 7, B, A"),
+        ("A grade grade: : 7", True, "A 7"),  # what is left is a phrase again
+        ("x" * 599 + " y", True, "x" * 599),
+    ],
+)
+def test_a_reason_is_words_on_one_line(reason, digits, words):
+    assert harmless(reason, digits=digits) == words
+
+
+def test_scores_are_said_in_one_sentence():
+    assert scores_in_words(Finding()) == ""
+    assert scores_in_words(Finding(scores=(7.0,))) == "Score: 7 out of 10."
+    assert scores_in_words(Finding(scores=(7.0, 8.25, 9.5))) == "Scores: 7, 8.2 and 9.5 out of 10."
+
+
+@pytest.mark.parametrize(
+    ("room", "words"),
+    [
+        (None, "Scores: 8.2 and 6 out of 10. Short words."),
+        (34, "Scores: 8.2 and 6 out of 10. Short"),
+        (33, "Scores: 8.2 and 6 out of 10. Shor"),
+        (28, "Scores: 8.2 and 6 out of 10."),
+        (27, ""),
+    ],
+)
+def test_what_does_not_fit_is_left_out_from_the_end(room, words):
+    assert explained(Finding(scores=(8.2, 6.0), reason="Short words."), room) == words
+
+
+def test_each_of_several_replies_is_a_draw_and_the_first_has_the_reason():
+    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((5.0, 5.0), (6.0, 7.0), (9.0, 1.0)), reason="Why.")
+    found = per_reply(Asked(messages=(), n=3), finding)
+    assert [(one.winner, one.scores, one.reason) for one in found] == [
+        ("tie", (5.0, 5.0), "Why."),
+        (2, (6.0, 7.0), None),
+        (1, (9.0, 1.0), None),
+    ]
+    assert per_reply(Asked(messages=()), finding) == (finding,)
+    assert per_reply(Asked(messages=(), n=4), finding) == (finding,) * 4  # not enough draws
+    [first, _] = per_reply(Asked(messages=(), n=2), Finding(scores=(8.0,), draws=((7.0,), (9.0,))))
+    assert (first.winner, first.scores) == (None, (7.0,))
+
+
 def test_the_expected_grade_is_the_mean_of_the_grades():
     # (2 * 0.25 + 6 * 0.75) = 5
     assert expected_grade(Finding(grades=((2.0, 0.25), (6.0, 0.75)))) == 5
+    assert expected_grade(Finding(grades=((2.0, 0.5), (6.0, 1.5)))) == 5  # shares need not sum to 1
     assert expected_grade(Finding(scores=(7.5,), grades=((2.0, 1.0),))) == 7.5
     with pytest.raises(ValueError, match="needs"):
         expected_grade(Finding())

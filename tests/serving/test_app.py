@@ -258,11 +258,9 @@ def test_sigterm_with_twenty_requests_in_hand_loses_none():
         try:
             url = next(found[0] for line in process.stderr if (found := re.search(r"http://[^/]+/v1", line)))
             backend.gate.clear()
-            pair = {"question": "q", "answer_1": "a", "answer_2": "b"}
+            pairs = [{"id": str(n), "question": f"q{n}", "answer_1": "a", "answer_2": "b"} for n in range(20)]
             with ThreadPoolExecutor(20) as pool:
-                replies = [
-                    pool.submit(httpx.post, f"{url}/judge", json=pair | {"id": str(n)}, timeout=60) for n in range(20)
-                ]
+                replies = [pool.submit(httpx.post, f"{url}/judge", json=pair, timeout=60) for pair in pairs]
                 until(lambda: backend.begun >= 20, 30)
                 process.terminate()
                 until(lambda: httpx.get(f"{url}/models").status_code == 503)

@@ -11,8 +11,9 @@ import captures
 from judgelm.dialects.contract import Asked, Message
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.records import Sample
+from judgelm.serving import desk as desk_module
+from judgelm.serving.answers import UnjudgedError, UnrecognisedError
 from judgelm.serving.asking import question_text
-from judgelm.serving.desk import UnjudgedError, UnrecognisedError
 from judgelm.serving.questions import Question, read_question
 from known_judge import KnownEngine, desk_of, opinion, quality
 
@@ -227,6 +228,45 @@ def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
         ):
             asyncio.run(desk.judge(read_question(body | change)))
         assert len(keys) == 5
+
+
+def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids():
+    engine = Gated()
+    rows = [NATIVE | {"id": one} for one in ("1", "2", "2")]
+
+    def together(**options):
+        with desk_of(engine) as desk:
+
+            async def ask():
+                engine.gate.clear()
+                tasks = [asyncio.ensure_future(desk.judge(read_question(one | options))) for one in rows]
+                await asyncio.sleep(0.2)
+                engine.gate.set()
+                return await asyncio.gather(*tasks)
+
+            before = engine.asked
+            found = asyncio.run(ask())
+            return found, engine.asked - before
+
+    found, asked = together()
+    assert [one.sample_id for one in found] == ["1", "2", "2"]
+    assert found[0].scores == found[1].scores
+    assert asked == 1
+    found, asked = together(options={"temperature": 0.7})  # an id seeds its draws
+    assert ([one.sample_id for one in found], asked) == (["1", "2", "2"], 2)
+
+
+def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
+    """Its recognition must not run where all other requests wait for it."""
+    threads = []
+    recognise = desk_module.recognise
+    monkeypatch.setattr(
+        desk_module, "recognise", lambda asked: threads.append(threading.current_thread()) or recognise(asked)
+    )
+    with desk_of() as desk:
+        for answer in ("short", "long " * 10_000):
+            asyncio.run(desk.answer(pandalm(answer, "b")))
+    assert [one is threading.main_thread() for one in threads] == [True, False]
 
 
 def test_who_leaves_takes_the_judging_along():

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
+from endpoint import ScriptedBackend, endpoint
 from judgelm.dialects.contract import Asked, Message, Tool
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import InputError
+from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.chatting import chat_of
-from judgelm.serving.desk import Desk, DeskOptions, UnjudgedError, UnrecognisedError
+from judgelm.serving.answers import UnjudgedError, UnrecognisedError
+from judgelm.serving.chatting import certain, chat_of, check_chat
+from judgelm.serving.desk import Desk, DeskOptions
 from judgelm.serving.service import Service
 from known_judge import desk_of
 
@@ -29,7 +31,7 @@ def sampling(asked):
 def test_the_model_answers_and_no_dialect_is_named():
     with desk_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), chat=True) as desk:
         found = asyncio.run(desk.answer(HELLO))
-        assert (found.reply.texts, found.dialect, found.finish_reason, found.notes) == (("A judge.",), None, "stop", ())
+        assert (found.reply.texts, found.dialect, found.finish_reasons) == (("A judge.",), None, ("stop",))
         assert (found.prompt_tokens, found.completion_tokens) == (6, 2)
         explained = desk.explain(HELLO)
         assert (explained.dialect, explained.case, len(explained.prompts)) == (None, None, 1)
@@ -41,9 +43,9 @@ def test_the_length_the_ends_and_the_number_of_replies_are_the_clients():
     engine = ScriptedEngine({"*": "one two three four"})
     with desk_of(engine, chat=True) as desk:
         cut = asyncio.run(desk.answer(talk(("user", "count"), max_tokens=2)))
-        assert (cut.reply.texts, cut.finish_reason) == (("one two",), "length")
+        assert (cut.reply.texts, cut.finish_reasons) == (("one two",), ("length",))
         stopped = asyncio.run(desk.answer(talk(("user", "count"), stop=("three",), n=3)))
-        assert (stopped.reply.texts, stopped.finish_reason) == (("one two ",) * 3, "stop")
+        assert (stopped.reply.texts, stopped.finish_reasons) == (("one two ",) * 3, ("stop",) * 3)
 
 
 def test_what_the_client_leaves_open():
@@ -103,7 +105,39 @@ def test_a_chat_that_fails_says_why(reason, code):
 def test_probabilities_of_a_chat_are_not_made_up():
     with desk_of(ScriptedEngine({"*": "x"}), chat=True) as desk:
         found = asyncio.run(desk.answer(talk(("user", "x"), logprobs=True)))
-        assert (found.reply.logprobs, found.notes) == ((), ("log-probabilities are not given in an ordinary chat",))
+        assert found.reply.logprobs == ()
+        assert found.notes[1:] == ("log-probabilities are not given in an ordinary chat",)
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "sent"),
+    [
+        ("one two", (), "one two"),
+        ("one \ufffd\ufffd", (), "one "),  # bytes of a character to come
+        ("one ##", ("###",), "one "),
+        ("one ## two", ("###",), "one ## two"),
+        ("see a", ("ab", "e a!"), "se"),  # the longer beginning
+        ("\ufffd", ("x",), ""),
+    ],
+)
+def test_what_may_still_change_is_not_sent(text, stop, sent):
+    assert certain(text, stop) == sent
+
+
+def test_an_engine_that_cannot_chat_is_refused_before_it_serves():
+    with endpoint(ScriptedBackend(marker="x")) as upstream:
+        arguments = {"base_url": upstream.base_url, "api": "completions"}
+        with (
+            Judge("tiny", engine="openai", template="judgelm-compact", engine_args=arguments) as judge,
+            pytest.raises(ConfigError, match=r"--chat: a chat prompt needs the model's chat template.*tokenizer="),
+        ):
+            check_chat(judge.engine)
+
+
+def test_the_question_whether_it_chats_leaves_nothing_in_hand():
+    engine = ScriptedEngine({"*": "x"})
+    check_chat(engine)
+    assert engine.collect(0) == []
 
 
 def test_messages_that_the_models_chat_template_refuses_fail_alone(tiny_model):
@@ -114,5 +148,5 @@ def test_messages_that_the_models_chat_template_refuses_fail_alone(tiny_model):
             asyncio.run(desk.answer(HELLO))
         assert failed.value.failure.code == "engine"
         plain = asyncio.run(desk.answer(talk(("prompt", "the big fox"), plain=True, max_tokens=3)))
-        assert (plain.completion_tokens, plain.finish_reason, service.broken) == (3, "length", None)
+        assert (plain.completion_tokens, plain.finish_reasons, service.broken) == (3, ("length",), None)
         service.close()

@@ -85,6 +85,74 @@ def test_a_client_that_leaves_while_it_sends_harms_nothing(server):
     assert server.post(CHAT, review()).status_code == 200
 
 
+def trickle(connection, data, *, every_s, seconds):
+    """Send byte by byte until the server closes; what it said, and how long it took it."""
+    began, answer = time.monotonic(), b""
+    connection.settimeout(every_s)
+    for byte in (data[place : place + 1] for place in range(len(data))):
+        if time.monotonic() - began > seconds:
+            raise AssertionError("the server waits and waits")
+        try:
+            connection.sendall(byte)
+            if not (part := connection.recv(65536)):
+                break
+            answer += part
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+    return answer, time.monotonic() - began
+
+
+HEAD = b"POST /v1/judge HTTP/1.1\r\nHost: x\r\n" + b"X-Slow: yes\r\n" * 1000
+
+
+def test_headers_byte_by_byte_hold_nothing(server):
+    connections = [raw(server, b"") for _ in range(3)]
+    answer, took_s = trickle(connections[0], HEAD, every_s=0.02, seconds=10)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'"code": "request_timeout"' in answer
+    assert took_s >= 0.3
+    for idle in connections[1:]:  # sent nothing at all
+        idle.settimeout(5)
+        assert idle.recv(1) == b""
+    assert server.post(CHAT, review()).status_code == 200
+    until(lambda: len(server.server.server_state.connections) <= 1)  # httpx keeps its own
+
+
+def test_the_second_head_of_a_connection_has_no_more_time_than_the_first(server):
+    connection = raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    time.sleep(0.6)  # longer than a head may take: an idle connection is kept
+    answer, _ = trickle(connection, b"\r\n" + HEAD, every_s=0.02, seconds=10)
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+def test_blank_lines_are_no_head(server):
+    _, took_s = trickle(raw(server, b""), b"\r\n" * 1000, every_s=0.02, seconds=10)
+    assert took_s < 5
+
+
+def test_headers_without_end_are_refused(server):
+    connection = raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+    for _ in range(200):
+        try:
+            connection.sendall(b"X-More: " + b"y" * 1000 + b"\r\n")
+        except OSError:
+            break
+    assert received(connection).startswith(b"HTTP/1.1 431")
+
+
+def test_a_head_that_follows_too_soon_breaks_no_answer(held):
+    """The next head stops in its middle while the first request is answered: the answer comes all the same."""
+    connection = raw(held, request(review()) + b"GET /healthz HTTP/1.1\r\nHost")
+    until(lambda: held.desk.service.waiting == 1)
+    held.desk.service.engine.gate.set()
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+    connection.sendall(b": x\r\n\r\n")
+    assert b'"status": "ok"' in connection.recv(65536)
+
+
 def test_bodies_come_uncompressed(server):
     reply = server.post(CHAT, b"\x1f\x8b", **{"Content-Encoding": "gzip"})
     assert (reply.status_code, error_of(reply)["code"]) == (415, "unsupported_encoding")

@@ -7,7 +7,7 @@ import pytest
 import captures
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.errors import EngineError
-from judgelm.serving.desk import Answered
+from judgelm.serving.answers import Answered
 from judgelm.serving.openai_replies import Envelope, whole
 from judgelm.serving.routes_openai import in_a_header
 from known_judge import KnownEngine, quality

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
-from judgelm.serving.desk import Answered
+from judgelm.serving.answers import Answered
 from judgelm.serving.openai_replies import Envelope, streamed
 from known_judge import KnownEngine
 from served import CHAT, error_of, prompt, review, served

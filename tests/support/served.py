@@ -77,12 +77,13 @@ def served(engine=None, *, settings=None, finish_s=5.0, most_waiting=4096, **opt
     """Serve a known judge on a free port; `options` are the desk's."""
     with desk_of(engine, **options) as desk:
         desk.service.most_waiting = most_waiting
-        app = create_app(desk, ServerSettings(model="judge", **(settings or {})))
+        app_settings = ServerSettings(model="judge", **(settings or {}))
+        app = create_app(desk, app_settings)
         bound = bind("127.0.0.1", 0)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listening = threading.Event()
         server = Server(
-            uvicorn_config(app),
+            uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s),
             traffic=app.state.traffic,
             service=desk.service,
             finish_s=finish_s,

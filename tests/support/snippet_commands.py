@@ -21,7 +21,7 @@ from judgelm.modes.making import make_mode
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")
-FOREIGN = {"curl", "export", "inspect", "kill", "npx", "sbatch", "alpaca_eval"}
+FOREIGN = {"curl", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval"}
 """Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
 
 

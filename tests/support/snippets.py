@@ -3,7 +3,8 @@
 What follows a fence's language decides:
 
     ```bash                        run, in the page's folder, after the blocks before it; so is ```python
-    ```bash title="Needs a GPU"    not run (the reader sees why), but parsed; so with all that begin with "Needs"
+    ```bash title="Needs a GPU"    not run (the reader sees why), but parsed; so with all that begin with "Needs", but
+                                   for those of `PROVIDED`: the tests have what they need, and run them
     ```json title="pairs.jsonl"    is that file of the page's folder, whatever its language
     ```text title="Output"         is what the block before it prints
 
@@ -15,7 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["run", "parsed", "file", "output", "shown"]
+Kind = Literal["run", "provided", "parsed", "file", "output", "shown"]
+
+PROVIDED = frozenset(
+    {
+        "Needs a running judgelm serve",
+        "Needs a server that speaks OpenAI's API",
+        "Needs PandaLM's published test set",
+    }
+)
 
 _RUN = ("bash", "python")
 _FENCED = re.compile(
@@ -40,7 +49,7 @@ class Snippet:
         if self.title == "Output":
             return "output"
         if self.title.startswith("Needs "):
-            return "parsed"
+            return "provided" if self.title in PROVIDED else "parsed"
         if _FILE.fullmatch(self.title):
             return "file"
         return "run" if self.language in _RUN else "shown"

@@ -14,6 +14,7 @@ Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -137,7 +138,7 @@ def _json_object(path: str) -> dict[str, object] | None:
     try:
         raw = Path(path).read_bytes()
         found = json.loads((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
-    except (OSError, ValueError, EOFError, RecursionError) as error:
+    except (OSError, ValueError, EOFError, RecursionError, zlib.error) as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
     return found if isinstance(found, dict) else None
 

@@ -11,8 +11,8 @@ from judgelm.modes import BatchMode
 from judgelm.modes.chat import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Judgment, Sample
+from judgelm.serving.following import Finished, follow
 from judgelm.serving.service import Service
-from judgelm.serving.web.following import Finished, follow
 from judgelm.serving.web.markup import alert, busy, notice, text_block, written
 from judgelm.serving.web.verdicts import judgment_card, live, text_failure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import openai
 from openevals.llm import create_llm_as_judge
-from openevals.prompts import CORRECTNESS_PROMPT
+from openevals.prompts import CORRECTNESS_PROMPT, TOXICITY_PROMPT
 
 asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 LANGCHAIN = {"model": "openai:known"}
@@ -19,6 +19,8 @@ KINDS = {
     "no reasoning": OPENAI | {"continuous": True, "use_reasoning": False},
 }
 found = {}
+toxic = create_llm_as_judge(prompt=TOXICITY_PROMPT, feedback_key="score", **LANGCHAIN)
+found["toxic"] = [toxic(inputs=one["question"], outputs=one["answer"])["score"] for one in asked["singles"]]
 for kind, options in KINDS.items():
     judge = create_llm_as_judge(prompt=CORRECTNESS_PROMPT, feedback_key="score", **options)
     found[kind] = [

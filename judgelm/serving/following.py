@@ -1,7 +1,7 @@
 """A flow that somebody watches: what the judge has written so far, and at last the result."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
 
@@ -9,7 +9,7 @@ from judgelm.modes.flow import Asking, Result
 from judgelm.records import Request
 from judgelm.serving.service import Service
 
-_LOOK_EVERY_S = 0.1
+_LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,14 @@ class Finished(Generic[Result]):
 
 
 async def follow(
-    service: Service, begin: Callable[[], Asking[Result]]
-) -> AsyncIterator[tuple[Written, ...] | Finished[Result]]:
+    service: Service, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
+) -> AsyncGenerator[tuple[Written, ...] | Finished[Result], None]:
     """The replies under way whenever they have changed, then the result; who stops listening drops the flow.
+
+    Args:
+        service: that drives the flow.
+        begin: makes it.
+        key: as `Service.ask` takes it: others may wait for this flow, which itself waits for no other.
 
     Raises:
         BusyError: more is waiting than the service takes.
@@ -49,7 +54,7 @@ async def follow(
     def tell(request: Request, text: str) -> None:
         latest[request.key] = _written(request, text)
 
-    waiting = asyncio.wrap_future(service.ask(begin, listener=tell))
+    waiting = asyncio.wrap_future(service.ask(begin, key=key, listener=tell))
     told: tuple[Written, ...] = ()
     try:
         while not waiting.done():

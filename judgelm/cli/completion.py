@@ -1,0 +1,39 @@
+"""What the shell offers after an option's name; the modules that know it are imported only then."""
+
+from dataclasses import fields
+from typing import Any, cast
+
+import typer
+
+MODE_NAMES = (
+    "pair", "single", "multi", "multimodal", "rubric", "correctness", "qa", "ssr", "baseline", "conversation", "chat",
+)  # fmt: skip
+"""The keys of `judgelm.modes.MODES`, for help that does not wait for that module."""
+
+
+def modes() -> list[str]:
+    """Ways of judging."""
+    return list(MODE_NAMES)
+
+
+def mode_args(ctx: typer.Context) -> list[str]:
+    """The options of the mode that the line names before, each up to its `=`."""
+    from judgelm.modes import MODES
+    from judgelm.modes.making import JUDGES_OWN
+
+    kind = MODES.get(ctx.params.get("mode") or "pair")
+    return [] if kind is None else [f"{one.name}=" for one in fields(cast(Any, kind)) if one.name not in JUDGES_OWN]
+
+
+def templates() -> list[str]:
+    """Prompt templates for pairs."""
+    from judgelm.prompts.catalog import TEMPLATES
+
+    return list(TEMPLATES)
+
+
+def benchmarks() -> list[str]:
+    """Published benchmarks that can be imported."""
+    from judgelm.data.benchmarks.catalog import BENCHMARKS
+
+    return list(BENCHMARKS)

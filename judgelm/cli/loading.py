@@ -1,0 +1,38 @@
+"""What the commands share that stay up with a judge: loading it, and saying where they are."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from judgelm.cli.console import console
+from judgelm.engines.catalog import ENGINES, choose_engine
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+
+
+def known_engine(engine: str) -> str:
+    """The engine's name, `auto` made one of them.
+
+    Raises:
+        ConfigError: there is no such engine.
+    """
+    if engine == "auto":
+        return choose_engine()[0]
+    if engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+    return engine
+
+
+@contextmanager
+def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Iterator[Judge]:
+    """The judge, announced before it is loaded, which takes long; closed in the end. `options` are `Judge`'s."""
+    if not quiet:
+        console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
+    with Judge(model, engine=engine, **options) as judge:
+        yield judge
+
+
+def shown_address(host: str, port: int) -> str:
+    """An address as a browser or client of this machine takes it."""
+    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+    return f"http://{place}:{port}"

@@ -1,0 +1,46 @@
+"""What scripts read: `--json` and `--quiet`, which mean the same in every command that reports something."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from judgelm.cli.console import json_default
+from judgelm.errors import RunError
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
+JsonOut = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write all that is found as JSON too; - is standard output."),
+]
+
+
+def write_json(path: Path | None, found: Any) -> None:
+    """Write what was found where `--json` says, if it says so.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    if path is not None:
+        write_text(path, json.dumps(found, indent=1, default=json_default) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Into a file, or to standard output as `-`.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    if str(path) == "-":
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
+
+
+def is_stdout(path: Path | None) -> bool:
+    """Whether `--json -` was given, beside which standard output holds nothing else."""
+    return str(path) == "-"

@@ -1,0 +1,45 @@
+"""YAML that somebody wrote by hand: a configuration file, or a value behind `KEY=`."""
+
+from pathlib import Path
+from typing import Any
+
+from judgelm.errors import ConfigError
+
+_NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What PyYAML raises besides its own errors: at a date of month 13, an empty `!!int`, ten thousand brackets."""
+
+
+def parse_yaml(text: str) -> Any:
+    """The value that a YAML text says; only plain values, never an object of Python.
+
+    Raises:
+        ConfigError: it is no YAML; the message is the finding alone, on one line, without the text.
+    """
+    import yaml  # late, so that a command's help comes without it
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, *_NO_VALUE) as error:
+        raise ConfigError(_finding(error)) from None  # its own text shows the value, which may hold a password
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The value of a YAML file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no YAML.
+    """
+    try:
+        return parse_yaml(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
+    except (UnicodeDecodeError, ConfigError) as error:
+        raise ConfigError(f"{path}: not YAML in UTF-8: {error}; correct the file") from error
+
+
+def _finding(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split()) or type(error).__name__
+    problem = getattr(error, "problem", None) or "cannot be understood"
+    return f"{problem}, at line {mark.line + 1}, column {mark.column + 1}"

@@ -1,0 +1,69 @@
+"""`--help` of every command: what it says first, examples that could be run, and what the exit codes mean."""
+
+import inspect
+import re
+
+import pytest
+import typer.main
+
+from judgelm.cli.batch import app as batch_app
+from judgelm.cli.main import _Commands, app
+from snippet_commands import check_shell
+
+ROOT = typer.main.get_command(app)
+LEAVES = {
+    **{name: command for name, command in ROOT.commands.items() if not hasattr(command, "commands")},
+    **{f"data {name}": command for name, command in ROOT.commands["data"].commands.items()},
+    **{f"study {name}": command for name, command in ROOT.commands["study"].commands.items()},
+}
+WIDTH = 78
+
+
+def said(command):
+    return inspect.cleandoc(command.help or "") + "\n\n" + (command.epilog or "")
+
+
+def examples(text):
+    """The commands in a help text: lines of their own that begin with a program, or behind `Example:`."""
+    lines = [re.sub(r"^\s*Example:\s*", "", line).strip() for line in text.splitlines()]
+    return [re.sub(r"\s{2,}\(.*\)$", "", line) for line in lines if re.match(r"judgelm", line)]
+
+
+@pytest.mark.parametrize("name", ROOT.commands)
+def test_the_list_of_commands_says_what_the_command_says(name):
+    command = ROOT.commands[name]
+    assert " ".join(command.help.split("\n\n")[0].split()).startswith(_Commands.places[name].help)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_examples_that_parse(name):
+    found = examples(said(LEAVES[name]))
+    assert found, f"judgelm {name} --help has no example"
+    for line in found:
+        check_shell(line)
+
+
+def test_the_programs_own_examples_parse():
+    for text in (said(ROOT), said(typer.main.get_command(batch_app))):
+        for line in examples(text):
+            check_shell(line)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in LEAVES if not name.startswith("study") and name not in ("serve", "web")]
+)
+def test_examples_can_be_copied_and_exit_codes_are_said(name):
+    text = said(LEAVES[name])
+    assert all(len(line) <= WIDTH - 2 for line in examples(text)), "a terminal of 80 columns would break the line"
+    assert "Exit codes: 0" in " ".join(text.split())
+
+
+def test_a_mode_says_what_its_options_mean_and_how_they_are_given(cli):
+    code, out, _ = cli("judgelm", "modes", "chat")
+    flat = " ".join(out.split())
+    assert code == 0
+    assert "--both-orders" in flat
+    assert "show the answers a second time, exchanged." in flat  # said by the pair mode, from which chat is made
+    assert "--mode-arg reply_tokens=" in flat
+    assert "Raises" not in flat
+    assert "Attributes" not in flat

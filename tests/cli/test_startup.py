@@ -1,0 +1,87 @@
+"""Help, version and completion come at once: what they import, and how long they take."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+NOT_FOR_HELP = (
+    *("torch", "transformers", "huggingface_hub", "datasets", "numpy", "pandas", "scipy", "sklearn"),
+    *("statsmodels", "matplotlib", "jinja2", "yaml", "fastapi", "gradio", "ray", "vllm", "httpx"),
+)
+"""Not pydantic, which Typer itself loads to read options."""
+HELPS = [
+    ("judgelm", ["--help"]),
+    ("judgelm", ["--version"]),
+    ("judgelm-batch", ["--help"]),
+    ("judgelm", ["eval", "--help"]),
+    ("judgelm", ["report", "--help"]),
+    ("judgelm", ["panel", "--help"]),
+    ("judgelm", ["modes", "--help"]),
+    ("judgelm", ["data", "--help"]),
+    ("judgelm", ["data", "build", "--help"]),
+    ("judgelm", ["data", "import", "--help"]),
+]
+LISTED = """
+import sys
+sys.argv = sys.argv[1:]
+from judgelm.cli import {module}
+try:
+    {module}.main()
+finally:
+    print("loaded:", *({names!r} & sys.modules.keys()), file=sys.stderr)
+"""
+BATCH = "from judgelm.cli.batch import main; main()"
+BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
+
+
+def run(program, arguments, **environment):
+    module = "main" if program == "judgelm" else "batch"
+    code = LISTED.format(module=module, names=set(NOT_FOR_HELP))
+    return subprocess.run(
+        [sys.executable, "-c", code, program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+
+
+def loaded(done):
+    return done.stderr.splitlines()[-1].split()[1:]
+
+
+@pytest.mark.parametrize(("program", "arguments"), HELPS, ids=lambda given: given if isinstance(given, str) else None)
+def test_help_imports_nothing_that_judging_needs(program, arguments):
+    assert loaded(run(program, arguments)) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [("judgelm", "judgelm st"), ("judgelm", "judgelm eval --pro"), ("judgelm-batch", "judgelm-batch --mode s")],
+)
+def test_completion_imports_nothing_that_judging_needs(program, line):
+    variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
+    place = str(len(line.split()) - 1)
+    done = run(program, [], **{variable: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": place})
+    assert done.stdout.strip()
+    assert loaded(done) == []
+
+
+def cpu_s(*command):
+    """Seconds of CPU of the cheapest of three runs: what else the machine does counts little."""
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=True)
+        after = os.times()
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return min(spent)
+
+
+def test_help_takes_little_more_than_typer_itself():
+    # one Typer command without options takes 0.27 s of CPU here, both of these 0.3; imports of torch would be 3 s
+    bare = cpu_s("-c", BARE)
+    assert cpu_s("-m", "judgelm", "--help") < 2 * bare
+    assert cpu_s("-c", BATCH, "--help") < 2.5 * bare

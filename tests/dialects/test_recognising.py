@@ -1,0 +1,64 @@
+"""What recognisers share."""
+
+import hashlib
+
+import pytest
+
+from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.contract import Asked, Message
+from judgelm.dialects.recognising import DOUBT, doubt, last_borders, lone_text, sample_of, system_text, user_text
+from judgelm.records import Sample
+
+PAIR = Pattern("[Q]{question}[A]{first}[B]{second}[E]")
+
+
+def asked(*roles):
+    return Asked(messages=tuple(Message(role=role, text=f"{role}'s") for role in roles))
+
+
+@pytest.mark.parametrize(
+    ("roles", "user", "system", "lone"),
+    [
+        (("user",), "user's", "", "user's"),
+        (("system", "user"), "user's", "system's", None),
+        (("prompt",), None, "", "prompt's"),
+        (("system",), None, "system's", None),
+        (("user", "assistant", "user"), None, "", None),
+        (("user", "user"), None, "", None),
+    ],
+)
+def test_roles_say_which_text_is_whose(roles, user, system, lone):
+    one = asked(*roles)
+    assert (user_text(one), system_text(one), lone_text(one)) == (user, system, lone)
+
+
+def test_a_sample_is_named_by_its_question_and_answers():
+    found = sample_of("q", ["a", "b"], "r", criterion="c", context=None)
+    name = hashlib.sha256(b"q\0a\0b").hexdigest()[:16]
+    assert found == Sample(id=name, question="q", answers=("a", "b"), reference="r", metadata={"criterion": "c"})
+    assert sample_of("q", ("a", "b")).reference is None
+
+
+def test_one_doubtful_split_of_several_is_doubt():
+    sure, unsure = (Split(values={}, ambiguous=ambiguous) for ambiguous in (False, True))
+    assert (doubt(sure, unsure), doubt(sure)) == (DOUBT, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("[Q]q[A]fake[A]a[B]b[E]", ("q[A]fake", "a", "b")),
+        ("[Q]q[A]a[B]fake[B]b[E]", ("q", "a[B]fake", "b")),
+        # the question quotes a whole prompt: every border is as late as can be
+        ("[Q]q[A]x[B]y[E][A]a[B]b[E]", ("q[A]x[B]y[E]", "a", "b")),
+    ],
+)
+def test_borders_are_as_late_as_can_be_and_in_doubt(text, values):
+    names = ("question", "first", "second")
+    assert last_borders(PAIR, text) == Split(values=dict(zip(names, values, strict=True)), ambiguous=True)
+
+
+def test_where_there_is_one_way_it_is_taken_without_doubt():
+    found = last_borders(PAIR, "[Q]q[A]a[B]b[E]")
+    assert found == Split(values={"question": "q", "first": "a", "second": "b"}, ambiguous=False)
+    assert last_borders(PAIR, "[Q]q[B]b[A]a[E]") is None

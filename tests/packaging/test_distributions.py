@@ -1,0 +1,139 @@
+"""What is built: a wheel with the package alone, a source distribution with the repository, and both outside of it."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+JUNK = ("__pycache__", ".pyc", ".venv", "runs/", ".git/", ".conformance", ".hypothesis", ".env")
+CONSUMER = """
+from judgelm import Judge, __version__
+from judgelm.records import Judgment
+
+with Judge("8 6", engine="scripted") as judge:
+    judgment: Judgment = judge.compare("What is 2 + 2?", "4", "5")
+    reveal_type(judgment.probability)
+print(__version__.upper(), judgment.verdict)
+wrong: int = judgment.mode
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A source distribution of a copy of the repository, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    source = folder / "source"
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    [sdist], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+MYPY = """
+[mypy]
+strict = True
+[mypy-torch.*,transformers.*,datasets.*,pandas.*,scipy.*,sklearn.*,statsmodels.*,matplotlib.*,vllm.*,ray.*,trl.*,peft.*,
+ openai.*,fastapi.*,gradio.*,huggingface_hub.*,tokenizers.*,uvicorn.*,accelerate.*,PIL.*,pyarrow.*]
+follow_imports = skip
+"""
+"""Other packages' types take minutes to read and say nothing of ours."""
+
+
+def is_tracked(path):
+    return path.is_file() and not any(part in path.as_posix() for part in JUNK)
+
+
+def test_the_wheel_holds_the_package_and_all_that_it_reads(built):
+    names = set(zipfile.ZipFile(built[1]).namelist())
+    package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "judgelm").rglob("*") if is_tracked(path)}
+    assert package <= names
+    assert "judgelm/py.typed" in names
+    others = {name for name in names - package if ".dist-info/" not in name}
+    assert others == set()
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_source_distribution_is_the_repository_without_junk(built):
+    with tarfile.open(built[0]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for needed in ("LICENSE", "README.md", "CHANGELOG.md", "Makefile", "constraints.txt", "train/sft.py",
+                   "serve/api.py", "data_tools/build.py", "configs/train/demo.yaml", "tests/conftest.py",
+                   "tests/support/snippets.py", "docs/index.md"):  # fmt: skip
+        assert needed in names
+    assert [name for name in names if any(part in name for part in JUNK)] == []
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """The wheel in an environment of its own; what it depends on is this environment's."""
+    folder = tmp_path_factory.mktemp("outside")
+    venv.create(folder / "venv", with_pip=True)
+    [site] = (folder / "venv/lib").glob("python*/site-packages")
+    python = folder / "venv/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", built[1]], check=True)
+    [ours] = [path for path in map(Path, sys.path) if (path / "typer").is_dir()]
+    (site / "dependencies.pth").write_text(
+        f"{ours}\n"
+    )  # paths alone: its own .pth files, ours among them, are not read
+    place = subprocess.run(
+        [python, "-c", "import judgelm; print(judgelm.__file__)"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=True,
+    )
+    assert place.stdout.startswith(str(site)), "the checkout was imported instead of the wheel"
+    return folder
+
+
+def run(folder, program, *arguments):
+    done = subprocess.run(
+        [folder / "venv/bin" / program, *map(str, arguments)], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_it_judges_evaluates_and_reports_outside_of_the_checkout(installed):
+    rows = [{"id": str(n), "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1} for n in range(9)]
+    (installed / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(installed, "judgelm", "--version").stdout.startswith("judgelm ")
+    run(installed, "judgelm-batch", "pairs.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "8 6", "-q")
+    found = run(installed, "judgelm", "eval", "out.jsonl", "-l", "pairs.jsonl", "--bootstrap", 100, "--json", "-")
+    assert json.loads(found.stdout)["excluded"]["accuracy"]["value"] == 1.0
+    run(installed, "judgelm", "report", "out.jsonl", "-l", "pairs.jsonl", "--bootstrap", 100)
+    assert "<html" in (installed / "report.html").read_text()
+    assert "build" in run(installed, "judgelm", "data", "--help").stdout
+
+
+def test_types_are_seen_by_who_uses_it(installed):
+    (installed / "consumer.py").write_text(CONSUMER)
+    (installed / "mypy.ini").write_text(MYPY)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--python-executable", installed / "venv/bin/python", "consumer.py"],
+        cwd=installed, capture_output=True, text=True,
+    )  # fmt: skip
+    assert 'Revealed type is "float | None"' in done.stdout, done.stdout
+    # the one error is the one that was asked for: a mode's name is no number
+    assert "Found 1 error" in done.stdout, done.stdout
+    assert 'variable has type "int"' in done.stdout
