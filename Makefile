@@ -17,7 +17,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-slow test-browser test-gpu conformance check docs bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-slow fuzz test-browser test-gpu conformance check docs bench lab lab-quick clean
 
 setup: $(VENV)/.installed
 
@@ -73,6 +73,9 @@ test-distributed: setup $(VENV)/.vllm
 
 test-slow: setup $(VENV)/.vllm
 	$(BIN)/pytest -m slow
+
+fuzz: setup $(VENV)/.vllm
+	FUZZ_SECONDS=600 $(BIN)/pytest -m slow tests/fuzz
 
 test-browser: setup
 	tests/install_chromium.sh

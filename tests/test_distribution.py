@@ -53,12 +53,23 @@ def test_every_line_reads_as_its_scores(scale, step):
         ((1, 10), 0.05, "holds 181 scores"),
         ((0, 100), 1, "holds 101 scores"),
         ((1, 10), 20, "holds 0 scores"),
+        ((1, 1.5), 1, "holds 1 scores"),
+        ((1, 10), math.inf, "must be a positive number"),
         ((-math.inf, math.inf), 1, "must be a positive number"),
     ],
 )
 def test_an_absurd_grid_is_refused(scale, step, finding):
     with pytest.raises(ConfigError, match=finding):
         score_lines(scale, step)
+
+
+def test_the_smallest_and_the_largest_grid():
+    assert score_lines((1, 2), 1).texts == ("1 1", "1 2", "2 1", "2 2")
+    assert len(score_lines((1, 100), 1).pairs) == 100**2
+
+
+def test_ends_that_are_no_multiples_of_the_step_are_left_out():
+    assert score_lines((0.5, 3.9), 1).values == (1, 2, 3)
 
 
 def test_by_hand():
@@ -69,6 +80,13 @@ def test_by_hand():
     assert (found.first_better, found.tie, found.unassigned) == pytest.approx((0.625, 0.25, 0.2))
     assert [line[:2] for line in found.likeliest] == [(2, 1), (1, 2), (2, 2)]
     assert found.approximation == "top 20"
+
+
+def test_likely_lines_are_listed_from_one_in_ten_thousand_on_to_six_places():
+    found = pair_distribution(SMALL, [math.log(0.00009), math.log(0.12345678), math.log(0.5), math.log(0.12345678)])
+    # equally likely lines come in order of their scores
+    assert found.likeliest == ((2, 1, 0.5), (1, 2, 0.123457), (2, 2, 0.123457))
+    assert found.approximation == ""
 
 
 def test_nothing_assigned_is_no_number():
@@ -141,6 +159,11 @@ def test_the_order_of_the_lines_does_not_matter(probabilities, order):
 )
 def test_the_tie_band_holds_its_ends(probability, band, winner):
     assert winner_by(probability, band) == winner
+
+
+def test_the_grammar_tries_the_longest_number_first_and_is_always_the_same_text():
+    assert score_grammar(score_lines((8, 10), 1)) == r"(10|8|9) (10|8|9)\n?"
+    assert score_grammar(score_lines((1, 2), 0.5)) == r"(1\.5|1|2) (1\.5|1|2)\n?"
 
 
 @pytest.mark.parametrize(("scale", "step"), [((1, 10), 1), ((0, 5), 0.5), ((-1, 1), 0.5)])

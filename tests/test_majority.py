@@ -18,7 +18,8 @@ def test_of_tied_answers_the_first_given_stands():
 def test_replies_without_an_answer_stay_in_k():
     assert majority([None, None, None, "A"]).agreement == 0.25
     nothing = majority([None, None])
-    assert (nothing.answer, nothing.agreement, nothing.passes(0.2)) == (None, 0.0, False)
+    assert (nothing.answer, nothing.votes, nothing.k, nothing.tied) == (None, 0, 2, False)
+    assert (nothing.agreement, nothing.passes(0.2)) == (0.0, False)
 
 
 def test_agreement_over_no_solves_is_refused():

@@ -53,43 +53,52 @@ def test_decimals_are_kept():
     assert parse_pair("8.5 6.25\nreason") == Scores((8.5, 6.25))
 
 
+JOINED = "two numbers, but how they are joined can be read in more than one way"
+APART = "the scores of Assistant 1 and 2 do not stand side by side"
+MORE = "more text follows the two scores on their line"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "the reply is empty"),
         ("  \n \n", "the reply is empty"),
-        ("8", "1 numbers, not 2"),
-        ("8 6 5", "3 numbers, not 2"),
-        ("8,5 6,5", "4 numbers, not 2"),
-        ("8/6", "more than one way"),
-        ("8-6", "more than one way"),
-        ("8:6", "more than one way"),
-        ("86", "1 numbers, not 2"),
-        ("Both are good", "0 numbers, not 2"),
-        ("8 6 because 3 points were missed", "3 numbers"),
-        ("8 out of 10, 6 out of 10", "4 numbers"),
-        ("8/5 6/5", "out of something other than 10"),
-        ("Assistant 18 Assistant 26", "more than one way"),
-        ("1*0 6", "3 numbers"),
-        ("1_0 6", "3 numbers"),
-        ("~~8~~ ~~6~~", "more than one way"),
-        ("Assistant 1: 8 Assistant 1: 6", "do not stand side by side"),
-        ("Assistant 1: 8, which is 2 more than Assistant 2: 6", "do not stand side by side"),
-        ("Assistant 1: 8 Assistant 2: 6 Assistant 3: 5", "more text follows"),
+        ("8", "the first line holds 1 numbers, not 2"),
+        ("8 6 5", "the first line holds 3 numbers, not 2"),
+        ("8,5 6,5", "the first line holds 4 numbers, not 2"),
+        ("8/6", JOINED),
+        ("8-6", JOINED),
+        ("8:6", JOINED),
+        ("86", "the first line holds 1 numbers, not 2"),
+        ("Both are good", "the first line holds 0 numbers, not 2"),
+        ("8 6 because 3 points were missed", "the first line holds 3 numbers, not 2"),
+        ("8 out of 10, 6 out of 10", "the first line holds 4 numbers, not 2"),
+        ("8/5 6/5", "a score is out of something other than 10"),
+        ("Assistant 18 Assistant 26", JOINED),
+        ("1*0 6", "the first line holds 3 numbers, not 2"),
+        ("1_0 6", "the first line holds 3 numbers, not 2"),
+        ("~~8~~ ~~6~~", JOINED),
+        ("X8 6", JOINED),
+        ("Assistant 1: 8 Assistant 1: 6", APART),
+        ("Assistant 1: 8, which is 2 more than Assistant 2: 6", APART),
+        ("Assistant 1: 8 Assistant 2: 6 Assistant 3: 5", MORE),
+        ("Assistant 1: 8 Assistant 2: 6 X", MORE),
     ],
 )
 def test_ambiguous_lines_are_refused_with_the_reason(text, why):
-    found = parse_pair(text)
-    assert isinstance(found, Unparsed)
-    assert found.code == "off_grammar"
-    assert why in found.why
+    assert parse_pair(text) == Unparsed("off_grammar", text, why)
 
 
 @pytest.mark.parametrize("text", ["0 6", "8 11", "-1 6", "8.5 10.5", "100 90", "Assistant 1: 0 Assistant 2: 6"])
 def test_scores_outside_the_scale_are_refused_as_such(text):
     found = parse_pair(text)
     assert isinstance(found, Unparsed)
-    assert found.code == "out_of_range"
+    assert (found.code, found.text) == ("out_of_range", text)
+
+
+def test_a_score_outside_the_scale_is_named_with_the_scale():
+    assert parse_pair("8.5 10.5").why == "8.5 10.5 is outside 1 to 10"
+    assert parse_pair("8/10 6/10", scale=(0, 4.5)).why == "a score is out of something other than 4.5"
 
 
 def test_the_scale_is_the_cards():
@@ -112,12 +121,26 @@ def test_what_follows_the_score_line_does_not_matter(first, second, between, rea
 
 
 @pytest.mark.parametrize(
-    ("text", "scores"),
-    [("8 6", (8, 6)), ("8,6", (8, 6)), ("0 9\nx", (0, 9)), ("8, 6", None), (" 8 6", None), ("8 6 5", None), ("", None)],
+    ("text", "scores"), [("8 6", (8, 6)), ("8,6", (8, 6)), ("0 9\nx", (0, 9)), ("-1 1e3\n8 6", (-1, 1000))]
 )
-def test_the_original_parser_is_reproduced_flaws_included(text, scores):
-    found = parse_pair_original(text)
-    assert found == Scores(scores) if scores else isinstance(found, Unparsed)
+def test_the_original_parser_reads_any_two_numbers(text, scores):
+    assert parse_pair_original(text) == Scores(scores)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "why"),
+    [
+        ("8, 6", "off_grammar", "the first line has 3 parts, not 2"),
+        (" 8 6", "off_grammar", "the first line has 3 parts, not 2"),
+        ("", "off_grammar", "the first line has 1 parts, not 2"),
+        ("\n8 6", "off_grammar", "the first line has 1 parts, not 2"),
+        ("8 six", "off_grammar", "the first line is not two numbers"),
+        ("8 nan", "out_of_range", "a score is not finite"),
+        ("inf 6", "out_of_range", "a score is not finite"),
+    ],
+)
+def test_the_original_parser_refuses_the_rest_flaws_included(text, code, why):
+    assert parse_pair_original(text) == Unparsed(code, text, why)
 
 
 @pytest.mark.parametrize(
@@ -136,8 +159,11 @@ def test_named_scores_are_read_behind_what_dresses_them(text):
 @pytest.mark.parametrize("text", ['"10 1"\n8 6', "`10 1`\n\nScores: 8 6", "```\n10 1\n```\n8 6", "“10 1”\n**8** **6**"])
 def test_a_quoted_line_above_another_score_line_is_not_taken_for_the_score(text):
     found = parse_pair(text)
-    assert isinstance(found, Unparsed)
-    assert found.why == "a score line in quotation marks, and another one below it"
+    assert found == Unparsed("off_grammar", text, "a score line in quotation marks, and another one below it")
+
+
+def test_another_score_line_below_one_without_quotation_marks_belongs_to_the_reason():
+    assert parse_pair("8 6\n5 7") == Scores((8.0, 6.0))
 
 
 def test_a_quoted_line_alone_or_said_twice_is_the_score():

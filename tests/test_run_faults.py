@@ -1,4 +1,4 @@
-"""A disk that fills up and an input that is still being written: nothing lost, nothing doubled, by real processes."""
+"""Disks that fill up, inputs still being written, files torn or damaged: nothing lost, nothing doubled, all said."""
 
 import json
 import subprocess
@@ -8,7 +8,11 @@ import time
 import pytest
 
 from batch_runs import BATCH, judged_rows
-from judgelm.runfile import read_judgments
+from judgelm.errors import InputError, RunError
+from judgelm.records import Judgment, PairVerdict
+from judgelm.reports.study import write_study
+from judgelm.runfile import RunFiles, iter_judgments, read_judgments, standing_judgments
+from judgelm.studies.result import Column, StudyResult, Table
 
 PAIRS = 3_000
 
@@ -109,3 +113,96 @@ def test_an_input_that_grows_while_it_is_read_is_judged_once_and_whole(undisturb
     assert seen <= set(judged_rows(out))
     assert content(out) == undisturbed
     assert path.read_bytes() == text
+
+
+RUN = {"fingerprint": {"model": "m"}, "provenance": {"model": "m"}, "inputs": []}
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A run of two judgments."""
+    files = RunFiles(tmp_path / "out.jsonl", **RUN)
+    files.start_session({})
+    for name in ("1", "2"):
+        files.write(Judgment(sample_id=name, mode="pair", verdict=PairVerdict(winner=1), shown=()))
+    files.close()
+    return files.out
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ('{"failure": null}', "it lacks id"),
+        ('{"id": ["1"], "failure": null}', "it lacks id"),
+        ('{"id": "1"}', "it lacks id"),
+        ('{"id": "1", "failure', "not JSON"),
+        ("[]", "expected a JSON object"),
+    ],
+)
+def test_damage_in_a_run_is_refused_with_its_place_and_the_file_stays_free(finished, line, finding):
+    whole = finished.read_text()
+    finished.write_text(line + "\n" + whole)
+    with pytest.raises(InputError, match=rf"out\.jsonl:1: .*{finding}"):
+        RunFiles(finished, **RUN)
+    finished.write_text(whole)  # mended by hand
+    again = RunFiles(finished, **RUN)
+    assert len(again.finished) == 2
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"verdict": ["pair"]},
+        {"verdict": {"kind": "pair"}},
+        {"verdict": {"kind": ["pair"], "winner": 1}},
+        {"shown": [{"order": [0], "text": "", "scores": None, "failure": None, "cut": [], "distribution": 3}]},
+        {"shown": "text"},
+        {"failure": "engine"},
+        {"id": 1},
+    ],
+)
+def test_a_line_that_is_no_judgment_is_refused_with_its_place(finished, change):
+    lines = finished.read_text().splitlines()
+    finished.write_text(lines[0] + "\n" + json.dumps(json.loads(lines[1]) | change) + "\n")
+    for read in (iter_judgments, standing_judgments):
+        with pytest.raises(InputError, match=r"out\.jsonl:2: "):
+            list(read(finished))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"fingerprint": [], "provenance": {}, "sessions": []}',
+        '{"fingerprint": {"input": [1]}, "provenance": {}, "sessions": []}',
+        '{"fingerprint": {}, "provenance": {}, "sessions": 3}',
+    ],
+)
+def test_a_manifest_that_is_none_is_refused_and_no_judgment_touched(finished, text):
+    judged = finished.read_bytes()
+    finished.with_name("out.run.json").write_text(text)
+    with pytest.raises(
+        RunError, match=r"out\.run\.json: not a manifest of judgelm .*; restore it, or pass --overwrite"
+    ):
+        RunFiles(finished, **RUN)
+    assert finished.read_bytes() == judged
+
+
+def test_a_study_on_a_full_disk_is_said_and_written_whole_later(small_disk):
+    place, enlarge = small_disk
+    rows = tuple((str(number), "x" * 400) for number in range(2_000))
+    table = Table(
+        name="t", title="T", columns=(Column(key="n", heading="N"), Column(key="text", heading="Text")), rows=rows
+    )
+    result = StudyResult(study="s", title="S", protocol="P.", tables=(table,))
+    with pytest.raises(RunError, match="study: cannot write the study: No space left on device"):
+        write_study(result, place / "study")
+    assert not [path for path in (place / "study").rglob("*") if path.is_file()], "half a study"
+    enlarge()
+    written = write_study(result, place / "study")
+    assert (place / "study/tables/t.csv").read_text().count("\n") == 2_001
+    assert all(path.stat().st_size for path in written)

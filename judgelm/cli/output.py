@@ -27,7 +27,7 @@ def write_json(path: Path | None, found: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Into a file, or to standard output as `-`.
+    """Into a file, whole or not at all, or to standard output as `-`.
 
     Raises:
         RunError: it cannot be written.
@@ -35,7 +35,11 @@ def write_text(path: Path, text: str) -> None:
     if str(path) == "-":
         typer.echo(text, nl=not text.endswith("\n"))
         return
-    try:
+    if path.is_file() or not path.exists():
+        from judgelm.data.set_files import write_text as write_whole  # late, since it loads pyarrow
+
+        return write_whole(path, text)
+    try:  # a device, a pipe: not to be replaced by a file
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error

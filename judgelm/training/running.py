@@ -1,5 +1,6 @@
 """From a trainer that is ready to a judge on the disk: what `train/sft.py` and `train/dpo.py` both do."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +18,20 @@ from judgelm.training.saving import save
 def read_arguments(*kinds: Any) -> tuple[Any, ...]:
     """The recipe's arguments, from `--config FILE` and flags; one object for each dataclass.
 
+    A token for the hub goes on to the libraries through the environment: the trainer writes its arguments beside each
+    checkpoint.
+
     Raises:
         ConfigError: no such file or field, or one that this machine cannot serve (bf16, tf32).
     """
     try:
-        return tuple(TrlParser(kinds).parse_args_and_config())
+        found = tuple(TrlParser(kinds).parse_args_and_config())
     except (OSError, ValueError) as error:
         raise ConfigError(str(error)) from error
+    for one in found:
+        if token := getattr(one, "hub_token", None):
+            os.environ["HF_TOKEN"], one.hub_token = token, None
+    return found
 
 
 def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig, say: Callable[[str], Any]) -> int:

@@ -27,7 +27,7 @@ from judgelm.doctor.training_plan import (
 from judgelm.doctor.training_plan_model import SHAPES, known_shape, look_at_data, look_at_model, training_of
 from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_training
 from judgelm.doctor.training_plan_ways import plan, ways_out
-from judgelm.errors import ConfigError, InputError, ModelError
+from judgelm.errors import ConfigError, ModelError
 
 ROOT = Path(__file__).parents[2]
 MODEL = ModelFacts(
@@ -309,7 +309,7 @@ def test_a_configuration_no_plan_can_be_made_with_is_refused(written):
         read_training(written(max_length=10))
     with pytest.raises(ConfigError, match="max_length is missing"):
         read_training(written(model_name_or_path="m"))
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(ConfigError, match="cannot read"):
         read_training(written().parent / "nowhere.yaml")
     for config in (ROOT / "configs/train").glob("*dpo*.yaml"):  # two sequences a row, and a reference model
         with pytest.raises(ConfigError, match=r"judgments belongs to train/dpo\.py, which has no plan yet"):

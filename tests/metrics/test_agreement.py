@@ -39,18 +39,24 @@ def test_cells_sum_to_the_confusion_matrix():
 
 @pytest.mark.parametrize("labels", [[1, 0, -1], [1, -1], [1]])
 def test_confusion_formulas_are_scikit_learns(labels):
-    rng = np.random.default_rng(3)
-    for _ in range(30):
-        truth, predicted = rng.choice(labels, size=(2, 12))
-        [ours] = scores_of_confusion(confusion(truth, predicted)[None].astype(float))
+    samples = np.random.default_rng(3).choice(labels, size=(30, 2, 12))
+    matrices = np.stack([confusion(truth, predicted) for truth, predicted in samples])
+    for ours, (truth, predicted) in zip(scores_of_confusion(matrices.astype(float)), samples, strict=True):
         theirs = precision_recall_fscore_support(truth, predicted, average="macro", zero_division=0)[:3]
         assert ours == pytest.approx([accuracy_score(truth, predicted), *theirs], abs=1e-12)
 
 
+@pytest.mark.parametrize("measure", [agreement, confusion, confusion_cells])
 @pytest.mark.parametrize(
     ("truth", "predicted", "finding"),
-    [([], [], "none given"), ([1], [1, 0], "one shape"), ([2], [1], "got \\[2\\]")],
+    [
+        ([], [], "none given"),
+        ([1], [1, 0], "one shape"),
+        ([[1, 0]], [[1, 0]], "one shape"),
+        ([2], [1], "got \\[2\\]"),
+        ([1], [-2], "got \\[-2\\]"),
+    ],
 )
-def test_undefined_agreement_is_an_error(truth, predicted, finding):
+def test_undefined_agreement_is_an_error(measure, truth, predicted, finding):
     with pytest.raises(ValueError, match=finding):
-        agreement(np.array(truth, dtype=int), np.array(predicted, dtype=int))
+        measure(np.array(truth, dtype=int), np.array(predicted, dtype=int))

@@ -32,6 +32,27 @@ def test_unanimous_people_have_an_interval_with_width():
     assert human.low < 1
 
 
-def test_one_vote_is_not_agreement():
+def test_pairs_of_one_question_are_one_draw_for_people_and_judge():
+    # 8 pairs of 2 questions, all alike: Wilson's low end of 2 of 2 is 2 / (2 + 1.96^2) = 0.3424, of 8 of 8 0.6756
+    clusters = ["a"] * 4 + ["b"] * 4
+    result = human_agreement([1] * 8, [[1, 1]] * 8, clusters, Resampling())
+    assert [result.human_human.low, result.judge_human.low] == pytest.approx([0.3424] * 2, abs=1e-4)
+    # one question all right and one all wrong: the mean of two draws is 0 or 1 in a quarter of the resamples each
+    halves = human_agreement([1] * 8, [[1, 1]] * 4 + [[-1, 0]] * 4, clusters, Resampling())
+    assert (halves.human_human.low, halves.human_human.high) == (0, 1)
+    assert (halves.judge_human.low, halves.judge_human.high) == (0, 1)
+
+
+def test_numbers_of_votes_are_told_from_the_smallest_to_the_largest():
+    assert human_agreement([1, 1, 1], [[1, 1], [1, 1, 0], [1, 0, 0, 1]], None, Resampling()).annotators == (2, 4)
+
+
+@pytest.mark.parametrize("votes", [[], [[1]], [[1, 1], [1]]])
+def test_one_vote_is_not_agreement(votes):
     with pytest.raises(ValueError, match="two votes"):
-        human_agreement([1], [[1]], None, Resampling())
+        human_agreement([1] * len(votes), votes, None, Resampling())
+
+
+def test_a_label_for_each_ballot():
+    with pytest.raises(ValueError, match="argument 2 is shorter"):
+        human_agreement([1, 1], [[1, 1]], None, Resampling())

@@ -58,6 +58,27 @@ def test_full_marks_have_an_interval():
     assert (found.overall.value, found.overall.low < 0.9) == (1.0, True)
 
 
+def test_prompts_of_one_cluster_are_one_draw():
+    # three prompts of one question, all right: Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
+    found = section_scores([Scored(subset="a", credit=1.0, cluster="q")] * 3, {"one": {"a": 1}}, HOW)
+    lows = [found.subsets["a"].low, found.sections["one"].low, found.overall.low]
+    assert lows == pytest.approx([0.2065] * 3, abs=1e-4)
+
+
+def test_a_resample_without_a_subset_takes_the_mean_of_the_others():
+    # b is one prompt of five and missing from (4/5)^5 = 33 % of the resamples, in which the section is a's 1.0
+    scored = [Scored(subset="a", credit=1.0, cluster=i) for i in range(4)] + [Scored(subset="b", credit=0.0, cluster=4)]
+    found = section_scores(scored, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
+    one = found.sections["one"]
+    assert (one.value, one.low, one.high) == (0.5, 0.5, 1.0)
+    assert (found.overall.value, found.overall.low, found.overall.high) == (0.5, 0.5, 1.0)
+
+
+def test_no_prompt_is_refused():
+    with pytest.raises(ValueError, match="sections: no prompt"):
+        section_scores([], {"one": {"a": 1}}, HOW)
+
+
 def test_a_subset_of_no_section_is_refused():
     with pytest.raises(ValueError, match="sections: z: in none"):
         section_scores([Scored(subset="z", credit=1.0, cluster=1)], {"one": {"a": 1}}, HOW)
@@ -90,6 +111,35 @@ def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
     # 0 / 0 counts nothing, and no gap is no margin
     level = [prompt("0", "tied", (5.0, 5.0), (5.0,)), prompt("0", "ref", (5.0,), (5.0,))]
     assert ties_score(level, HOW).value == 0.0
+
+
+def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
+    # 0.3 for the tied prompts; no reference, no margin
+    alone = [prompt("0", "tied", (8.0, 7.9), (7.5,))]
+    assert ties_score(alone, HOW).value == pytest.approx(0.3)
+    assert ties_score([prompt("0", "ref", (8.0,), (7.5,))], HOW).value == pytest.approx(0.3)
+    # of two tied prompts one is right, the only reference is not: 0.3 / 2
+    apart = [*alone, prompt("1", "tied", (5.0, 5.0), (5.0,)), prompt("2", "ref", (5.0,), (6.0,))]
+    assert ties_score(apart, HOW).value == pytest.approx(0.15)
+    assert ties_score(apart, HOW).n == 3
+
+
+def test_ties_have_the_interval_of_resampled_keys():
+    right = [prompt(key, kind, (8.0,), (5.0,)) for key in "01" for kind in ("tied", "ref")]
+    found = ties_score(right, HOW)
+    assert (found.low, found.value, found.high) == pytest.approx((1.01, 1.01, 1.01))  # whatever is drawn
+    wrong = [prompt(key, kind, (5.0,), (8.0,)) for key in "23" for kind in ("tied", "ref")]
+    found = ties_score(right + wrong, Resampling(resamples=2000))
+    # all four draws right in 1/16 of the resamples, all wrong in as many: -1 is tanh's end for no spread
+    assert (found.low, found.high) == pytest.approx((-0.01, 1.01))
+    with pytest.raises(ValueError, match="no prompt"):
+        ties_score([], HOW)
+
+
+def test_a_smaller_reference_margin_decides_beside_it():
+    # gap 3, spread 2; its reference's gap 2.5 is smaller but above the spread: 0.3 + 0.3 + 0.2 + 0.2 and the size
+    prompts = [prompt("0", "tied", (9.0, 7.0), (4.0,)), prompt("0", "ref", (8.0,), (5.5,))]
+    assert ties_score(prompts, HOW).value == pytest.approx(1.0 + 0.01 * math.tanh(2.5 / 2 - 1))
 
 
 def test_prompts_without_scores_are_right_in_nothing():

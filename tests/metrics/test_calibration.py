@@ -14,6 +14,7 @@ from judgelm.metrics.calibration import (
     errors_of_sums,
     fit_platt,
     fit_temperature,
+    log_odds,
     reliability,
 )
 from judgelm.metrics.resampling import Resampling
@@ -42,6 +43,23 @@ def test_error_by_chance_by_hand():
     for probability, chance in ((0.5, 0.5), (0.0, 0.0), (1.0, 0.0)):
         found = calibration_error(np.array([True]), np.array([probability]), edges, ["a"], HOW)
         assert found.by_chance == pytest.approx(chance)
+    # two pairs of 0.5 in one bin: off by 1, 0, 0 or 1 of 2 with equal odds, so 1/4 on average; apart, 1/2 as alone
+    outcome, probability = np.array([True, True]), np.array([0.5, 0.51])
+    for ends, chance in (([0.0, 1.0], 0.25), ([0.0, 0.5, 1.0], 0.5)):
+        found = calibration_error(outcome, probability, np.array(ends), ["a", "b"], HOW)
+        assert found.by_chance == pytest.approx(chance, abs=0.06)
+
+
+def test_pairs_of_one_question_are_one_draw_for_the_error_and_for_a_bin():
+    outcome, probability = np.array([True] * 3 + [False]), np.array([0.6, 0.7, 0.8, 0.9])
+    edges = np.array([0.0, 0.85, 1.0])
+    error = calibration_error(outcome, probability, edges, ["a"] * 4, HOW).error
+    # |0.9| in the first bin (3 - 2.1) and 0.9 in the second, over 4: always, since there is one question to draw
+    assert (error.low, error.value, error.high) == pytest.approx((0.45, 0.45, 0.45))
+    # three hits of one question: Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
+    [first, second] = reliability(outcome, probability, edges, ["a", "a", "a", "b"], HOW)
+    assert (first.hits.low, second.hits.high) == pytest.approx((0.2065, 1 - 0.2065), abs=1e-4)
+    assert (first.low, first.high, second.low, second.high) == (0.0, 0.85, 0.85, 1.0)
 
 
 @pytest.mark.parametrize("binning", ["uniform", "quantile"])
@@ -59,6 +77,16 @@ def test_edges_belong_to_the_lower_bin_and_both_ends_to_some():
     probability = np.array([0.0, 0.5, 1.0])
     found = reliability(np.array([True] * 3), probability, bin_edges(probability, 2, "uniform"), list("abc"), HOW)
     assert [(one.low, one.high, one.hits.n) for one in found] == [(0.0, 0.5, 2), (0.5, 1.0, 1)]
+
+
+def test_edges_by_hand():
+    probability = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert bin_edges(probability, 4, "uniform").tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert bin_edges(probability, 1, "quantile").tolist() == [0.0, 1.0]
+    assert bin_edges(probability, 2, "quantile").tolist() == [0.0, 0.3, 1.0]  # the median
+    for bins, pairs in ((0, probability), (1, np.array([]))):
+        with pytest.raises(ValueError, match=f"{bins} bins over {pairs.size} pairs"):
+            bin_edges(pairs, bins, "uniform")
 
 
 def test_equal_probabilities_make_fewer_quantile_bins():
@@ -89,6 +117,8 @@ def test_the_temperature_that_was_put_in_comes_out():
     found = fit_temperature(outcome, probability, list(range(4000)), HOW)
     assert found.temperature.low < 2.5 < found.temperature.high
     assert found.slope.value == pytest.approx(1 / found.temperature.value)
+    assert (found.slope.low, found.slope.high) == (1 / found.temperature.high, 1 / found.temperature.low)
+    assert (found.slope.n, found.temperature.n, found.intercept) == (4000, 4000, None)
     assert found(np.array([0.9]))[0] == pytest.approx(expit(logit(0.9) / found.temperature.value))
 
 
@@ -106,6 +136,9 @@ def test_platt_is_the_logistic_regression_of_statsmodels():
     known = GLM(outcome.astype(float), add_constant(logit(probability)), family=Binomial()).fit()
     assert [found.intercept.value, found.slope.value] == pytest.approx(known.params.tolist(), abs=1e-4)
     assert [found.intercept.low, found.intercept.high] == pytest.approx(known.conf_int()[0].tolist(), abs=0.05)
+    assert [found.slope.low, found.slope.high] == pytest.approx(known.conf_int()[1].tolist(), abs=0.05)
+    assert (found.slope.n, found.intercept.n, found.temperature) == (1000, 1000, None)
+    assert found(np.array([0.5, 0.9])) == pytest.approx(known.predict([[1, 0], [1, logit(0.9)]]), abs=1e-4)
 
 
 def test_one_question_of_many_pairs_is_one_draw():
@@ -128,7 +161,22 @@ def test_a_judge_that_is_always_wrong_has_no_temperature_but_a_negative_slope():
     assert fit_platt(outcome, probability, list(range(1000)), HOW).slope.high < 0
 
 
+def test_a_fit_that_many_resamples_lack_has_no_interval():
+    # one pair on the wrong side of any threshold: a third of the resamples lack it and are separated
+    outcome = np.array([False, False, True, False, True, True])
+    found = fit_platt(outcome, np.array([0.1, 0.2, 0.3, 0.7, 0.8, 0.9]), list("abcdef"), HOW)
+    assert found.slope.value > 0
+    assert np.isnan([found.slope.low, found.slope.high, found.intercept.low, found.intercept.high]).all()
+
+
+def test_one_outcome_alone_has_no_best_scaling():
+    for outcome in (True, False):
+        assert fit_platt(np.array([outcome] * 3), np.array([0.2, 0.5, 0.7]), list("abc"), HOW) is None
+
+
 def test_certainty_is_held_off_the_ends():
+    # ln(1e-6 / (1 - 1e-6)) = -13.8155
+    assert log_odds(np.array([0.0, 0.5, 1.0])) == pytest.approx([-13.8155, 0, 13.8155], abs=1e-4)
     outcome, probability = drawn()
     probability[:2] = (0.0, 1.0)
     assert np.isfinite(fit_temperature(outcome, probability, list(range(1000)), HOW).temperature.value)
@@ -136,8 +184,22 @@ def test_certainty_is_held_off_the_ends():
 
 @pytest.mark.parametrize(
     ("outcome", "probability", "finding"),
-    [([], [], "undefined"), ([True], [0.1, 0.2], "two arrays"), ([True], [1.2], "outside")],
+    [
+        ([], [], "undefined"),
+        ([True], [0.1, 0.2], "two arrays"),
+        ([[True]], [[0.1]], "two arrays"),
+        ([True], [1.2], "outside"),
+        ([True], [-0.2], "outside"),
+    ],
 )
 def test_what_cannot_be_measured(outcome, probability, finding):
-    with pytest.raises(ValueError, match=finding):
-        fit_temperature(np.array(outcome, dtype=bool), np.array(probability), ["a"], HOW)
+    pairs = (np.array(outcome, dtype=bool), np.array(probability))
+    edges = np.array([0.0, 1.0])
+    for measure in (
+        lambda: fit_temperature(*pairs, ["a"], HOW),
+        lambda: fit_platt(*pairs, ["a"], HOW),
+        lambda: reliability(*pairs, edges, ["a"], HOW),
+        lambda: calibration_error(*pairs, edges, ["a"], HOW),
+    ):
+        with pytest.raises(ValueError, match=finding):
+            measure()

@@ -43,6 +43,19 @@ def test_one_cluster_alone_or_scores_alike_have_no_interval():
     assert mean_score((), one, HOW).mean == 5.0
 
 
+def test_questions_about_one_image_are_one_draw():
+    # two images, ten questions each: the mean of two draws is 1, 5 or 9, and 1 and 9 in a quarter of the resamples each
+    rows = [Graded(score=score, capabilities=frozenset(), cluster=score) for score in (1.0, 9.0) for _ in range(10)]
+    found = mean_score((), rows, HOW).mean
+    assert (found.value, found.low, found.high, found.n) == (5.0, 1.0, 9.0, 20)
+
+
+def test_a_group_is_named():
+    assert [group.capabilities for group in by_capability(ROWS, ["ocr", "art"], HOW)] == [("ocr",), ("art",)]
+    [art] = by_capability(ROWS, ["art"], HOW)
+    assert (art.n, art.failed, art.mean) == (0, 0, None)
+
+
 def test_orders_are_by_frequency_then_name():
     asked = [row.capabilities for row in ROWS] + [frozenset({"know"})]
     assert capability_order(asked) == ("math", "ocr", "know")  # 3, 3, 1

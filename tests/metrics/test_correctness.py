@@ -63,8 +63,17 @@ def test_no_answers_are_undefined_throughout():
 
 
 def test_shapes_that_differ_are_refused():
-    with pytest.raises(ValueError, match="one shape"):
-        quality(flags("11"), flags("1"), None, HOW)
+    two, one = flags("11"), flags("1")
+    for measure in (
+        lambda: quality(two, one, None, HOW),
+        lambda: quality(two[None], two[None], None, HOW),
+        lambda: split_quality(two, two, one, None, HOW),
+        lambda: four_way(one, two, two, None, HOW),
+        lambda: split_change(two, two, (two, one), None, HOW),
+        lambda: overconfidence(one, two, None, HOW),
+    ):
+        with pytest.raises(ValueError, match="one shape"):
+            measure()
 
 
 def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
@@ -73,6 +82,35 @@ def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
     low, _ = proportion_confint(3, 3, method="wilson")
     assert (found.value, found.low, found.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
     assert found.n == 5
+
+
+# Wilson's low end of 1 of 1, which is all that rows of one question are: 1 / (1 + 1.96^2); and what F1 makes of it
+ONE = pytest.approx(0.2065, abs=1e-4)
+ONE_F1 = pytest.approx(2 * 0.2065 / 1.2065, abs=1e-4)
+
+
+def test_rows_of_one_question_are_one_draw():
+    truth = flags("11100")
+    found = quality(truth, truth, ["q"] * 5, HOW)
+    assert (found.precision.low, found.recall.low, found.accuracy.low) == (ONE, ONE, ONE)
+    assert (found.f1.low, found.f1_incorrect.low) == (ONE_F1, ONE_F1)
+    split = split_quality(flags("11111"), truth, truth, ["q"] * 5, HOW)
+    assert split.right.low == ONE_F1
+    cells = four_way(flags("11111"), truth, truth, ["q"] * 5, HOW)
+    assert (cells[0].accuracy.low, cells[1].accuracy.low) == (ONE, ONE)
+    assert (cells[0].own_class_f1.low, cells[0].own_class_f1.high) == (ONE_F1, pytest.approx(1))
+    # one question of each kind: a mean of two draws is -1/2, 0 or 1/2 less, each end in a quarter of the resamples
+    over = overconfidence(flags("1100"), flags("1111"), ["p", "p", "q", "q"], HOW)
+    assert (over.value, over.low, over.high) == (0.5, 0.0, 1.0)
+    change = split_change(flags("1100"), truth[:4], (truth[:4], ~truth[:4]), ["q"] * 4, HOW)
+    assert (change.f1.value, change.f1.low, change.f1.high) == (-1.0, -1.0, -1.0)
+
+
+def test_an_f1_of_the_incorrect_looks_at_all_but_what_is_rightly_called_correct():
+    # of 7 answers 2 are incorrect and named so: J = 2/2
+    found = quality(flags("1111100"), flags("1111100"), None, HOW).f1_incorrect
+    low, _ = proportion_confint(2, 2, method="wilson")
+    assert (found.low, found.n) == (pytest.approx(2 * low / (1 + low)), 7)
 
 
 def test_f1_by_own_answer_and_its_gap():
@@ -149,3 +187,7 @@ def test_generation_accuracy_counts_each_question_once():
     found = generation_accuracy(flags("111010"), ["q1", "q1", "q1", "q2", "q3", "q3"], HOW)
     assert (found.value, found.n) == (0.5, 3)
     assert generation_accuracy(flags(""), [], HOW) is None
+    # Wilson's low end of 2 of 2 questions: 2 / (2 + 1.96^2)
+    assert generation_accuracy(flags("111"), ["q1", "q1", "q2"], HOW).low == pytest.approx(0.3424, abs=1e-4)
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        generation_accuracy(flags("11"), ["q1"], HOW)

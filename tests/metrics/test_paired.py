@@ -40,6 +40,14 @@ def test_judges_right_about_the_same_pairs_have_an_interval_all_the_same():
     )
 
 
+def test_one_judge_right_throughout_and_the_other_never_have_an_interval_too():
+    # Wilson's upper end for 0 of 2 is 3.8415 / 5.8415 = 0.6576, of 0 of 1 question 3.8415 / 4.8415 = 0.7935
+    found = paired_difference(bits("11"), bits("00"), None, HOW)
+    assert (found.value, found.low, found.high, found.n) == (1, pytest.approx(0.3424, abs=1e-4), 1, 2)
+    turned = paired_difference(bits("00"), bits("11"), ["q", "q"], HOW)
+    assert (turned.value, turned.low, turned.high) == (-1, -1, pytest.approx(-0.2065, abs=1e-4))
+
+
 def test_pairs_of_one_question_count_as_one():
     first, second = bits("1" * 10 + "0" * 10 + "1" * 10), bits("0" * 10 + "1" * 10 + "1" * 10)
     alone = paired_difference(first, second, None, HOW)

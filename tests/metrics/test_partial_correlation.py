@@ -44,6 +44,19 @@ def test_the_partial_correlation_is_that_of_the_residuals():
     assert found.estimate.low < found.estimate.value < found.estimate.high
 
 
+def test_each_correlation_is_of_the_variables_that_it_names():
+    g, j, a = draw()
+    found = generation_judgment(g, j, a, None, HOW)
+    pairs = {"g_j": (g, j), "g_a": (g, a), "j_a": (j, a)}
+    for name, (one, other) in pairs.items():
+        estimate = getattr(found, name).estimate
+        assert estimate.value == pytest.approx(stats.pearsonr(one, other).statistic)
+        assert estimate.low < estimate.value < estimate.high
+        assert getattr(found, name).fisher.low == pytest.approx(estimate.low, abs=0.04)
+        assert getattr(found, name).fisher.high == pytest.approx(estimate.high, abs=0.04)
+        assert estimate.n == getattr(found, name).fisher.n == 300
+
+
 def test_plain_intervals_of_fisher_are_scipys():
     g, j, a = draw()
     found = generation_judgment(g, j, a, None, HOW).g_j.fisher
@@ -58,8 +71,20 @@ def test_fisher_loses_a_degree_of_freedom_for_what_is_held_fixed():
         pytest.approx(math.tanh(0.3533), abs=1e-4),
         pytest.approx(math.tanh(0.7453), abs=1e-4),
     )
+    assert (found.value, found.n) == (0.5, 104)
     assert fisher_interval(0.5, 4, controlled=1) is None
+    assert fisher_interval(0.5, 5, controlled=1) is not None
     assert fisher_interval(1.0, 100) is None
+    assert fisher_interval(-1.0, 100) is None
+
+
+def test_spearmans_z_varies_more():
+    # n = 109: reach 1.96 * sqrt(1.06 / 106) = 0.196 as well
+    found = fisher_interval(0.5, 109, variance=1.06)
+    assert (found.low, found.high) == (
+        pytest.approx(math.tanh(0.3533), abs=1e-4),
+        pytest.approx(math.tanh(0.7453), abs=1e-4),
+    )
 
 
 def test_bootstrap_and_fisher_agree_on_independent_rows():
@@ -109,6 +134,7 @@ def test_resamples_in_which_something_is_constant_are_counted():
 def test_equation_14():
     assert partial(0.5, 0.4, 0.3) == pytest.approx((0.5 - 0.12) / math.sqrt(0.84 * 0.91))
     assert partial(0.5, 1.0, 0.5) is None
+    assert partial(0.5, 0.5, -1.0) is None
 
 
 def test_the_gain_is_of_the_same_rows():
@@ -116,7 +142,19 @@ def test_the_gain_is_of_the_same_rows():
     found = partial_change((g, j, a), (g, g, a), None, HOW)
     first = generation_judgment(g, j, a, None, HOW).g_j_given_a.estimate.value
     assert found.value == pytest.approx(1 - first)
+    assert (found.low < found.value < found.high, found.n) == (True, 300)
+    nothing = (numbers(""),) * 3
+    assert partial_change(nothing, nothing, None, HOW) is None
     assert partial_change((g, j, a), (g, np.ones_like(g), a), None, HOW) is None
+
+
+def test_the_gain_over_whole_questions_is_less_sure():
+    g, j, a = (np.repeat(one, 3) for one in draw(100))
+    other = np.repeat(draw(100, seed=1)[1], 3)
+    single = partial_change((g, j, a), (g, other, a), None, HOW)
+    whole = partial_change((g, j, a), (g, other, a), np.repeat(np.arange(100), 3).tolist(), HOW)
+    assert whole.value == single.value
+    assert whole.high - whole.low > 1.4 * (single.high - single.low)
 
 
 def test_bands_of_the_paper():

@@ -67,6 +67,11 @@ def test_the_best_of_the_validated_answers_counts_for_each_score():
     assert match("EPA", [("Environmental Protection Agency",), ("E.P.A.",)], "hotpotqa") == Match(exact=True, f1=1.0)
 
 
+def test_each_data_set_has_its_own_f1():
+    for rules, f1 in (("hotpotqa", 0.4), ("drop", 0.67), ("quoref", 0.67)):  # over multisets and over sets, as above
+        assert match("Tom Tom Tom", [("Tom the cat",)], rules).f1 == pytest.approx(f1)
+
+
 def test_a_blank_gold_answer_is_passed_over_by_drop_and_quoref():
     assert match("", [(" ",)], "drop") == Match(exact=False, f1=0.0)
     assert match("x", [("",), ("x",)], "quoref") == Match(exact=True, f1=1.0)

@@ -57,6 +57,7 @@ def test_estimates_share_their_resamples():
 def test_percentile_interval():
     # 0..100: the 2.5th and 97.5th percentiles
     assert interval(np.arange(101.0)) == pytest.approx((2.5, 97.5))
+    assert interval(np.arange(101.0), level=0.9) == pytest.approx((5, 95))
 
 
 def test_nothing_to_resample_is_an_error():

@@ -19,6 +19,16 @@ def test_gate_rate_and_precision_by_hand():
     assert (found.precision.value, found.precision.n) == (pytest.approx(2 / 3), 3)
 
 
+def test_items_of_one_question_are_one_draw():
+    # all on and all right; Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
+    every = flags("1111")
+    found = gate_scores(every, every, every, ["q"] * 4, HOW)
+    [level] = calibration_curve(np.ones(4), every, ["q"] * 4, HOW)
+    [condition], _ = accuracies(np.ones((4, 1)), [], ["q"] * 4, HOW)
+    lows = [found.rate.low, found.precision.low, level.right.low, condition.low]
+    assert lows == pytest.approx([0.2065] * 4, abs=1e-4)
+
+
 def test_a_gate_that_is_never_on_has_no_precision():
     found = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
     assert found.rate.value == 0.0
@@ -45,6 +55,11 @@ def test_calibration_has_a_point_for_each_level():
         (0.6, 3, pytest.approx(1 / 3)), (0.8, 1, 0.0), (1.0, 2, 1.0),
     ]  # fmt: skip
     assert calibration_curve(np.array([]), flags(""), [], HOW) == ()
+
+
+def test_levels_that_differ_by_rounding_alone_are_one():
+    [found] = calibration_curve(np.array([0.6, 0.1 * 6, 3 / 5 + 1e-12]), flags("110"), None, HOW)
+    assert (found.agreement, found.n, found.right.value) == (0.6, 3, pytest.approx(2 / 3))
 
 
 def test_thresholds_are_those_at_which_the_gate_changes():

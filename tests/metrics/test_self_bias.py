@@ -80,6 +80,10 @@ def test_estimates_errors_and_intervals_are_those_of_the_authors_formula(errors,
         assert mine.error == pytest.approx(theirs.bse[name], abs=1e-10)
         assert mine.p == pytest.approx(theirs.pvalues[name], abs=1e-10)
         assert mine.estimate.high - mine.estimate.value == pytest.approx(1.6448536 * mine.error, rel=1e-6)
+        assert mine.estimate.value - mine.estimate.low == pytest.approx(1.6448536 * mine.error, rel=1e-6)
+        assert mine.estimate.level == 0.90
+    assert (fit.n, fit.unit, fit.errors, fit.converged) == (len(frame), "normalised score", errors, True)
+    assert fit.r2 == pytest.approx(theirs.rsquared)
 
 
 def test_errors_clustered_by_item_are_those_of_statsmodels():
@@ -90,6 +94,7 @@ def test_errors_clustered_by_item_are_those_of_statsmodels():
         cov_type="cluster", cov_kwds={"groups": groups}
     )
     assert term(fit, "slope", "GPT-1").error == pytest.approx(theirs.bse["reference:judge[GPT-1]"])
+    assert fit.errors == "clustered by item"
 
 
 def test_what_the_data_cannot_tell_has_no_estimate():
@@ -114,6 +119,11 @@ def test_a_reference_without_spread_has_no_slope_but_a_self_bias():
 def test_few_ratings_are_a_finding():
     with pytest.raises(TooFewRatings, match="4 ratings for"):
         fit_self_bias(pair_with_reference(long_rows(favouring, items=1, models=NAMES[:1]), family_by_name))
+    # intercept, slope and self-bias of one judge: three rows are as many as coefficients, four are one more
+    three, four = (long_rows(favouring, items=1, judges=NAMES[:1], models=(NAMES[0], *"xyz"[:n])) for n in (2, 3))
+    with pytest.raises(TooFewRatings, match="3 ratings for 3"):
+        fit_self_bias(pair_with_reference(three, family_by_name))
+    assert fit_self_bias(pair_with_reference(four, family_by_name)).n == 4
 
 
 def test_missing_scores_and_references_are_counted_apart():
@@ -188,7 +198,7 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
     first = paper.frame.iloc[0]
     by_family = paired.frame[(paired.frame["item"] == first["item"]) & (paired.frame["model"] == first["model"])]
     assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
-    with pytest.raises(ValueError, match="no judge is of it"):
+    with pytest.raises(ValueError, match=r"no judge is of it; there are \['Claude', 'GPT'\]"):
         family_as_reference(paired, "Llama 3")
 
 

@@ -1,3 +1,4 @@
+import krippendorff
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,6 +22,17 @@ def test_nominal_alpha_by_hand():
     assert found.alpha.value == pytest.approx(8 / 15)
     assert found.alpha.low < found.alpha.value <= found.alpha.high
     assert (found.observed.value, found.completions, found.ratings) == (0.75, 4, 8)
+
+
+def test_alpha_is_the_packages_over_the_ratings_themselves():
+    ratings = np.array([[1.0, 2, np.nan], [3, 3, 3], [5, 4, 5], [2, np.nan, 1], [4, 4, 1]])
+    for measurement in ("nominal", "ordinal", "interval"):
+        found = annotator_agreement(ratings, HOW, measurement=measurement).alpha
+        known = krippendorff.alpha(reliability_data=ratings.T, level_of_measurement=measurement)
+        assert (found.value, found.n) == (pytest.approx(known), 5)
+    # the scales are ordinal where nothing else is said
+    ordinal = annotator_agreement(ratings, HOW, measurement="ordinal")
+    assert annotator_agreement(ratings, HOW).alpha == ordinal.alpha
 
 
 def test_completions_with_one_rating_say_nothing():
@@ -55,6 +67,20 @@ def test_an_attention_check_passes_below_the_middle():
     assert attention_accuracy(rows([np.nan] * 3), 3.0, HOW) is None
 
 
+def test_ratings_of_one_item_are_one_draw():
+    # three of one item, all right: Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
+    one = rows([1, 1, 1], items="aaa")
+    assert gold_accuracy(one, rows([1], items="a"), HOW).low == pytest.approx(0.2065, abs=1e-4)
+    assert attention_accuracy(one, 3.0, HOW).low == pytest.approx(0.2065, abs=1e-4)
+
+
+def test_the_same_order_and_the_reverse_have_no_interval():
+    rising = np.array([1.0, 2, 3, 4, 9])
+    for other, value in ((rising**2, 1), (-rising, -1)):
+        found = rank_correlation(rising, other)
+        assert (found.value, found.low, found.high, found.n) == (value, value, value, 5)
+
+
 def test_rank_correlation_has_mean_ranks_for_ties():
     # ranks 1.5 1.5 3 4 and 1 2.5 2.5 4: deviations -1 -1 .5 1.5 and -1.5 0 0 1.5
     # products 1.5 + 0 + 0 + 2.25 = 3.75; squares 4.5 each: 3.75 / 4.5
@@ -67,6 +93,16 @@ def test_rank_correlation_has_mean_ranks_for_ties():
     )
 
 
+def test_rank_correlation_is_surer_of_more_rows():
+    # ranks 1..7 and one exchange of neighbours: 1 - 6 * 2 / (7 * 48) = 27/28
+    found = rank_correlation(np.arange(7.0), np.array([0.0, 1, 2, 4, 3, 5, 6]))
+    assert found.value == pytest.approx(27 / 28)
+    # half width 1.95996 * sqrt((1 + (27/28)^2 / 2) / 4) = 1.1860
+    z = np.arctanh(27 / 28)
+    assert (found.low, found.high) == pytest.approx((np.tanh(z - 1.1860), np.tanh(z + 1.1860)), abs=1e-4)
+
+
 def test_a_correlation_with_a_constant_is_undefined():
     assert rank_correlation(np.ones(9), np.arange(9.0)) is None
+    assert rank_correlation(np.arange(9.0), np.ones(9)) is None
     assert rank_correlation(np.arange(3.0), np.arange(3.0)) is None

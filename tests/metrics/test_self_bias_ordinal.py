@@ -48,14 +48,33 @@ def test_two_levels_are_the_logistic_regression():
     theirs = sm.Logit(ratings.frame["rating_raw"].to_numpy(), design.matrix).fit(disp=False)
     own = [i for i, (kind, _) in enumerate(design.terms) if kind == "self"]
     assert [term.estimate.value for term in fit.of("self")] == pytest.approx(list(theirs.params[own]), abs=1e-3)
+    assert (fit.n, fit.unit, fit.errors, fit.left_out) == (640, "log-odds", "from the likelihood", "")
+    for term in fit.of("self"):  # of 90 %
+        assert term.estimate.high - term.estimate.value == pytest.approx(1.6448536 * term.error, rel=1e-6)
 
 
-def test_a_judge_that_gives_itself_only_the_best_has_no_finite_estimate():
-    fit = fit_ordinal(paired(own=2.0))
+@pytest.mark.parametrize("own", [2.0, 0.0])
+def test_a_judge_that_gives_itself_only_the_best_or_the_worst_has_no_finite_estimate(own):
+    fit = fit_ordinal(paired(own=own))
     found = {term.level: term.estimate for term in fit.of("self")}
     assert found["GPT-1"] is None
     assert found["GPT-2"] is not None
-    assert fit.left_out == "40 ratings that a bias fits perfectly"
+    assert (fit.left_out, fit.n) == ("40 ratings that a bias fits perfectly", 600)
+
+
+def test_a_family_that_gives_its_own_only_the_best_has_no_finite_estimate_either():
+    ratings = paired()
+    ratings.frame.loc[ratings.frame["family"] == "GPT", "rating_raw"] = 2.0
+    fit = fit_ordinal(ratings)
+    assert {term.level: term.estimate is None for term in fit.of("family")} == {"Claude": False, "GPT": True}
+    assert fit.left_out == "80 ratings that a bias fits perfectly"
+
+
+def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
+    monkeypatch.setattr("judgelm.metrics.self_bias_ordinal._MOST_STEPS", 1)
+    fit = fit_ordinal(paired())
+    assert not fit.converged
+    assert [(term.estimate, term.error, term.p) for term in fit.terms] == [(None, None, None)] * len(fit.terms)
 
 
 def test_what_is_constant_or_of_several_dimensions_is_refused():

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -35,6 +36,14 @@ def test_a_judge_alone_favours_its_family_and_a_mixed_panel_evens_it_out():
     assert mixed.unevenness.value == pytest.approx(0)  # each model has 1/8 more
     assert mixed.favour is None  # every model is of a member's family
     assert mixed.correlation.value == 1
+    assert (alone.judges, alone.families, alone.completions) == (("GPT-1",), 1, 18)
+
+
+def test_a_judge_of_no_known_family_is_one_of_its_own():
+    alone = assess_panel(replace(paired(), families={}), ["Claude a"], HOW)
+    # Claude a and b have +1/4 each, GPT-1 nothing; centred 1/12, 1/12, -1/6; near is Claude a alone
+    assert alone.favour.value == pytest.approx(1 / 12 - (1 / 12 - 1 / 6) / 2)
+    assert assess_panel(replace(paired(), families={}), ["Claude a", "Claude b"], HOW).families == 2
 
 
 def test_only_completions_that_all_members_rated_count():
@@ -48,3 +57,10 @@ def test_the_usual_panels_are_each_judge_each_family_each_mixture_and_all():
         ("Claude a",), ("Claude b",), ("GPT-1",), ("Claude a", "Claude b"),
         ("Claude a", "GPT-1"), ("Claude b", "GPT-1"), NAMES,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("families", "members", "panels"), [(3, 4, 12 + 3 + 4**3 + 1), (4, 3, 12 + 4 + 1)])
+def test_mixtures_beyond_64_are_left_out(families, members, panels):
+    of = {f"{family}{member}": f"F{family}" for family in range(families) for member in range(members)}
+    known = replace(paired(), frame=pd.DataFrame({"judge": list(of)}), families=of)  # 4^3 are 64, 3^4 are 81
+    assert len(usual_panels(known)) == panels

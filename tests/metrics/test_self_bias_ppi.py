@@ -49,8 +49,8 @@ def test_good_ratings_narrow_the_interval_and_their_bias_does_not_shift_it():
 
 def test_ratings_that_are_all_alike_or_not_needed_change_nothing():
     labels = np.array([1.0, 2, 3])
-    for rated_only in (np.zeros(0), np.ones(5)):
-        one = Stratum(name="a", labels=labels, rated=np.ones(3), rated_only=rated_only)
+    for rated, rated_only in ((np.ones(3), np.zeros(0)), (np.ones(3), np.ones(5)), (labels**2, np.zeros(0))):
+        one = Stratum(name="a", labels=labels, rated=rated, rated_only=rated_only)
         assert stratified_mean([one], 0.90) == stratified_mean([one], 0.90, powered=False)
 
 

@@ -60,5 +60,18 @@ def test_what_makes_no_sense_is_refused():
         preferences(own, others[:, :0], questions, HOW)
     with pytest.raises(ValueError, match="expected shapes"):
         preferences(own, own, questions, HOW)
+    with pytest.raises(ValueError, match="expected shapes"):
+        preferences(others, others, questions, HOW)
+    with pytest.raises(ValueError, match="expected shapes"):
+        preferences(own, np.repeat(others, 2, axis=0), questions, HOW)
     with pytest.raises(ValueError, match="share above 0"):
         preferences(own, others, questions, HOW, thresholds=(0,))
+    with pytest.raises(ValueError, match="share above 0"):
+        preferences(own, others, questions, HOW, thresholds=(1.0, 1.01))
+
+
+def test_answers_to_one_question_are_one_draw():
+    # always the own judge alone; Wilson's low end of 1 of 1 is 1 / (1 + 1.96^2) = 0.2065
+    own, others, _ = labels(*["CII"] * 4)
+    [one] = preferences(own, others, ["q"] * 4, HOW, thresholds=(1.0,))
+    assert (one.threshold, one.share.low) == (1.0, pytest.approx(0.2065, abs=1e-4))

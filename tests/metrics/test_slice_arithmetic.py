@@ -21,6 +21,18 @@ def test_a_gate_that_is_always_on_has_no_accuracy_off():
     assert derive(slices((0, 0), (0, 0), (0, 0), (0, 0))).preference_accuracy is None
 
 
+def test_a_gate_that_is_never_on_has_neither_accuracy_on_nor_precision():
+    found = derive(slices((0, 0), (0, 0), (3, 2), (1, 1)))
+    assert (found.accuracy_on, found.gate_precision, found.gate_on_rate) == (None, None, 0.0)
+    assert (found.n, found.n_on, found.accuracy_off, found.preference_accuracy) == (4, 0, 0.75, 0.75)
+
+
+def test_counts_stay_between_none_and_all():
+    assert counts_behind(0.0, 5000, decimals=1) == (0, 1, 2)  # 2 / 5000 is 0.04 %, printed 0.0
+    assert counts_behind(100.0, 5000, decimals=1) == (4998, 4999, 5000)
+    assert counts_behind(100.0, 1) == (1,)
+
+
 def test_the_counts_behind_a_printed_percentage():
     assert counts_behind(44.86, 1400) == (628,)
     assert counts_behind(33.33, 3) == (1,)

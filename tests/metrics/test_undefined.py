@@ -28,6 +28,24 @@ def test_no_row_of_the_part_and_no_row_at_all_are_undefined():
     assert share_of([], []) is None
 
 
+def test_a_number_that_is_no_share_keeps_an_interval_without_width():
+    rows = np.ones(3, dtype=bool)
+    [found] = defined_estimates(np.ones((3, 1)), lambda sums: sums / 3, [Basis(rows=rows)], None, HOW)
+    assert (found.value, found.low, found.high, found.n) == (1.0, 1.0, 1.0, 3)
+
+
+def test_a_share_of_none_has_wilsons_interval_too():
+    # of 0 of 4: z^2 / (4 + z^2) = 3.8415 / 7.8415 = 0.4899
+    found = share_of([0, 0, 0, 0], [1, 1, 1, 1])
+    assert (found.value, found.low, found.high) == (0.0, 0.0, pytest.approx(0.4899, abs=1e-4))
+
+
+def test_a_ratio_over_nothing_is_no_number():
+    found = ratio(np.array([1.0, -1.0, 0.0]), np.array([2.0, -4.0, 0.0]))
+    assert found[:2].tolist() == [0.5, 0.25]
+    assert np.isnan(found[2])
+
+
 def test_a_share_of_one_has_wilsons_interval_over_its_clusters():
     found = share_of([1, 1, 1, 1, 0], [1, 1, 1, 1, 0], clusters=["a", "a", "b", "c", "d"])
     low, _ = proportion_confint(3, 3, method="wilson")  # three questions, not four rows

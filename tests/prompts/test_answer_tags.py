@@ -11,6 +11,7 @@ from judgelm.prompts.answer_tags import read_label, read_label_original, tagged_
 from judgelm.records import Unparsed
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
+UNTAGGED = "no <ans> tags, and the reply is not one of the two words"
 absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
 
 
@@ -52,20 +53,17 @@ def test_a_label_is_read_however_it_is_dressed(text, label):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "both"),
-        ("<ans>Partially CORRECT</ans>", "no tag holds"),
-        ("<ans></ans>", "no tag holds"),
-        ("The answer is <ans> CORRECT", "no <ans> tags"),
-        ("It is correct.", "no <ans> tags"),
-        ("", "no <ans> tags"),
-        ("I think </ans>CORRECT<ans>", "no <ans> tags"),
+        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "tags that say both CORRECT and INCORRECT"),
+        ("<ans>Partially CORRECT</ans>", "no tag holds CORRECT or INCORRECT"),
+        ("<ans></ans>", "no tag holds CORRECT or INCORRECT"),
+        ("The answer is <ans> CORRECT", UNTAGGED),
+        ("It is correct.", UNTAGGED),
+        ("", UNTAGGED),
+        ("I think </ans>CORRECT<ans>", UNTAGGED),
     ],
 )
 def test_what_is_neither_word_or_both_is_a_failure(text, why):
-    found = read_label(text)
-    assert isinstance(found, Unparsed)
-    assert (found.code, found.text) == ("off_grammar", text)
-    assert why in found.why
+    assert read_label(text) == Unparsed("off_grammar", text, why)
 
 
 def test_the_label_stands_in_the_last_tags_that_hold_it():
@@ -77,7 +75,14 @@ def test_the_original_rule_says_what_it_takes_for_incorrect():
     assert read_label_original("<ans> INCORRECT </ans>", "first") == "incorrect"
     assert read_label_original("<ans> correct </ans>", "first").code == "off_grammar"
     assert read_label_original("CORRECT\n", "first") == "correct"
-    assert isinstance(read_label_original("CORRECT", "last_on_line"), Unparsed)
+    assert read_label_original("CORRECT", "last_on_line") == Unparsed(
+        "off_grammar", "CORRECT", "what rule last_on_line finds is neither CORRECT nor INCORRECT"
+    )
+
+
+def test_the_first_answer_is_the_one_that_is_taken_unless_said_otherwise():
+    assert tagged_answer("<ans> one\n</ans> no: <ans>two</ans>") == "one"
+    assert tagged_answer(" one\n") == " one\n"
 
 
 def test_the_last_answer_stands_in_the_last_tags():

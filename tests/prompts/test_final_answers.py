@@ -31,7 +31,10 @@ LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
         ("The answer is 93.5%", "93.5"),
         ("So she has\n- 5 apples", "5"),  # no mark: the only number of the last line
         ("She buys 3 and 4, so 3 + 4 = 7", "7"),
+        ("In all:\nA: 26\nThat is 3 more than 23.", "26"),  # a mark at a line's beginning
+        ("The answer is:\n\n18\nThat is 3 more than 15.", "18"),  # the number in the line below its mark
         ("She has 3 or 4", None),  # no mark, two numbers
+        ("The answer is X18", None),  # a name with digits in it
         ("The answer is (arabic numerals):", None),  # the prompt's words alone
         ("I do not know.", None),
         ("", None),
@@ -48,6 +51,8 @@ def test_numbers(text, answer):
         ("**Answer: C**", "C"),
         ("Final Answer:\nThe answer is `D. 50 units`.", "D"),
         ("The answer is $\\boxed{\\text{E}}$", "E"),
+        ("Hence $\\boxed{C}$ and nothing else.", "C"),
+        ("Answer: B\nI hope that this helps.", "B"),
         ("So the correct option is J.", "J"),
         ("The closest match is (F).", "F"),
         ("(G)", "G"),
@@ -56,7 +61,10 @@ def test_numbers(text, answer):
         ("The answer is (A) or (B).", None),
         ("The answer is (D, E, or G), depending on the case.", None),
         ("The answer is A protist of some kind", None),  # a word
+        ("The answer is I think", None),  # another
+        ("The answer is (C). The answer is A protist", "C"),  # the mark before counts
         ("The answer is (K).", None),  # no such option
+        ("(K)", None),
         ("(B) is wrong, and so is the rest", None),
         ("nothing fits", None),
     ],
@@ -72,7 +80,15 @@ def test_letters_end_with_the_options():
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [("I prefer the second.\n[[B]]", "B"), ("**[[c]]**", "C"), ('"[[A]]" or "[[B]]"', None), ("A is better", None)],
+    [
+        ("I prefer the second.\n[[B]]", "B"),
+        ("**[[c]]**", "C"),
+        ("[[A]]", "A"),
+        ('"[[A]]" or "[[B]]"', None),
+        ("A is better", None),
+        ("The answer is A", None),
+        ("[A]", None),
+    ],
 )
 def test_preferences(text, answer):
     assert final_answer(text, "preference") == answer
@@ -82,13 +98,17 @@ def test_an_answer_that_was_cut_off_is_none():
     # "The answer is 1" may have been on its way to 18: only what stands above the last line is sure
     assert final_answer("so the answer is 1", "number", finished=False) is None
     assert final_answer("We get 3", "number", finished=False) is None
+    assert final_answer("The answer is 18 eg", "number", finished=False) is None
+    assert final_answer("The answer is\n18", "number", finished=False) is None
     assert final_answer("The answer is 18.\n\nNow the next quest", "number", finished=False) == "18"
+    assert final_answer("Is it 3?\nThe answer is 18.\nNo, the answer is 1", "number", finished=False) == "18"
 
 
 @pytest.mark.parametrize(
     ("text", "plain"),
     [("18", "18"), ("$1,000", "1000"), ("018.00", "18"), ("-0", "0"), ("4/2", "2"), ("0.125", "0.125"), ("5.", "5"),
-     ("-2.50", "-2.5"), ("1/0", None), ("18 eggs", None), ("1" * 51, None), ("", None)],
+     ("-2.50", "-2.5"), ("93.5%", "93.5"), ("**18**", "18"), ("1/0", None), ("18 eggs", None), ("X18", None),
+     ("", None), ("1" * 50, "1" * 50), ("1" * 51, None), (f"0.{'0' * 40}3", f"0.{'0' * 40}3")],
 )  # fmt: skip
 def test_equal_numbers_have_one_spelling(text, plain):
     assert canonical_number(text) == plain
@@ -102,8 +122,9 @@ def test_a_number_is_itself_however_it_is_written(value):
 
 @pytest.mark.parametrize(
     ("gold", "task", "plain"),
-    [("... #### 1,200", "number", "1200"), ("(b)", "choice", "B"), ("The answer is (P)", "choice", "P"),
-     ("c", "preference", "C"), ("[[A]]", "preference", "A"), ("D", "preference", None), ("both", "choice", None)],
+    [("... #### 1,200", "number", "1200"), ("_18_", "number", "18"), ("(b)", "choice", "B"), ("d)", "choice", "D"),
+     ("The answer is (P)", "choice", "P"), ("c", "preference", "C"), ("[[A]]", "preference", "A"),
+     ("D", "preference", None), ("x", "preference", None), ("both", "choice", None)],
 )  # fmt: skip
 def test_known_answers_are_spelled_alike(gold, task, plain):
     assert canonical(gold, task) == plain
@@ -118,6 +139,7 @@ def test_known_answers_are_spelled_alike(gold, task, plain):
         ("At first [[Correct]], I thought.\nBut no: [[Incorrect]]", "incorrect", "Incorrect"),
         ("I say [[Correct]]\n\nI hope this helps!", "correct", "Correct"),
         ("It differs.\n[Incorrect]", "incorrect", "Incorrect"),
+        ("It differs.\nSo [Incorrect] it is, not [quite right].", "incorrect", "Incorrect"),
         ("It differs.\n**Final verdict: Incorrect.**", "incorrect", "Incorrect"),
     ],
 )
@@ -132,16 +154,27 @@ def test_verdicts(text, label, written):
     [
         ("", "the reply is empty"),
         ("It is correct, I think.", "it does not end in a verdict"),
+        ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
+        ("[[XCorrect]]", "the verdict 'xcorrect' is none of correct, incorrect"),
+        ("[[CorrectX]]", "the verdict 'correctx' is none of correct, incorrect"),
         ("That is not correct", "it does not end in a verdict"),
-        ("[[Correct]]\nor rather [[Partially correct]]", "'partially correct' is none of correct, incorrect"),
+        ("The verdict is not correct", "it does not end in a verdict"),
+        (
+            "[[Correct]]\nor rather [[Partially correct]]",
+            "the verdict 'partially correct' is none of correct, incorrect",
+        ),
         # the prompt's own words, said again
         ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
     ],
 )
 def test_no_verdict_is_off_grammar_with_its_reason(text, why):
-    found = read_verdict(text, LABELS)
-    assert (found.code, found.text) == ("off_grammar", text)
-    assert why in found.why
+    assert read_verdict(text, LABELS) == Unparsed("off_grammar", text, why)
+
+
+def test_where_only_double_brackets_count_a_bare_word_is_none():
+    found = read_verdict("Correct", LABELS, brackets_only=True)
+    assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
+    assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
 
 
 @pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])

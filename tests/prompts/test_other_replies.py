@@ -71,14 +71,57 @@ def test_auto_j_that_names_several_or_something_else_decides_nothing(text):
 
 def test_auto_j_may_say_why():
     assert read_auto_j("So, the final decision is Response 2, since Response 1 is wrong.") == "2"
+    assert read_auto_j("final decision is Response 1") == "1"
     assert read_auto_j("the final decision is Response 1. So, the final decision is Tie") == "tie"
 
 
 @pytest.mark.parametrize(
-    ("rating", "found"), [("0", "out_of_range"), ("10", 10.0), ("11", "out_of_range"), ("a", "off_grammar")]
+    ("rating", "found"), [("0", "out_of_range"), ("1", 1.0), ("10", 10.0), ("11", "out_of_range"), ("a", "off_grammar")]
 )
 def test_auto_js_ratings_lie_between_1_and_10(rating, found):
     assert code(read_auto_j_rating(f"Good.\n\nRating: [[{rating}]]")) == found
+
+
+def test_auto_js_last_rating_counts_whatever_stands_in_brackets_around_it():
+    assert read_auto_j_rating("[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].") == 7
+    assert read_auto_j_rating("Rating: [[3]]") == 3
+    assert code(read_auto_j_rating("3]]")) == "off_grammar"
+
+
+LETTERS = "no [RESULT] with A or B at the end of its line"
+WHOLE = "no [RESULT] with a whole number at the end of its line"
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "why"),
+    [
+        (read_pandalm, "Both\n1", "the first line is not 1, 2 or Tie"),
+        (read_auto_j, "Response 1", "no final decision for Response 1, Response 2 or Tie"),
+        (
+            read_auto_j,
+            "So, the final decision is Tie or Response 2",
+            "the final decision names more than one of Response 1, Response 2 and Tie",
+        ),
+        (read_auto_j_rating, "Rating: 7", "no number in `Rating: [[...]]`"),
+        (read_prometheus_score, "four", WHOLE),
+        (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "results that differ"),
+        (read_prometheus_letter, "[RESULT] 4", LETTERS),
+        (read_prometheus_letter, "[RESULT] A\n[RESULT] B", "results that differ"),
+    ],
+)
+def test_a_reply_without_a_judgment_is_off_grammar_with_its_reason(read, text, why):
+    assert read(text) == Unparsed("off_grammar", text, why)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "why"),
+    [
+        (read_auto_j_rating, "Rating: [[10.5]]", "10.5 is outside 1 to 10"),
+        (read_prometheus_score, "[RESULT] 6", "6 is outside 1 to 5"),
+    ],
+)
+def test_a_grade_outside_its_scale_is_out_of_range_with_its_reason(read, text, why):
+    assert read(text) == Unparsed("out_of_range", text, why)
 
 
 @pytest.mark.parametrize(

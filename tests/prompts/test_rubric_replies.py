@@ -33,22 +33,23 @@ def test_the_level_is_read(text, level):
     ("text", "why"),
     [
         ("", "the reply is empty"),
-        ("It is correct.", "no `Answer:`"),
-        ("Answer: correct, mostly", "none of the levels: 'correct, mostly'"),
-        ("Answer: not correct", "none of the levels"),
-        ("Answer: correct or incorrect", "none of the levels"),
-        ("Answer:", "none of the levels: ''"),
-        ("Answer: NA", "none of the levels: 'NA'"),
+        ("It is correct.", "the reply has no `Answer:`"),
+        ("Answer: correct, mostly", "what follows `Answer:` is none of the levels: 'correct, mostly'"),
+        ("Answer: not correct", "what follows `Answer:` is none of the levels: 'not correct'"),
+        ("Answer: correct or incorrect", "what follows `Answer:` is none of the levels: 'correct or incorrect'"),
+        ("Answer:", "what follows `Answer:` is none of the levels: ''"),
+        ("Answer: NA", "what follows `Answer:` is none of the levels: 'NA'"),
         ("First thought, Answer: correct\nNo. Answer: incorrect", "two answers: correct, incorrect"),
-        ("Explanation: [Explanation], Answer: [Answer]", "none of the levels: '[Answer]'"),
-        ("My myanswer: correct", "no `Answer:`"),
+        ("Explanation: [Explanation], Answer: [Answer]", "what follows `Answer:` is none of the levels: '[Answer]'"),
+        ("My myanswer: correct", "the reply has no `Answer:`"),
     ],
 )
 def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
-    found = parse_level(text, CORRECTNESS)
-    assert isinstance(found, Unparsed)
-    assert (found.code, found.text) == ("off_grammar", text)
-    assert why in found.why
+    assert parse_level(text, CORRECTNESS) == Unparsed("off_grammar", text, why)
+
+
+def test_markup_in_a_levels_own_name_does_not_count():
+    assert parse_level("Answer: fully correct", ("**fully** correct", "wrong")) == "**fully** correct"
 
 
 @pytest.mark.parametrize("name", PLAY_FAVORITES)

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.prompts.short_answers import drop_normalised, exact_match, golds_of, hotpot_normalised
+from judgelm.prompts.short_answers import (
+    drop_normalised,
+    exact_match,
+    golds_of,
+    hotpot_normalised,
+    strictly_normalised,
+)
 from judgelm.records import Sample
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
@@ -49,6 +55,10 @@ def test_the_original_codes_normalisations_are_met_exactly(pair):
 def test_the_strict_rules_read_numbers_as_they_are_written(predicted, gold, loose, strict):
     assert exact_match(predicted, [(gold,)], "hotpotqa") is loose
     assert exact_match(predicted, [(gold,)], "strict") is strict
+
+
+def test_strictly_normalised_words_are_in_lower_case_with_one_blank_between():
+    assert strictly_normalised("The  4TH of May, $1,234.50!") == "4th of may $1234.50"
 
 
 def sample(reference="a", **metadata):

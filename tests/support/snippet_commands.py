@@ -21,7 +21,7 @@ from judgelm.modes.making import make_mode
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("configs/", "train/", "serve/", "data_tools/", "benchmarks/")
-FOREIGN = {"curl", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval"}
+FOREIGN = {"cat", "curl", "echo", "export", "inspect", "kill", "promptfoo", "sbatch", "alpaca_eval"}
 """Other projects' programs and the shell's own; what is neither here nor ours is a mistake."""
 
 
@@ -137,6 +137,8 @@ def _check_ours(app: typer.Typer, program: str, arguments: list[str]) -> None:
 
 
 def _check_python_program(arguments: list[str]) -> None:
+    if arguments[:1] == ["-c"]:
+        return check_python(arguments[1])
     if arguments[:1] == ["-m"] and arguments[1:2] in (["http.server"], ["judgelm"], ["pytest"]):
         return
     if not arguments or not arguments[0].endswith(".py"):

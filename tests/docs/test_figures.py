@@ -1,0 +1,74 @@
+"""Figures stand once: what README and docs/ state is in docs/benchmarks.md, and what that states in benchmarks/."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from judgelm.dialects.catalog import DIALECTS
+from snippet_commands import check_shell
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+TABLE = ROOT / "docs/benchmarks.md"
+DETAILS = ROOT / "benchmarks/README.md"
+PAGES = [README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if page != TABLE)]
+INTERVAL = re.compile(r"-?\d+\.\d+ to -?\d+\.\d+")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def rows(text: str, heads: str) -> list[list[str]]:
+    """The cells of the table whose first line begins so."""
+    [table] = re.findall(rf"^\| {re.escape(heads)}.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def measured() -> str:
+    """The whole page of benchmarks, as the site shows it."""
+    return TABLE.read_text(encoding="utf-8") + DETAILS.read_text(encoding="utf-8")
+
+
+def test_every_figure_of_the_readme_is_among_the_benchmarks():
+    stated = {
+        number
+        for row in rows(README.read_text(encoding="utf-8"), "measured")
+        for number in NUMBER.findall(" ".join(row))
+    }
+    known = {
+        number for row in rows(TABLE.read_text(encoding="utf-8"), "what") for number in NUMBER.findall(" ".join(row))
+    }
+    assert len(stated) > 15
+    assert stated <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_interval_is_among_the_benchmarks(page):
+    assert set(INTERVAL.findall(page.read_text(encoding="utf-8"))) <= set(INTERVAL.findall(measured()))
+
+
+def test_the_table_of_benchmarks_says_what_the_details_say():
+    stated = set(INTERVAL.findall(TABLE.read_text(encoding="utf-8")))
+    assert len(stated) >= 20
+    assert stated <= set(INTERVAL.findall(DETAILS.read_text(encoding="utf-8")))
+
+
+def test_every_figure_has_n_a_command_and_a_date():
+    for what, *cells in rows(TABLE.read_text(encoding="utf-8"), "what"):
+        if what.startswith("**"):
+            continue
+        figure, n, command, date = (cell.rstrip(" |") for cell in cells)
+        assert NUMBER.search(figure), what
+        assert NUMBER.search(n), what
+        assert re.fullmatch(r"\d\d?", date), what
+        [first, *_] = re.findall(r"`((?:make|python|pytest) [^`]+)`", command)
+        program, *arguments = first.split()
+        if program == "pytest":
+            assert (ROOT / arguments[0]).is_file(), what
+        else:
+            check_shell(first)
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "docs/replacing-gpt4/index.md"], ids=lambda page: page.parent.name)
+def test_the_number_of_dialects_is_the_catalogs(page):
+    [stated] = re.findall(r"(\d+) kinds of", page.read_text(encoding="utf-8"))
+    assert int(stated) == len(DIALECTS)

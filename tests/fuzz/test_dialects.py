@@ -1,0 +1,114 @@
+"""What judging clients send: captured requests, altered, are recognised and answered or passed over, without a hang."""
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import strategies as st
+
+import captures
+import fuzzing
+from judgelm.dialects.alpaca_eval import render_batch
+from judgelm.dialects.catalog import DIALECTS, recognise
+from judgelm.dialects.contract import Asked, Finding
+from judgelm.dialects.reading import read_chat, read_completion
+
+FINDINGS = st.builds(
+    Finding,
+    winner=st.sampled_from((1, 2, "tie")),
+    scores=st.lists(st.floats(1, 10), min_size=8, max_size=8).map(tuple),
+    first_better=st.floats(0, 1),
+    tie=st.floats(0, 1),
+    grades=st.sampled_from((((5.0, 1.0),), ((1.0, 0.25), (10.0, 0.75)), ((7.5, 0.5), (8.0, 0.5)))),
+    correct=st.floats(0, 1),
+    reason=st.none() | fuzzing.texts("[[A]]", "Rating: ", "[RESULT] 5", "\n", '"', "{", "}", "Yes", "[[rating]]", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def captured(shared_data):
+    """Three requests of each captured client, as dialects see them."""
+    folders = sorted(path.parent.name for path in shared_data.glob("dialects/*/requests.jsonl"))
+    return [asked for one in folders for _, asked in itertools.islice(captures.requests(shared_data, one), 3)]
+
+
+@st.composite
+def altered_requests(draw, captured):
+    """A captured request, the text of one message edited with pieces of its own, of another request, or long ones."""
+    asked, other = draw(st.sampled_from(captured)), draw(st.sampled_from(captured))
+    place = draw(st.integers(0, len(asked.messages) - 1))
+    text, donor = asked.messages[place].text, other.messages[-1].text
+    for _ in range(draw(st.sampled_from((1, 1, 2, 3)))):
+        start, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        from_, to = sorted(draw(st.tuples(*[st.integers(0, len(donor))] * 2)))
+        piece = draw(st.sampled_from((text[start:end], donor[from_:to], "\n", "{", '"', "[[A]]", " ", "\u2028", "Ⅷ")))
+        count = draw(st.sampled_from((0, *[1] * 12, 2, 5, fuzzing.LONGEST // (len(piece) + 1))))
+        text = text[:start] + piece * count + text[draw(st.sampled_from((start, end))) :]
+    messages = (*asked.messages[:place], replace(asked.messages[place], text=text), *asked.messages[place + 1 :])
+    if draw(st.integers(0, 9)) == 0:
+        messages = messages[::-1]
+    return replace(asked, messages=messages, n=draw(st.integers(1, 3)), logprobs=draw(st.booleans()), top_logprobs=5)
+
+
+def finding_for(case, finding, n):
+    """A finding as the server would have it for this case."""
+    count = len(case.sample.answers)
+    pair = case.task == "pair"
+    scores = finding.scores[:count] + (5.0,) * (count - len(finding.scores))
+    return Finding(
+        winner=finding.winner if pair else None,
+        scores=scores,
+        first_better=finding.first_better if pair else None,
+        tie=finding.tie if pair else None,
+        draws=(scores,) * n,
+        grades=finding.grades if case.task in ("grade", "label") else (),
+        correct=finding.correct if case.task in ("grade", "label") else None,
+        reason=finding.reason,
+    )
+
+
+def test_prompts(fuzz, captured):
+    def check(given):
+        asked, finding = given
+        found = recognise(asked)
+        if found is None:
+            return
+        dialect, case = found
+        assert case.task == "prepare" or case.sample.id
+        own = finding_for(case, finding, asked.n)
+        if "batch" in case.facts:
+            reply = render_batch(case, asked, [own] * len(case.facts["batch"]))
+        else:
+            reply = dialect.render(case, asked, own)
+        assert reply.tool or reply.texts
+        assert reply.tool is None or isinstance(json.loads(reply.arguments), dict)
+        assert not reply.texts or len(reply.texts) == asked.n
+        if reply.logprobs:
+            assert reply.texts[0].startswith("".join(one.token for one in reply.logprobs))
+            assert all(one.logprob <= 0 for one in reply.logprobs)
+
+    fuzz(st.tuples(altered_requests(captured), FINDINGS), check)
+
+
+@pytest.fixture(scope="module")
+def bodies(shared_data):
+    """One captured JSON body of each client."""
+    found = []
+    for path in sorted(shared_data.glob("dialects/*/requests.jsonl")):
+        with open(path, encoding="utf-8", newline="\n") as file:
+            found.append(json.loads(file.readline())["body"])
+    return found
+
+
+def test_request_bodies(fuzz, bodies):
+    def check(body):
+        def read():
+            asked = (read_completion if "prompt" in body else read_chat)(body)
+            assert isinstance(asked, Asked)
+            for dialect in DIALECTS:
+                dialect.recognise(asked)
+
+        fuzzing.refusal(read)
+
+    fuzz(fuzzing.altered(st.sampled_from(bodies)), check)

@@ -1,0 +1,52 @@
+"""What fuzzing found, one plain case each."""
+
+import gzip
+import json
+
+import pytest
+
+from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.qa_files import read_qa
+from judgelm.data.ratings import read_ratings
+from judgelm.errors import ConfigError, InputError
+from judgelm.parsing import parse_scores
+from judgelm.records import Unparsed
+from judgelm.yaml_values import parse_yaml
+
+
+def test_an_answers_number_of_thousands_of_digits_is_no_name():
+    assert isinstance(parse_scores(f"Assistant {'1' * 5_000}: 8, Assistant 2: 6, Assistant 3: 5", 3), Unparsed)
+
+
+@pytest.mark.parametrize("text", ["!!int ''", "2024-13-45", "[" * 5_000, "!!timestamp x", "!!bool x", "a: [", "\0"])
+def test_whatever_yaml_stumbles_over_is_one_error(text):
+    with pytest.raises(ConfigError):
+        parse_yaml(text)
+
+
+def test_a_rating_beyond_the_largest_float_is_a_reject(tmp_path):
+    path = tmp_path / "r.jsonl"
+    rows = [{"item": str(i), "judge": "a", "model": "b", "score": score} for i, score in enumerate((10**400, 3))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [reject] = read_ratings([path]).rejects
+    assert reject.message.startswith(f'{path}:1: "score": expected a number or NA')
+
+
+def test_a_wide_row_that_lacks_a_field_is_a_reject(tmp_path):
+    path = tmp_path / "wide.jsonl"
+    whole = {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
+    rows = [whole, {name: value for name, value in whole.items() if name != "prompt_id"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = read_ratings([path])
+    assert len(table.frame) == 2  # the judge's rating and the human one
+    assert [one.message for one in table.rejects] == [f"{path}:2: lacks prompt_id, which the rows before have"]
+
+
+@pytest.mark.parametrize("read", [lambda path: list(read_qa(path)), read_capabilities])
+def test_damage_inside_a_gzip_file_is_an_error_that_names_it(tmp_path, read):
+    path = tmp_path / "q.json.gz"
+    content = bytearray(gzip.compress(json.dumps({"q": "x" * 50}).encode()))
+    content[12] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"q\.json\.gz"):
+        read(str(path))

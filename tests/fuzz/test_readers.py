@@ -1,0 +1,143 @@
+"""Files of rows: whatever the bytes, there are rows and rejects or an error that names the file; no row is lost."""
+
+import csv
+import gzip
+import io
+import json
+import os
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import strategies as st
+
+import fuzzing
+from judgelm.data.readers import Reject, Row, read_rows
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+VALUES = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | TEXT | st.lists(TEXT, max_size=3)
+TABLES = st.lists(st.dictionaries(TEXT, VALUES, max_size=4), min_size=1, max_size=6)
+CELLS = st.lists(st.lists(TEXT.filter(lambda text: "\0" not in text), min_size=2, max_size=2), min_size=1, max_size=6)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A file of a given name and content, which replaces the one before."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content, 1) if name.endswith(".gz") else content)
+        return str(path)
+
+    return write
+
+
+def lines(some):
+    return b"".join(json.dumps(one, ensure_ascii=False).encode() + b"\n" for one in some)
+
+
+def table(cells, delimiter):
+    out = io.StringIO()
+    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([["a", "b"], *cells])
+    return out.getvalue().encode()
+
+
+def parquet(cells):
+    out = pyarrow.BufferOutputStream()
+    columns = {name: [row[place] for row in cells] for place, name in enumerate("ab")}
+    pyarrow.parquet.write_table(pyarrow.table(columns), out)
+    return out.getvalue().to_pybytes()
+
+
+WHOLE = st.one_of(
+    st.tuples(st.sampled_from(("a.jsonl", "a.ndjson", "a.jsonl.gz")), TABLES.map(lines)),
+    st.tuples(
+        st.sampled_from(("a.json", "a", "a.json.gz")), TABLES.map(lambda some: json.dumps(some, indent=1).encode())
+    ),
+    st.tuples(st.just("a.csv"), CELLS.map(lambda cells: table(cells, ","))),
+    st.tuples(st.just("a.tsv.gz"), CELLS.map(lambda cells: table(cells, "\t"))),
+    st.tuples(st.just("a.parquet"), CELLS.map(parquet)),
+)
+ANY = fuzzing.texts(
+    *(
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        '"',
+        "\\",
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        " ",
+        '{"a": 1}',
+        '{"a":"',
+        "null",
+        "1",
+        "1e999",
+    ),
+    *("\\ud83d", "\u2028", "\x00", "\x1a", "é", '""', '"a\nb"', "NaN", "PAR1", "0" * 5000, "a,b", ";"),
+).map(lambda text: text.encode(errors="surrogatepass"))
+NAMES = ("a.jsonl", "a.json", "a.csv", "a.tsv", "a.parquet", "a.json.gz", "a.csv.gz", "a")
+
+
+def check_rows(path, content):
+    found = []
+    message = fuzzing.refusal(lambda: found.extend(read_rows(path)), path)
+    assert message is not None or found, "neither a row nor an error"
+    assert all(isinstance(one, Row | Reject) and one.file == path and one.line >= 1 for one in found)
+    numbers = [one.line for one in found]
+    assert numbers == sorted(numbers)
+    assert all(
+        one.reason and one.message.startswith(f"{path}:{one.line}: ") for one in found if isinstance(one, Reject)
+    )
+    if path.endswith((".jsonl", ".ndjson")) and message is None:
+        given = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        assert len(found) == sum(1 for line in given if line.strip()), "a line is lost or doubled"
+    return found, message
+
+
+def test_damaged_files(fuzz, place):
+    def check(given):
+        name, content = given
+        path = place(name, content)
+        if name.endswith(".gz"):
+            with open(path, "rb") as file:
+                content = file.read()
+            if len(content) % 3 == 0:  # the damage is to the compressed bytes
+                with open(path, "wb") as file:
+                    file.write(content[: len(content) // 2] + os.urandom(1) + content[len(content) // 2 + 1 :])
+        check_rows(path, content)
+
+    damaged = WHOLE.flatmap(lambda one: st.tuples(st.just(one[0]), fuzzing.mangled(st.just(one[1]))))
+    fuzz(damaged | st.tuples(st.sampled_from(NAMES), ANY | st.binary(max_size=60)), check)
+
+
+def test_whole_files(fuzz, place):
+    """Every row comes back as it was written, in every format."""
+
+    def check(given):
+        objects, cells = given
+        for name, content in (
+            ("a.jsonl", lines(objects)),
+            ("a.jsonl", lines(objects).replace(b"\n", b"\r\n").removesuffix(b"\r\n")),
+            ("a.jsonl.gz", lines(objects)),
+            ("a.json", json.dumps(objects).encode()),
+            ("a.json", b"\xef\xbb\xbf" + json.dumps(objects, ensure_ascii=False, indent=2).encode()),
+        ):
+            found, message = check_rows(place(name, content), content)
+            assert message is None
+            assert [one.data for one in found] == objects
+        for name, content in (
+            ("a.csv", table(cells, ",")),
+            ("a.tsv.gz", table(cells, "\t")),
+            ("a.parquet", parquet(cells)),
+        ):
+            found, message = check_rows(place(name, content), content)
+            assert message is None
+            assert [list(one.data.values()) for one in found] == cells
+
+    fuzz(st.tuples(TABLES, CELLS), check)

@@ -1,0 +1,96 @@
+"""What other servers answer, and images: records of our own, or an error of the one request, never a guess."""
+
+import base64
+import json
+import math
+from io import BytesIO
+
+from hypothesis import strategies as st
+from PIL import Image
+
+import fuzzing
+from judgelm.engines.images import ImageError, read_image
+from judgelm.engines.openai_replies import BadReplyError, Choice, pause_of, read_choices, read_json, read_usage
+from judgelm.engines.text_candidates import TextTree
+
+TOKEN = {
+    "token": "8",
+    "logprob": -0.1,
+    "top_logprobs": [{"token": "8", "logprob": -0.1}, {"token": "7", "logprob": -2}],
+}
+USAGE = {"prompt_tokens": 5, "completion_tokens": 3}
+BODIES = (
+    {
+        "choices": [{"message": {"content": "8 6"}, "finish_reason": "stop", "logprobs": {"content": [TOKEN, TOKEN]}}],
+        "usage": USAGE,
+    },
+    {
+        "choices": [
+            {
+                "text": "8 6",
+                "finish_reason": "length",
+                "logprobs": {
+                    "tokens": ["8", " 6"],
+                    "token_logprobs": [-0.1, None],
+                    "top_logprobs": [{"8": -0.1}, None],
+                },
+            }
+        ],
+        "usage": USAGE,
+    },
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(("retry-after-ms", "retry-after", "x-ratelimit-reset-requests")),
+    fuzzing.texts("1", "6m0s", "20ms", ".", "-", "Wed, 21 Oct 99999 07:28:00 GMT", "s", "inf", "1e999", " ", "9" * 400),
+)
+
+
+def test_replies_of_servers(fuzz):
+    def check(given):
+        text, headers = given
+        choices = []
+
+        def read():
+            data = read_json(text)
+            usage = read_usage(data)
+            assert usage is None or min(usage.prompt_tokens, usage.completion_tokens) >= 0
+            choices.extend(read_choices(data))
+            assert choices
+
+        fuzzing.refusal(read, expected=BadReplyError)
+        for one in choices:
+            check_choice(one)
+        pause = pause_of(headers)
+        assert pause is None or pause >= 0
+
+    altered = fuzzing.altered(st.sampled_from(BODIES)).map(json.dumps)
+    torn = fuzzing.mangled(st.sampled_from(BODIES).map(lambda body: json.dumps(body).encode()))
+    fuzz(st.tuples(altered | torn.map(lambda data: data.decode(errors="replace")), HEADERS), check)
+
+
+def check_choice(one):
+    assert isinstance(one, Choice)
+    tree = TextTree(("8 6", "8 7", "10 1"))
+    tree.follow("", one.text or "", one.steps or ())
+    assert all(not math.isnan(value) and value <= 1e-9 for value in tree.logprobs())
+
+
+def picture(kind):
+    out = BytesIO()
+    Image.new("RGB", (3, 2), (1, 2, 3)).save(out, kind)
+    return out.getvalue()
+
+
+def test_images(fuzz, tmp_path):
+    path = tmp_path / "image.png"
+
+    def check(given):
+        content, as_url = given
+        path.write_bytes(content)
+        source = f"data:image/png;base64,{base64.b64encode(content).decode()}" if as_url else str(path)
+        found = []
+        fuzzing.refusal(lambda: found.append(read_image(source)), path, "data:", expected=ImageError)
+        assert all(image.mode == "RGB" for image in found)
+
+    whole = st.sampled_from([picture(kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")])
+    fuzz(st.tuples(fuzzing.mangled(whole), st.booleans()), check)

@@ -1,0 +1,254 @@
+"""What judges write: every reader of replies is total, fast, keeps the text it cannot read, and guesses nothing."""
+
+import re
+from typing import get_args
+
+from hypothesis import strategies as st
+
+import fuzzing
+from judgelm.data.row_labels import split_review
+from judgelm.parsing import parse_pair, parse_pair_original, parse_scores
+from judgelm.prompts.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
+from judgelm.prompts.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
+from judgelm.prompts.multimodal import read_gold
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.other_replies import (
+    read_auto_j,
+    read_auto_j_rating,
+    read_pandalm,
+    read_prometheus_letter,
+    read_prometheus_score,
+)
+from judgelm.prompts.rubric_replies import parse_level
+from judgelm.prompts.short_answers import (
+    drop_normalised,
+    exact_match,
+    hotpot_normalised,
+    strictly_normalised,
+)
+from judgelm.records import Scores, Unparsed
+
+SCORE_LINES = fuzzing.texts(
+    *(
+        "8 6",
+        "8",
+        "10",
+        "7.5",
+        "-1",
+        "+3",
+        "11",
+        "0",
+        "8/10",
+        "/",
+        " / 10",
+        " ",
+        "\n",
+        "\r\n",
+        ",",
+        ";",
+        "|",
+        ".",
+        "'s",
+    ),
+    *("Assistant 1", "assistant 2: ", "Answer 3", "Response", " score", "overall", "rating", " is ", "=", ":", " and "),
+    *(
+        "**",
+        "`",
+        "_",
+        "“",
+        '"',
+        "\u200b",
+        "\ufeff",
+        "[[",
+        "]]",
+        "(",
+        ")",
+        "Scores: ",
+        "the ",
+        "٣",
+        "²",
+        "1" * 400,
+        "e5",
+    ),
+)
+SCALES = st.sampled_from(((1, 10), (1, 5), (0, 100), (-1, 1)))
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def test_score_lines(fuzz):
+    def check(given):
+        text, count, scale = given
+        for found, expected in ((parse_pair(text, scale), 2), (parse_scores(text, count, scale), count)):
+            if isinstance(found, Unparsed):
+                assert found.text == text
+                assert found.code in ("off_grammar", "out_of_range")
+                assert found.why
+                continue
+            assert len(found.values) == expected
+            assert all(scale[0] <= value <= scale[1] for value in found.values)
+            said = {float(number) for number in NUMBER.findall(text)}
+            assert {abs(value) for value in found.values} <= said | {0.0}, "a score that the judge did not write"
+            line = " ".join(repr(value) for value in found.values)
+            assert parse_scores(line, expected, scale) == found
+        original = parse_pair_original(text)
+        assert original.text == text if isinstance(original, Unparsed) else len(original.values) == 2
+
+    fuzz(st.tuples(SCORE_LINES, st.integers(1, 5), SCALES), check)
+
+
+REPLIES = fuzzing.texts(
+    *(
+        "Answer: ",
+        "answer:",
+        "The answer is ",
+        "####",
+        "\\boxed{",
+        "}",
+        "$",
+        "€",
+        "1,234.50",
+        "1/3",
+        "3/0",
+        "-",
+        "−",
+        "%",
+    ),
+    *(
+        "A",
+        "(B)",
+        "[[A]]",
+        "[[B]]",
+        "[C]",
+        "[[",
+        "]]",
+        "option ",
+        "or",
+        "and",
+        ",",
+        "= ",
+        "is ",
+        "choice is",
+        "\\text{",
+    ),
+    *("correct", "Incorrect", "CORRECT", "partially correct", "<ans>", "</ans>", "<ANS> ", "<b>", "not applicable"),
+    *(
+        "1",
+        "2",
+        "Tie",
+        "final decision is ",
+        "Response 1",
+        "response 2",
+        "tie",
+        "Rating: [[",
+        "5]]",
+        "[RESULT]",
+        "[SCORE] ",
+    ),
+    *(
+        "score of ",
+        "out of 5",
+        " / 5",
+        "Result: ",
+        "4",
+        ".",
+        " ",
+        "\n",
+        "\t",
+        "*",
+        "**",
+        "\u2028",
+        "\u00ad",
+        "9" * 60,
+        "²",
+    ),
+    *("<OR>", "<AND>", "1e5", "nan", "a", "the", "8 6", "Explanation: ", "“", "٣", "\u0130", "ß", "[response "),
+)
+LEVELS = (("incorrect", "partially correct", "correct"), ("no", "yes"), ("not applicable", "1", "2"))
+WORDS = ({"correct": "Correct", "incorrect": "Incorrect"}, {"A": "A", "B": "B", "C": "C"})
+
+
+def check_reply(text):
+    results = [
+        *(parse_level(text, levels) for levels in LEVELS),
+        *(reader(text) for reader in (read_pandalm, read_auto_j, read_auto_j_rating)),
+        *(reader(text) for reader in (read_prometheus_score, read_prometheus_letter)),
+        *(read_verdict(text, words, brackets_only=only) for words in WORDS for only in (False, True)),
+        read_label(text),
+        *(read_label_original(text, rule) for rule in ("first", "last_on_line")),
+    ]
+    for one in results:
+        match one:
+            case Unparsed():
+                assert one.text == text
+                assert one.why
+            case Verdict() | Labelled():
+                word = one.written
+                assert text[one.place : one.place + len(word)] == word
+                assert word
+            case float():
+                assert 1 <= one <= 10
+            case _:
+                assert one in {"1", "2", "tie", "correct", "incorrect"} | {level for some in LEVELS for level in some}
+    assert all(tagged_answer(text, rule) in text for rule in get_args(TagRule))
+    scores, reason = split_review(text)
+    assert text.endswith(reason)
+    assert scores is None or isinstance(parse_pair(text, (-1e400, 1e400)), Scores | Unparsed)
+
+
+def check_final_answers(text):
+    for task in get_args(Task):
+        for finished in (True, False):
+            found = final_answer(text, task, finished=finished)
+            if found is not None:
+                assert canonical(found, task) == found
+    number = canonical_number(text)
+    assert number is None or canonical_number(number) == number or len(number) > 50
+    for normalised in (hotpot_normalised, strictly_normalised, drop_normalised):
+        normalised(text)
+    for rules in ("hotpotqa", "strict"):
+        assert exact_match(text, [(text,)], rules)
+    assert "".join(part for one in read_gold(text).alternatives for part in one).strip() in text or "<" in text
+
+
+def test_replies(fuzz):
+    def check(text):
+        check_reply(text)
+        check_final_answers(text)
+
+    fuzz(REPLIES, check)
+
+
+MARKERS = ("[The End of Assistant {n}'s Answer]", "### Response:", "[Question]", "<ans>", "</s>", "Example {n}:")
+HOSTILE = fuzzing.texts(
+    *("[The End of Assistant 1's Answer]", "[the  end of", " assistant", " 12", "'s answer", "]", "[", "###", "#"),
+    *(
+        "Response:",
+        "<",
+        "/s>",
+        "<|im_end|>",
+        "［",
+        "Ｑ",
+        "\u0301",
+        "\u200b",
+        "\u00ad",
+        " ",
+        "\t",
+        "\n",
+        "‘",
+        "E",
+        "x",
+        "1",
+    ),
+)
+
+
+def test_hostile_text(fuzz):
+    defusing = Neutraliser(MARKERS), Neutraliser(MARKERS[:3])  # those that all begin with a bracket or hash go faster
+
+    def check(text):
+        for defuse in defusing:
+            defused, found = defuse(text)
+            assert (defused != text) == (found > 0)
+            assert defuse(defused) == (defused, 0), "a marker is left, or made"
+
+    fuzz(HOSTILE, check)

@@ -1,0 +1,180 @@
+"""Ratings, reviews, answers, results, solves, truths, questions, seeds: counts add up, errors name file and line."""
+
+import json
+
+import pytest
+from hypothesis import strategies as st
+
+import fuzzing
+from judgelm.data.answers import AnswerSet, read_questions
+from judgelm.data.qa_files import qa_row, read_qa
+from judgelm.data.ratings import RatingColumns, read_ratings
+from judgelm.data.readers import Reject
+from judgelm.data.results import read_results
+from judgelm.data.review_tables import join_reviews
+from judgelm.data.reviews import in_both_orders, read_reviews
+from judgelm.data.samples import join_outputs, read_references
+from judgelm.data.seeds import read_seeds
+from judgelm.data.solves import read_solves
+from judgelm.parsing import parse_pair
+from judgelm.studies.self_reference.truth import truth_from_row
+from judgelm.studies.ssr.items import pair_truth_from_row
+
+TEXTS = fuzzing.texts("a", "8 6\nx", "gpt-4", "Human: ", "\n", " ", "NA", "n/a: x", "[[A]]", "1", "#### 18")
+IDS = st.sampled_from((1, 2, "1", "a", 2.0, ""))
+SCORES = st.sampled_from(([8, 6], [-1, -1], "8 6", 8, "7.5", "NA", None, 10**400, "1" * 500, float("nan")))
+LONG = {
+    "item": IDS,
+    "dimension": TEXTS,
+    "judge": st.sampled_from(("human", "gold", "a", "b")),
+    "model": st.sampled_from(("a", "b")),
+    "score": SCORES,
+    "length": SCORES,
+    "annotator": IDS,
+    "check": TEXTS,
+}
+WIDE = {
+    "judge": TEXTS,
+    "model": st.sampled_from(("gpt-4o", "b")),
+    "gt": SCORES,
+    "prompt_id": IDS,
+    "rating": SCORES,
+    "dataset": st.sampled_from(("cnn", "x")),
+    "pred_length": SCORES,
+}
+QUESTIONS = {"question_id": IDS, "text": TEXTS, "category": TEXTS, "question": TEXTS, "reference": TEXTS}
+ANSWERS = {
+    "answer_id": IDS,
+    "question_id": IDS,
+    "text": TEXTS,
+    "model_id": TEXTS,
+    "model": TEXTS,
+    "instruction": TEXTS,
+    "output": TEXTS,
+    "generator": TEXTS,
+    "finish_reason": st.sampled_from(("stop", "length")),
+    "failure": st.none(),
+}
+REVIEWS = {"review_id": IDS, "question_id": IDS, "answer1_id": IDS, "answer2_id": IDS, "text": TEXTS, "score": SCORES}
+RESULTS = {
+    "id": IDS,
+    "pred_text": TEXTS,
+    "gpt_result": st.sampled_from((0, 1, 2, "Tie", "3", True)),
+    "reference": TEXTS,
+    "solves": st.lists(st.fixed_dictionaries({"text": TEXTS}, optional={"answer": TEXTS}), max_size=2),
+}
+TRUTHS = {
+    "id": st.text(max_size=2),
+    "agent": TEXTS,
+    "dataset": TEXTS,
+    "truth": st.booleans(),
+    "judge_correct": st.booleans() | st.dictionaries(TEXTS, st.booleans(), max_size=2),
+    "winner": st.sampled_from((1, 2)),
+    "question": TEXTS,
+    "answer": TEXTS,
+}
+SPANS = st.lists(TEXTS, max_size=2)
+QA = {
+    "_id": IDS,
+    "question": TEXTS,
+    "answer": TEXTS
+    | st.fixed_dictionaries({}, optional={"number": TEXTS, "spans": SPANS, "date": st.just({"day": "1"})}),
+    "answers": SPANS.map(lambda texts: [{"text": one} for one in texts]) | st.fixed_dictionaries({"text": SPANS}),
+    "validated_answers": st.lists(TEXTS, max_size=2),
+    "context": TEXTS | st.lists(st.tuples(TEXTS, SPANS), max_size=2) | st.fixed_dictionaries({"title": SPANS}),
+    "pred_answer": TEXTS,
+    "answer_type": st.sampled_from(("number", "Person", "x")),
+}
+SEEDS = {
+    "instruction": TEXTS,
+    "input": TEXTS,
+    "output": TEXTS,
+    "context": TEXTS,
+    "response": TEXTS,
+    "prompt": TEXTS,
+    "source": TEXTS,
+    "conversations": st.lists(
+        st.fixed_dictionaries({"from": st.sampled_from(("human", "gpt", "system")), "value": TEXTS}), max_size=3
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A file of JSON lines of these rows, under one name again and again."""
+
+    def write(name, rows):
+        path = tmp_path / name
+        path.write_bytes(fuzzing.json_lines(rows))
+        return str(path)
+
+    return write
+
+
+def table(fields):
+    return st.lists(fuzzing.rows(fields), max_size=4)
+
+
+def test_ratings(fuzz, place):
+    def check(given):
+        rows, extra = given
+        path, found = place("ratings.jsonl", rows), []
+        columns = RatingColumns(extra=("length",) if extra else ())
+        if fuzzing.refusal(lambda: found.append(read_ratings([path], columns)), path, "ratings") is None:
+            [table] = found
+            assert table.frame["score"].dtype == float
+            assert len(table.frame) + len(table.rejects) >= len(rows)
+            assert len(table.frame) + len(table.rejects) <= 2 * len(rows)
+
+    fuzz(st.tuples(table(LONG) | table(WIDE) | table(LONG | WIDE), st.booleans()), check)
+
+
+def test_joined_tables(fuzz, place):
+    def check(given):
+        questions, answers, reviews = given
+        paths = [place(f"{name}.jsonl", rows) for name, rows in zip("qar", given, strict=True)]
+        joined = []
+        if fuzzing.refusal(lambda: joined.extend(join_reviews(paths[0], [paths[1]], [paths[2]])), *paths) is None:
+            assert len(joined) == len(reviews)
+        both = []
+        if fuzzing.refusal(lambda: both.append(in_both_orders(read_reviews(paths[2]))), paths[2]) is None:
+            [(pairs, alone)] = both
+            assert 2 * len(pairs) + len(alone) == len(reviews)
+        found = []
+        if fuzzing.refusal(lambda: found.extend(join_outputs(paths[1], paths[0])), *paths) is None:
+            rejects = sum(isinstance(one, Reject) for one in found)
+            assert 2 * (len(found) - rejects) + rejects == len(questions) + len(answers)
+        fuzzing.refusal(lambda: AnswerSet([paths[1]]).left_out, paths[1])
+        rejects = []
+        if fuzzing.refusal(lambda: found.append(read_questions(paths[0], on_reject=rejects.append)), paths[0]) is None:
+            assert len(found[-1]) + len(rejects) == len(questions)
+
+    fuzz(st.tuples(table(QUESTIONS | {"instruction": TEXTS, "output": TEXTS}), table(ANSWERS), table(REVIEWS)), check)
+
+
+def test_lone_tables(fuzz, place):
+    def check(given):
+        results, truths, questions, seeds = given
+        path, rejects, found = place("results.jsonl", results), [], []
+        reading = lambda: found.extend(read_results(path, parse_pair, on_reject=rejects.append))  # noqa: E731
+        if fuzzing.refusal(reading, path) is None:
+            assert len(found) + len(rejects) == len(results)
+        for read in (read_solves, read_references):
+            fuzzing.refusal(lambda read=read: read(path), path)
+        for number, row in enumerate(truths, 1):
+            for read in (truth_from_row, pair_truth_from_row):
+                fuzzing.refusal(lambda read=read: read(row, f"t.jsonl:{number}"), f"t.jsonl:{number}")  # noqa: B023
+        check_qa(place("qa.json", questions), len(questions))
+        path, found = place("seeds.jsonl", seeds), []
+        if fuzzing.refusal(lambda: found.extend(read_seeds(path)), path) is None:
+            assert len(found) == len(seeds)
+
+    fuzz(st.tuples(table(RESULTS), table(TRUTHS), table(QA), table(SEEDS)), check)
+
+
+def check_qa(path, count):
+    rejects, found = [], []
+    if fuzzing.refusal(lambda: found.extend(read_qa(path, on_reject=rejects.append)), path) is None:
+        assert len(found) + len(rejects) == count
+    for one in found:
+        json.dumps(qa_row(one), ensure_ascii=False).encode()

@@ -1,0 +1,207 @@
+"""Keys and passwords stand in no file, message, log or metric, however a run ends; real processes and servers."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from batch_runs import BATCH
+from endpoint import ScriptedBackend, endpoint
+from judgelm.cli.batch_options import parse_pairs
+from judgelm.data.answerers import parse_answerer
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.openai_options import endpoint_options
+from judgelm.errors import ConfigError
+from judgelm.yaml_values import read_yaml
+from served import review, served
+
+KEY, PASSWORD, HUB, SERVED = "sk-key-0123456789", "pa55-word-0123", "hf_token0123456789", "sk-served-0123456789"
+SECRETS = (KEY, PASSWORD, HUB, SERVED)
+ENVIRONMENT = {"OPENAI_API_KEY": KEY, "HF_TOKEN": HUB, "JUDGELM_API_KEYS": SERVED}
+
+
+def assert_unseen(text):
+    found = [secret for secret in SECRETS if secret in text]
+    assert not found, f"{found} in {text[:2000]}"
+
+
+def assert_unwritten(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    for path in files:
+        assert_unseen(path.read_bytes().decode("latin-1"))
+
+
+def run(*command, cwd):
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert_unseen(done.stdout + done.stderr)
+    return done
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Where a run is started and what it reads lies."""
+    rows = ({"id": str(i), "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(3))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def with_password(server):
+    return server.base_url.replace("http://", f"http://me:{PASSWORD}@")
+
+
+def batch(folder, base_url, *more):
+    """A run of an engine behind an address."""
+    engine = ("--engine", "openai", "--model", "tiny", "--engine-arg", f"base_url={base_url}")
+    return run(BATCH, "pairs.jsonl", "-o", "out.jsonl", *engine, "--engine-arg", "retries=0", *more, cwd=folder)
+
+
+def test_a_good_run_of_a_server_with_keys(folder):
+    with endpoint(ScriptedBackend(marker="### Response:")) as server:
+        assert batch(folder, with_password(server)).returncode == 0
+    assert json.loads((folder / "out.run.json").read_text())["sessions"]
+    assert_unwritten(folder)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}),
+        (400, {"error": {"message": f"{KEY} {PASSWORD}"}}),
+        (500, f"Authorization: Bearer {KEY}"),
+        (200, f"no JSON: Authorization: Bearer {KEY}"),
+    ],
+    ids=["refused", "bad-request", "broken", "no-json"],
+)
+def test_a_server_that_repeats_what_it_was_sent(folder, fault):
+    with endpoint(ScriptedBackend(marker="### Response:")) as server:
+        server.misbehave(lambda number, *_: fault if number > 2 else None)
+        assert batch(folder, with_password(server)).returncode != 0
+    assert_unwritten(folder)
+
+
+def test_a_server_that_is_not_there(folder):
+    with endpoint(ScriptedBackend(marker="### Response:")) as server:
+        address = with_password(server)
+    done = batch(folder, address)
+    assert done.returncode == 1
+    assert "cannot be reached" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--engine-arg", f"base_url=http://me:{PASSWORD}@h/v1"),  # given twice
+        ("--engine-arg", f"api_key={KEY}"),
+        ("--engine-arg", f"api_key={KEY}: ["),
+        ("--engine-arg", f"api_key_env={KEY}"),
+        ("--engine-arg", f"api_key_env=[{KEY}]"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_not_repeated(folder, more):
+    assert batch(folder, "http://127.0.0.1:9/v1", *more).returncode == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"model=m,engine_args.base_url=http://me:{PASSWORD}@h/v1",
+        f"name=a,model=m,engine_args.base_url=http://me:{PASSWORD}@h/v1,temperature=[",
+        f"name=a,model=m,engine_args.api_key={KEY}: [",
+        f"name=a,model=m,engine_args.api_key={KEY},warm",
+        f"name=a,model=m,engine_args={KEY}",
+    ],
+)
+def test_an_answerer_that_cannot_be_is_not_repeated(text):
+    with pytest.raises(ConfigError) as raised:
+        parse_answerer(text)
+    assert_unseen(str(raised.value))
+
+
+def test_yaml_that_cannot_be_read_is_not_repeated(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"model: tiny\nengine_arg: {{base_url: http://me:{PASSWORD}@h/v1, x: [}}\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml: not YAML in UTF-8: .* at line 2") as raised:
+        read_yaml(path)
+    assert_unseen(str(raised.value))
+    with pytest.raises(ConfigError) as raised:
+        parse_pairs([f"a={KEY}: ["], "--engine-arg")
+    assert_unseen(str(raised.value))
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        [f"http://me:{PASSWORD}@h/v1"],
+        f"me:{PASSWORD}@h",
+        f"http://me:{PASSWORD}@h x",
+        f"http://me:?{PASSWORD}@h",
+        f"http://h/v1?key=@{PASSWORD}",
+    ],
+)
+def test_an_address_that_cannot_be_is_shown_without_its_password(base_url):
+    with pytest.raises(ConfigError) as raised:
+        endpoint_options(EngineOptions(model="tiny", engine_args={"base_url": base_url}))
+    assert_unseen(str(raised.value))
+
+
+def test_a_server_tells_its_keys_to_nobody(caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    settings = {"api_keys": (SERVED,)}
+    with served(settings=settings) as server:
+        known = {"Authorization": f"Bearer {SERVED}"}
+        wrong = server.http.post("/v1/judge", json=review(), headers={"Authorization": f"Bearer {SERVED}x"})
+        replies = [wrong, server.http.post("/v1/chat/completions", json=review(), headers=known)]
+        replies += [
+            server.http.get(path, headers=known)
+            for path in ("/metrics", "/v1/models", "/healthz", "/openapi.json", f"/v1/nowhere?key={SERVED[:-1]}")
+        ]
+        assert [one.status_code for one in replies[:3]] == [401, 200, 200]
+        assert_unseen(repr(server.app.state.__dict__) + "".join(one.text + str(one.headers) for one in replies))
+    assert_unseen(caplog.text)
+
+
+def test_what_serves_another_server_shows_no_password(folder):
+    with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
+        command = [
+            sys.executable,
+            "-m",
+            "judgelm",
+            "serve",
+            "tiny",
+            "--upstream",
+            with_password(upstream),
+            "--port",
+            "0",
+        ]
+        process = subprocess.Popen(
+            command, cwd=folder, env=os.environ | ENVIRONMENT, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        said = []
+        try:
+            for line in process.stderr:
+                said.append(line)
+                if "curl" in line:
+                    break
+            url = said[-1].split()[1].partition("/v1")[0]
+            known = {"Authorization": f"Bearer {SERVED}"}
+            for path in ("/metrics", "/v1/models", "/healthz"):
+                said.append(httpx.get(url + path, headers=known).text)
+            upstream.kill()
+            said.append(httpx.post(url + "/v1/chat/completions", json=review(), headers=known, timeout=60).text)
+        finally:
+            process.terminate()
+            out, errors = process.communicate(timeout=60)
+        assert_unseen("".join([*said, out, errors]))
