@@ -111,17 +111,18 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., Browsing], _Opened
             other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
-        problem = html("browse-open-problem")
+    problem = html("browse-open-problem")  # not in the files' part, which is closed where a run is there from the start
 
     def opening(
         name: str | None, other_name: str, run: str | None, judged: str | None, second: str | None, marks: str | None
     ) -> Browsing:
         if run is None and name is None:
             raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
-        first = by_name[name or ""] if run is None else open_run(run, judged)
-        compared = (
-            by_name.get(other_name) if second is None else open_run(second, judged, name=_other_name(second, first))
-        )
+        first = by_name[name or ""] if run is None else open_run(run, judged, uploaded=True)
+        if second is None:
+            compared = by_name.get(other_name)
+        else:
+            compared = open_run(second, judged, name=_other_name(second, first), uploaded=True)
         return begin(first, other=compared, labels={} if marks is None else read_winners(marks))
 
     return opening, _Opened(button=button, sources=[kept, beside, run_file, texts, other, labels], problem=problem)

@@ -44,7 +44,8 @@ class Browsing:
     Attributes:
         run: the judgments that are looked at.
         other: another judge's of the same items.
-        labels: the person's own, by sample id.
+        labels: the person's own, by sample id; every one of the run's file of labels is among them.
+        notes: what to know about that file, in words.
         filter: which items are listed.
         found: their ids, in the run's order.
         place: of the current one among them.
@@ -53,6 +54,7 @@ class Browsing:
     run: Run
     other: Run | None = None
     labels: Mapping[str, Winner] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     filter: Filter = Filter()
     found: tuple[str, ...] = ()
     place: int = 0
@@ -83,16 +85,18 @@ class Browsing:
         return replace(self, place=max(0, min(len(self.found) - 1, self.place + steps)))
 
     def labelled(self, winner: Winner | None) -> "Browsing":
-        """With a label for the current item (None takes it away), and at the next item.
+        """With a label for the current item (None takes it away), kept in the run's file, and at the next item.
 
         Raises:
             InputError: there is no item, or it is no pair.
+            RunError: the label cannot be kept, so it is not given.
         """
         if self.current is None:
             raise InputError("no item is listed; change the filters first")
         if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
             raise InputError("only pairs of answers are labelled here, and this is none; filter for pairs")
-        labels = {key: value for key, value in self.labels.items() if key != self.current}
+        kept = {} if self.run.label_file is None else self.run.label_file.put(self.current, winner)
+        labels = {key: value for key, value in {**self.labels, **kept}.items() if key != self.current}
         if winner is None:
             return replace(self, labels=labels)
         return replace(self, labels=labels | {self.current: winner}).moved(1)
@@ -134,16 +138,32 @@ class Browsing:
 
 
 def begin(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | None = None) -> Browsing:
-    """All items of a run, at the first.
+    """All items of a run, at the first, with the labels that were kept.
+
+    Args:
+        run: what is looked at.
+        other: another judge's.
+        labels: earlier ones, which stay on the page alone; a kept label of the same item goes before.
 
     Raises:
-        InputError: the other run has none of them.
+        InputError: the other run has none of the items, or the run's file of labels cannot be read.
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
         raise InputError(
             f"{other.name} and {run.name} have no id in common; give another judge's run on the same items"
         )
-    return Browsing(run=run, other=other, labels=labels or {}).filtered(Filter())
+    kept, notes = _kept(run)
+    return Browsing(run=run, other=other, labels={**(labels or {}), **kept}, notes=notes).filtered(Filter())
+
+
+def _kept(run: Run) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
+    """The labels of the run's file, and what is wrong with it."""
+    if run.label_file is None:
+        return {}, ()
+    winners, torn = run.label_file.read()
+    if not torn:
+        return winners, ()
+    return winners, (f"The last line of {run.label_file.path} is torn and was passed over: give that label again.",)
 
 
 def counts(browsing: Browsing) -> dict[str, int]:

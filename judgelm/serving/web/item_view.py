@@ -55,16 +55,18 @@ def overview(browsing: Browsing) -> str:
     said = ", ".join(f"{number:,} {verdict_name(word)}" for word, number in found.items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {said}."]
     failed = [f"{code}: {FAILURE_NAMES[code]}" for code in run.failures]
-    return sentences(lines) + (notice(*run.notes) if run.notes else "") + sentences(failed)
+    notes = (*run.notes, *browsing.notes)
+    return sentences(lines) + (notice(*notes) if notes else "") + sentences(failed)
 
 
 def findings(browsing: Browsing, *, blind: bool) -> str:
-    """Agreement with the labels, and with the other judge."""
+    """Agreement with the labels, where they are kept, and agreement with the other judge."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
     how = " Labels given with the judge's verdict in view agree with it more than they should." if not blind else ""
     parts = [card(sentences(agreement(browsing)), title=f"Your labels ({labelled:,})")]
-    if labelled:
-        parts.append(f'<div class="jl-small">{sentences([how])}</div>')
+    kept = browsing.run.label_file
+    where = "" if kept is None else f"Each is kept at once in {kept.path}, which judgelm eval --labels reads."
+    parts.append(f'<div class="jl-small">{sentences([how if labelled else "", where])}</div>')
     if browsing.other is not None:
         parts.append(card(sentences(difference(browsing)), title="The other judge"))
     return "".join(parts)

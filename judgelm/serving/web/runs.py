@@ -13,6 +13,7 @@ from judgelm.panel_rules import word_of
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runfile import input_identity, read_judgments, read_manifest
+from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
 from judgelm.studies.pairing import by_id, orders_of
 
 FAILED = "failed"
@@ -27,12 +28,14 @@ class Run:
         judgments: by sample id, in the order written, the latest of each.
         samples: the texts by id, of those that are known.
         notes: what to know about the files, in words.
+        label_file: where labels given to its pairs are kept; None keeps them on the page alone.
     """
 
     name: str
     judgments: Mapping[str, Judgment]
     samples: Mapping[str, Sample] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    label_file: LabelFile | None = None
 
     @property
     def verdicts(self) -> list[str]:
@@ -53,7 +56,9 @@ class Run:
         return [code for code, _ in counted.most_common()]
 
 
-def open_run(path: str | Path, texts: str | Path | None = None, *, name: str | None = None) -> Run:
+def open_run(
+    path: str | Path, texts: str | Path | None = None, *, name: str | None = None, uploaded: bool = False
+) -> Run:
     """Read a run file, and the texts of what it judged.
 
     Args:
@@ -61,6 +66,7 @@ def open_run(path: str | Path, texts: str | Path | None = None, *, name: str | N
         texts: the file that was judged, in any format judgelm reads; without one the file that the manifest names is
             taken where it lies beside the run and is still the same.
         name: what to call it; the file's name where None.
+        uploaded: by a browser, so that nothing beside it lasts: labels are kept elsewhere.
 
     Raises:
         InputError: a file cannot be read, or the run file holds no judgments.
@@ -75,7 +81,13 @@ def open_run(path: str | Path, texts: str | Path | None = None, *, name: str | N
     samples = {} if texts is None else _samples(texts, judgments, notes)
     if not samples:
         notes.append("The texts are not there: a run file holds ids only. Give the file that was judged as well.")
-    return Run(name=name or path.name, judgments=judgments, samples=samples, notes=tuple(notes))
+    return Run(
+        name=name or path.name,
+        judgments=judgments,
+        samples=samples,
+        notes=tuple(notes),
+        label_file=of_upload(path) if uploaded else beside_run(path),
+    )
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[Run]:

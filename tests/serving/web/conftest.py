@@ -7,6 +7,12 @@ import pytest
 from headless import CHROMIUM
 
 
+@pytest.fixture(autouse=True)
+def state_folder(tmp_path, monkeypatch):
+    """Labels of uploaded runs stay in the test's own folder; the pages are served by this process."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture(scope="session")
 def chromium_browser():
     if CHROMIUM is None:

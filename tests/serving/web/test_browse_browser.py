@@ -52,17 +52,26 @@ def url_with_runs(serve_judge, files):
 def page(url, page_at, files):
     """The files uploaded and opened."""
     page = page_at(url)
+    upload_and_open(page, files)
+    return page
+
+
+def upload_and_open(page, files):
     page.get_by_role("tab", name="Browse and label").click()
     for name, path in files.items():
         upload(page, f"browse-{name}-file", path)
     page.locator("#browse-open").click()
     page.locator("#browse-item").get_by_text("Answer 1 is better.").first.wait_for()
-    return page
 
 
 def upload(page, place, path):
     page.locator(f"#{place} input[type=file]").set_input_files(path)
     page.locator(f"#{place}").get_by_text(path.stem[:3]).first.wait_for()
+
+
+def reload(page):
+    page.wait_for_timeout(1000)  # Gradio reports streams that a reload cuts off as errors; let them end
+    page.reload()
 
 
 def listed(page):
@@ -117,7 +126,7 @@ def test_search_and_back(page):
     has(page, "browse-item", "No item passes the filters.")
 
 
-def test_labels_by_keyboard_and_mouse_and_what_they_say(page, tmp_path):
+def test_labels_by_keyboard_and_mouse_and_what_they_say(page, files, tmp_path):
     page.locator("#browse-items input").first.focus()
     page.keyboard.press("1")
     has(page, "browse-place", "Item 2 of 4 listed")
@@ -140,6 +149,31 @@ def test_labels_by_keyboard_and_mouse_and_what_they_say(page, tmp_path):
     upload(page, "browse-labels-file", tmp_path / "labels.jsonl")  # and go on from them
     page.locator("#browse-open").click()
     has(page, "browse-findings", "of 2 pairs")
+    reload(page)
+    upload_and_open(page, files)
+    has(page, "browse-findings", "Your labels (2)")
+    has(page, "browse-place", "your label: first better")
+
+
+def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, page_at, files, tmp_path):
+    run = tmp_path / "run.jsonl"
+    run.write_bytes(files["run"].read_bytes())
+
+    def opened():
+        return page_at(serve_judge(Judge("8 6", engine="scripted"), open_runs([run], files["texts"])))
+
+    page = opened()
+    has(page, "browse-findings", "Your labels (0)")
+    page.locator("#label-second").click()
+    has(page, "browse-place", "Item 2 of 4 listed")
+    reload(page)
+    has(page, "browse-place", "your label: second better")
+    has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
+    has(opened(), "browse-place", "your label: second better")
+    tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
+    page.locator("#label-first").click()
+    has(page, "browse-problem", "run.labels.jsonl: this label is not kept: Is a directory")
+    assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
 
 
 def test_digits_typed_into_a_field_label_nothing(page):

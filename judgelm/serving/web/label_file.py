@@ -1,0 +1,141 @@
+"""The labels that people give on the page, in a file at once: neither a reload nor a killed server loses one.
+
+A line for each label, `{"id": ..., "winner": ...}`, as `judgelm eval --labels` reads them. Ids must be unique there, so
+a label that is changed or taken away changes its line: the file is written anew beside the old one and takes its place.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from judgelm.data.fields import row_error, winner_field
+from judgelm.data.rows import Row
+from judgelm.errors import InputError, RunError
+from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.records import Winner
+
+_SUFFIX = ".labels.jsonl"
+_LONGEST_STEM = 80
+
+
+class KeptLabels(NamedTuple):
+    """What a file of labels holds: the winners by sample id, and whether a torn last line was passed over."""
+
+    winners: dict[str, Winner]
+    torn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFile:
+    """A run's file of labels, which several pages and servers may write at once; it need not be there yet."""
+
+    path: Path
+
+    def read(self) -> KeptLabels:
+        """All labels; of two for one id the later.
+
+        Raises:
+            InputError: the file cannot be read, or holds lines that the page does not write.
+        """
+        winners: dict[str, Winner] = {}
+        number = 0
+        if not self.path.exists():
+            return KeptLabels(winners, torn=False)
+        try:
+            for number, row in read_jsonl(self.path):
+                winners |= _winner(Row(str(self.path), number, row))
+        except InputError:
+            if not self._is_torn_after(number):
+                raise
+            return KeptLabels(winners, torn=True)
+        return KeptLabels(winners, torn=False)
+
+    def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
+        """Write a label, or take it away where it is None; it survives whatever comes once this has returned.
+
+        Returns:
+            All labels of the file, those that others wrote meanwhile too.
+
+        Raises:
+            InputError: as `read`; nothing is written.
+            RunError: the file cannot be written; it is as it was before.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self.path):
+                winners = self.read().winners
+                winners.pop(key, None)
+                if winner is not None:
+                    winners[key] = winner
+                self._replace(winners)
+        except OSError as error:
+            raise RunError(
+                f"{self.path}: this label is not kept: {error.strerror or error}; make room, or let `judgelm web` "
+                "write there, and give it again (those of a run file that you upload here are kept in another folder)"
+            ) from error
+        return winners
+
+    def _replace(self, winners: dict[str, Winner]) -> None:
+        draft = self.path.with_suffix(".tmp")
+        try:
+            with draft.open("wb") as file:
+                file.writelines(encode_line({"id": key, "winner": winner}) for key, winner in winners.items())
+                file.flush()
+                os.fsync(file.fileno())  # a power cut after the exchange would otherwise take all labels, not the last
+            os.replace(draft, self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _is_torn_after(self, number: int) -> bool:
+        """Whether all that follows this line is one without a line end."""
+        written = self.path.read_bytes()
+        return not written.endswith(b"\n") and written.count(b"\n") == number
+
+
+def beside_run(run: Path) -> LabelFile:
+    """The labels of a run file that lies on this machine: `judgments.labels.jsonl` beside `judgments.jsonl`."""
+    return LabelFile(run.with_name(run.name.removesuffix(".jsonl") + _SUFFIX))
+
+
+def of_upload(run: Path) -> LabelFile:
+    """The labels of a run file that a browser sent, which goes when the page ends.
+
+    They are in the user's folder for state (`$XDG_STATE_HOME/judgelm/labels`), named by the run file's content, so that
+    they are found again when the same file is sent again.
+
+    Raises:
+        InputError: the run file cannot be read.
+    """
+    try:
+        with run.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{run.name}: cannot read: {error.strerror or error}; upload it again") from error
+    state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    stem = run.name.removesuffix(".jsonl")[:_LONGEST_STEM]
+    return LabelFile(state / "judgelm" / "labels" / f"{stem}-{digest}{_SUFFIX}")
+
+
+def _winner(row: Row) -> dict[str, Winner]:
+    """The line's label, by its id. A line with more fields is none of the page's, which would drop them."""
+    key = row.data.get("id")
+    if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
+        finding = "expected an id and a winner and nothing else, as the page writes them"
+        raise row_error(row, f"{finding}; give this file another name, and open it under Earlier labels")
+    return {key: winner_field(row)}
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Nobody else changes the file; whoever waited for one that has been replaced since goes on to the new one."""
+    while True:
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                yield
+                return
