@@ -185,6 +185,8 @@ def test_what_serves_another_server_shows_no_password(folder):
             with_password(upstream),
             "--port",
             "0",
+            "--engine-arg",
+            "backoff_s=0.02",
         ]
         process = subprocess.Popen(
             command, cwd=folder, env=os.environ | ENVIRONMENT, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE

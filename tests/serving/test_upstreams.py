@@ -17,6 +17,7 @@ def in_front_of(*servers):
     """The command itself, in front of these."""
     urls = ",".join(one.base_url for one in servers)
     command = [sys.executable, "-m", "judgelm", "serve", "tiny", "--upstream", urls, "--port", "0"]
+    command += ["--engine-arg", "backoff_s=0.02"]  # or a dead server is asked again for half a minute
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         url = next(found[1] for line in process.stderr if (found := re.search(r"(http://[^/]+)/v1", line)))
