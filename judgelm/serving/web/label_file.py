@@ -87,9 +87,10 @@ class LabelFile:
                 file.writelines(encode_line({"id": key, "winner": winner}) for key, winner in winners.items())
                 file.flush()
                 os.fsync(file.fileno())  # a power cut after the exchange would otherwise take all labels, not the last
-            os.replace(draft, self.path)
-        finally:
+            os.replace(draft, self.path)  # from here on another holds the lock, and the draft is theirs
+        except OSError:
             draft.unlink(missing_ok=True)
+            raise
 
     def _is_torn_after(self, number: int) -> bool:
         """Whether all that follows this line is one without a line end."""

@@ -82,8 +82,17 @@ def test_labels_survive_a_killed_process(run_file):
     assert begin(open_run(run_file)).labels == {"a": 1, "b": 2}
 
 
-def test_of_many_who_label_at_once_none_loses_a_label(labels):
-    keys = [str(number) for number in range(40)]
+@pytest.fixture
+def impatient_threads():
+    """Threads change so often that a moment in which two hold the lock is met."""
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(patience)
+
+
+def test_of_many_who_label_at_once_none_loses_a_label(labels, impatient_threads):
+    keys = [str(number) for number in range(200)]
     with ThreadPoolExecutor(8) as people:
         list(people.map(lambda key: LabelFile(labels.path).put(key, 1), keys))
     assert labels.read().winners == dict.fromkeys(keys, 1)
