@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 os.environ["COLUMNS"] = "200"  # a console takes its width when it is made, and long paths would wrap
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many processes as cores: more threads would only wait
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 

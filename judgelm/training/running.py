@@ -14,6 +14,8 @@ from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import FineTuning
 from judgelm.training.saving import save
 
+_CONFIG = "With --config FILE a YAML file says these options by the same names; those given here go before it."
+
 
 def read_arguments(*kinds: Any) -> tuple[Any, ...]:
     """The recipe's arguments, from `--config FILE` and flags; one object for each dataclass.
@@ -25,7 +27,7 @@ def read_arguments(*kinds: Any) -> tuple[Any, ...]:
         ConfigError: no such file or field, or one that this machine cannot serve (bf16, tf32).
     """
     try:
-        found = tuple(TrlParser(kinds).parse_args_and_config())
+        found = tuple(TrlParser(kinds, description=_CONFIG).parse_args_and_config())
     except (OSError, ValueError) as error:
         raise ConfigError(str(error)) from error
     for one in found:

@@ -82,6 +82,17 @@ def test_every_command_and_option_and_file_exists(page):
             raise AssertionError(f"{one.place}: {error}") from error
 
 
+def test_what_measured_the_figures_can_be_called_so():
+    page = ROOT / "docs/benchmarks.md"
+    calls = re.findall(r"`((?:make|python|pytest) [^`]+)`", page.read_text(encoding="utf-8"))
+    assert len(calls) > 15
+    for call in calls:
+        if call.startswith("pytest"):
+            assert (ROOT / call.split()[1]).is_file(), call
+        else:
+            check_shell(call)
+
+
 def _parse_data(one: Snippet) -> None:
     if one.language == "yaml":
         yaml.safe_load(one.text)

@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import httpx
 import pytest
 
 from captures import requests
@@ -13,7 +16,10 @@ from judgelm.jsonl import read_jsonl
 from judgelm.judge import Judge
 from judgelm.modes import MODES
 
-BATCH = Path(sys.executable).parent / "judgelm-batch"
+JUDGELM = Path(sys.executable).parent / "judgelm"
+QUICK = ("pair", "rubric")
+"""Modes that CI judges through vLLM too."""
+
 SHORT = {"max_tokens": 16, "chat": False}
 OPTIONS = {
     "pair": {"both_orders": True, "distribution": True},
@@ -83,17 +89,22 @@ def write(path, rows):
     return path
 
 
-def judged(engine, model, mode, rows, folder):
-    """Rows of a run by the command, by id."""
-    inputs, out = write(folder / f"{mode}.jsonl", rows), folder / f"{mode}.{engine}.jsonl"
-    command = [BATCH, inputs, "-o", out, "--model", model, "--engine", engine, "--mode", mode, "--max-failure-rate", 1]
-    command += [part for name, value in OPTIONS[mode].items() for part in ("--mode-arg", f"{name}={value}")]
-    command += ["--dtype", "float32"]
-    if engine == "vllm":
-        command += ["--engine-arg", "kv_cache_memory_bytes=268435456"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {row["id"]: row for _, row in read_jsonl(out)}
+@pytest.fixture(scope="module")
+def vllm_url(roomy_model):
+    """The model in vLLM, behind a server: this process may have the session's vLLM, and none starts twice in one."""
+    pytest.importorskip("vllm")
+    room = ["--engine-arg", "kv_cache_memory_bytes=268435456"]
+    command = [JUDGELM, "serve", roomy_model, "--engine", "vllm", "--dtype", "float32", "--port", "0", *room]
+    with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True) as process:
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if found := re.search(r"http://\S+/v1\b", line):
+                break
+        assert process.poll() is None, "".join(said)
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop the server
+        yield found[0]
+        process.terminate()
 
 
 def essence(row):
@@ -101,12 +112,16 @@ def essence(row):
     return row["verdict"], row["scores"], row["failure"], shown, row.get("solves")
 
 
+def judged_here(judge, mode, rows, folder):
+    """Rows of a run in this process, by id."""
+    out = folder / "out.jsonl"
+    judge.judge_file(str(write(folder / "in.jsonl", rows)), out=str(out), mode=mode, **OPTIONS[mode])
+    return {row["id"]: row for _, row in read_jsonl(out)}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
-    loaded.judge_file(
-        str(write(tmp_path / "in.jsonl", items[mode])), out=str(tmp_path / "out.jsonl"), mode=mode, **OPTIONS[mode]
-    )
-    rows = {row["id"]: row for _, row in read_jsonl(tmp_path / "out.jsonl")}
+    rows = judged_here(loaded, mode, items[mode], tmp_path)
     assert rows.keys() == {row["id"] for row in items[mode]}
     for row in rows.values():
         assert row["failure"] is None or row["failure"]["code"] in NOT_THE_ENGINES
@@ -115,11 +130,14 @@ def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
         assert row["prompt_tokens"] > 0 or row.get("decided_by") == "exact_match"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("mode", MODES)
-def test_vllm_says_the_same_as_transformers(items, roomy_model, mode, tmp_path):
-    pytest.importorskip("vllm")
-    found = [judged(engine, roomy_model, mode, items[mode], tmp_path) for engine in ("transformers", "vllm")]
-    first, second = ({name: essence(row) for name, row in rows.items()} for rows in found)
-    assert first == second
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "mode", [mode if mode in QUICK else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES]
+)
+def test_vllm_says_the_same_as_transformers(items, loaded, vllm_url, mode, tmp_path):
+    asked = {"mode": mode, "options": OPTIONS[mode], "samples": items[mode]}
+    reply = httpx.post(f"{vllm_url}/judge", json=asked, timeout=600)
+    assert reply.status_code == 200, reply.text
+    there = {row["id"]: essence(row) for row in reply.json()["judgments"]}
+    here = {name: essence(row) for name, row in judged_here(loaded, mode, items[mode], tmp_path).items()}
+    assert there == here

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import os
 import re
 import shlex
@@ -149,45 +150,32 @@ def _check_python_program(arguments: list[str]) -> None:
 
 def _check_recipe(script: str, arguments: list[str]) -> None:
     given = {word.split("=")[0] for word in arguments if re.match(r"--?[a-zA-Z]", word)}
-    known = _training_options(script) if script in ("train/sft.py", "train/dpo.py") else _options_in_help(script)
-    unknown = sorted(given - known)
+    unknown = sorted(given - _options_in_help(script))
     if unknown:
         raise SnippetError(f"{script} has no option {', '.join(unknown)}")
 
 
-@cache
 def _options_in_help(script: str) -> frozenset[str]:
+    code, printed = _helps()[script]
+    if code:
+        raise SnippetError(f"{script} --help ends with {code}: {printed[-500:]}")
+    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", printed))
+
+
+@cache
+def _helps() -> dict[str, tuple[int, str]]:
+    """Exit code and output of each script's `--help`."""
+    found = [path for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*.py"))]
+    scripts = [str(path.relative_to(ROOT)) for path in found]
     done = subprocess.run(
-        [sys.executable, script, "--help"],
+        [sys.executable, str(Path(__file__).with_name("recipe_helps.py")), *scripts],
         cwd=ROOT,
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "200"},
+        check=True,
     )
-    if done.returncode:
-        raise SnippetError(f"{script} --help ends with {done.returncode}: {done.stderr[-500:]}")
-    return frozenset(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout))
-
-
-_FIELDS = """
-from dataclasses import fields
-from trl import {trainer}, ModelConfig
-from judgelm.training.{module} import {own}
-print(*{{"--" + one.name for kind in ({trainer}, ModelConfig, {own}) for one in fields(kind)}}, "--config")
-"""
-
-
-@cache
-def _training_options(script: str) -> frozenset[str]:
-    """Fields of the three data classes that TRL's parser makes options of."""
-    names = {
-        "train/sft.py": {"trainer": "SFTConfig", "module": "config", "own": "JudgeArguments"},
-        "train/dpo.py": {"trainer": "DPOConfig", "module": "preference_tuning", "own": "DpoArguments"},
-    }[script]
-    done = subprocess.run(
-        [sys.executable, "-c", _FIELDS.format(**names)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return frozenset(done.stdout.split())
+    return json.loads(done.stdout)
 
 
 def _check_make(arguments: list[str]) -> None:
