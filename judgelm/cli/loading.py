@@ -1,5 +1,6 @@
 """What the commands share that stay up with a judge: loading it, and saying where they are."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +30,8 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
     if not quiet:
         console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
     with Judge(model, engine=engine, **options) as judge:
+        gc.collect()
+        gc.freeze()  # a million objects of torch, which stay: each search of them for garbage would stop all requests
         yield judge
 
 
