@@ -1,4 +1,4 @@
-"""Fuzzing: a property for each kind of file or text that is read. `FUZZ_SECONDS=600` drives each for ten CPU minutes."""
+"""Fuzzing: a property for each kind of file or text that is read. `FUZZ_SECONDS=600` gives each ten CPU minutes."""
 
 import pytest
 
