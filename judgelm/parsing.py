@@ -12,13 +12,20 @@ from collections.abc import Sequence
 from judgelm.records import Scores, Unparsed
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
-_MARKDOWN = re.compile(r"(?<!\d)[*_`]+|[*_`]+(?!\d)")
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _IN_QUOTES = re.compile(r"[\s*_\u200b\ufeff]*[\"“”`]")
 _LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
 _BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
 _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
+
+
+def _outside_numbers(signs: str) -> re.Pattern[str]:
+    """Runs of these signs; not those that a digit stands on both sides of, which would become one number."""
+    return re.compile(rf"(?<![\d{signs}])(?<!\d\.)[{signs}]++|(?<![{signs}])[{signs}]++(?!\.?\d)")
+
+
+_DRESS = (_outside_numbers("*_`"), _outside_numbers("\u00ad\u200b-\u200f\u2060-\u2064\ufeff"))
+"""Markdown's, and what nobody sees."""
 
 
 def _named(name: str) -> re.Pattern[str]:
@@ -104,8 +111,9 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 def _first_line(text: str) -> tuple[str, list[str]]:
     """The first line that is not blank, undressed, and the lines below it."""
-    cleaned = _INVISIBLE.sub("", _MARKDOWN.sub("", text))
-    first, *below = [line for line in cleaned.splitlines() if line.strip()] or [""]
+    for dress in _DRESS:
+        text = dress.sub("", text)
+    first, *below = [line for line in text.splitlines() if line.strip()] or [""]
     plain = first.strip().strip('"“”')
     return plain[lead.end() :] if (lead := _LEAD.match(plain)) else plain, below
 

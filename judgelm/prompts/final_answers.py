@@ -10,6 +10,7 @@ Source: Self-Reference, Figures 5 to 11 (the forms that the prompts ask for); GS
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import islice
 from string import ascii_uppercase
 from typing import Literal, NamedTuple
 
@@ -22,6 +23,9 @@ MOST_LETTERS = 10
 """MMLU-Pro has options A to J; so many where a sample does not say."""
 
 _LONGEST_NUMBER = 50
+_MOST_MARKS = 100
+"""So many that no number follows are a reply that repeats itself: each look behind one may go to the reply's end."""
+
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:-?[$€£]\s?|-)?{_DIGITS}(?:\s?/\s?[0-9]+)?")
 _NUMBER_MARK = re.compile(
@@ -131,7 +135,7 @@ def _written(value: Fraction) -> str:
 def _number(lines: list[str], *, finished: bool) -> str | None:
     """Behind the last mark that a number follows; without any mark the only number of the last line."""
     text = "\n".join(lines).replace("−", "-")
-    for mark in _last_first(_NUMBER_MARK, text):
+    for mark in islice(_last_first(_NUMBER_MARK, text), _MOST_MARKS):
         found = _number_behind(text[mark.end() :])
         if found is not None:
             return found

@@ -7,16 +7,29 @@ import sys
 
 import pytest
 
+import fuzzing
 from judgelm.data.benchmarks.mm_vet import read_capabilities
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
 from judgelm.errors import InputError
-from judgelm.parsing import parse_scores
+from judgelm.parsing import parse_pair, parse_scores
+from judgelm.prompts.final_answers import final_answer
 from judgelm.records import Unparsed
 
 
 def test_an_answers_number_of_thousands_of_digits_is_no_name():
     assert isinstance(parse_scores(f"Assistant {'1' * 5_000}: 8, Assistant 2: 6, Assistant 3: 5", 3), Unparsed)
+
+
+@pytest.mark.parametrize("line", ["7.5\u200b8 6", "8**8 6", "8.**8 6", "1_\ufeff_0 8", "8\u200b\u200b8 6", "7*.5 6"])
+def test_what_stands_within_a_number_makes_no_other_number_of_it(line):
+    assert parse_pair(line) == Unparsed("off_grammar", line, "the first line holds 3 numbers, not 2")
+
+
+def test_a_solution_that_announces_its_answer_for_ever_is_read_in_no_time():
+    with fuzzing.limited_cpu():
+        assert final_answer("the answer is " * 20_000, "number") is None
+    assert final_answer("the answer is 7. " + "the answer is " * 50, "number") == "7"
 
 
 def test_whatever_yaml_stumbles_over_is_one_error():
