@@ -1,4 +1,4 @@
-"""How much room there is for keys and values."""
+"""How much room there is for keys and values, and which errors say that there is none."""
 
 from typing import Any
 
@@ -15,6 +15,13 @@ def storable_tokens(model: Any, device: torch.device) -> int:
     per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
     return max(1, int(_MEMORY_SHARE * free / per_token))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a pass failed for want of memory; on the CPU torch has no error of its own for it."""
+    text = str(error)
+    kinds = (torch.OutOfMemoryError, MemoryError)
+    return isinstance(error, kinds) or "can't allocate memory" in text or "not enough memory" in text
 
 
 def _free_memory() -> int:

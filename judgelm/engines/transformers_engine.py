@@ -16,7 +16,7 @@ import transformers
 
 from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.free_memory import storable_tokens
+from judgelm.engines.free_memory import is_out_of_memory, storable_tokens
 from judgelm.engines.image_features import ImageFeatures
 from judgelm.engines.loading import Loaded, load, why_blind
 from judgelm.engines.packed_attention import Segment
@@ -179,7 +179,7 @@ class TransformersEngine:
             for reply in fresh:
                 self._recent.keep(reply)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message = str(error)
         else:
@@ -332,8 +332,3 @@ def _check(request: Request) -> None:
         )
     if request.sampling.n < 1 or request.sampling.max_tokens < 1:
         raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    text = str(error)
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in text or "not enough memory" in text

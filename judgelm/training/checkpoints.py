@@ -128,6 +128,12 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
+def going_on(folder: Path) -> str:
+    """What the same command will do after a fault: `goes on from <the last whole checkpoint>` or `begins anew`."""
+    whole = next((one for one in checkpoints_in(folder) if not flaw_of(one)), None)
+    return f"goes on from {whole}" if whole else "begins anew"
+
+
 def step_of(checkpoint: Path) -> int:
     """The optimiser steps behind a checkpoint, from its name."""
     match = _NAME.fullmatch(checkpoint.name)

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from transformers.trainer_utils import SaveStrategy
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import checkpoints_in, flaw_of
+from judgelm.training.checkpoints import checkpoints_in, flaw_of, going_on
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FULL_IN_WORDS = re.compile(r"os error (28|27|122)\b|No space left|PytorchStreamWriter|inline_container")
@@ -110,10 +110,9 @@ def full_disk_in_words(folder: Path) -> Iterator[None]:
     except (OSError, RuntimeError, SafetensorError) as error:
         if getattr(error, "errno", None) not in _FULL and not _FULL_IN_WORDS.search(str(error)):
             raise
-        whole = next((one for one in checkpoints_in(folder) if not flaw_of(one)), None)
-        where = f"goes on from {whole}" if whole else "begins anew"
         raise RunError(
-            f"{folder}: no room left on the disk; free {_size(_largest(folder))} or more, and the same command {where}"
+            f"{folder}: no room left on the disk; free {_size(_largest(folder))} or more, and the same command "
+            f"{going_on(folder)}"
         ) from error
 
 

@@ -12,6 +12,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import FineTuning
+from judgelm.training.memory import out_of_memory_in_words
 from judgelm.training.saving import save
 
 _CONFIG = "With --config FILE a YAML file says these options by the same names; those given here go before it."
@@ -50,7 +51,7 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
 
     Raises:
         TrainingError: the loss or the weights are no longer finite.
-        RunError: the disk is full.
+        RunError: the disk is full, or memory ran out.
     """
     trainer: Any = tuning.trainer
     first = trainer.is_world_process_zero()
@@ -58,7 +59,7 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
     told += [f"eval: {found}" for found in (tuning.eval_counts, tuning.judging and tuning.judging.pairs) if found]
     for line in [*told, *tuning.guards.start.notes] if first else ():
         say(line)
-    with tuning.guards.watching():
+    with tuning.guards.watching(), out_of_memory_in_words(trainer):
         trainer.train(resume_from_checkpoint=tuning.guards.start.checkpoint)
         stopped_by = tuning.guards.preemption.stopped_by
         if stopped_by is None:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import signal
 import time
@@ -63,6 +64,32 @@ def test_a_run_killed_at_any_step_goes_on_from_its_last_whole_checkpoint(setting
     assert f"goes on from {whole[0]}" in said
     assert said.count("'loss': '") == 18 - int(whole[0].name.split("-")[1])
     assert_same(tmp_path / "out", uninterrupted)
+
+
+def test_a_run_out_of_memory_says_what_needs_less_and_goes_on(settings, uninterrupted, tmp_path, monkeypatch, capfd):
+    """A real one: the address space is closed while it trains. Memory that was given back would be had again."""
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")  # so larger pieces are asked of the system each time
+    running = start(configure(tmp_path, **settings))
+    read_to_step(running, 4)
+    with open(f"/proc/{running.pid}/statm") as file:
+        closed = int(file.read().split()[0]) * resource.getpagesize() - (64 << 20)
+    resource.prlimit(running.pid, resource.RLIMIT_AS, (closed, closed))
+    said, _ = running.communicate(timeout=200)
+    assert running.returncode == 1, said[-3000:]
+    last = next(one for one in checkpoints_in(tmp_path / "out") if not flaw_of(one))
+    error = said[said.index("error: ") :]
+    assert re.search(
+        r"memory ran out in step \d+ of 18 \(.*(allocate|MemoryError).*\); per_device.* 2 \(now 4\)", error
+    )
+    assert "gradient_accumulation_steps raised accordingly (now 2)" in error
+    assert "gradient_checkpointing: true keeps fewer activations; or `judgelm doctor --train`" in error
+    assert f"the run then goes on from {last}" in error
+
+    less = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
+    assert run_here(configure(tmp_path, **settings, **less)) is None
+    assert f"goes on from {last}" in capfd.readouterr().out
+    losses, expected = losses_of(tmp_path / "out/checkpoint-18"), losses_of(uninterrupted / "checkpoint-18")
+    assert losses == pytest.approx(expected, rel=1e-2)  # dropout falls otherwise on fewer rows at once
 
 
 def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, uninterrupted, tmp_path, capfd):
