@@ -115,6 +115,27 @@ def test_the_nearest_row_is_named(order):
     assert duplicates.seen("new", "Why?", ("no", long)).of == "near"
 
 
+def test_the_near_row_is_named_among_others():
+    # 3-grams as sets: the same words in a circle have the same ones, wherever they begin
+    circle = ["a b c " * 4, "b c a " * 4, "c a b " * 4]
+    duplicates = Duplicates(threshold=0.99)
+    assert duplicates.seen("0", "Who?", (text(3), "no")) is None
+    assert duplicates.seen("1", "Why?", (circle[0], "no")) is None
+    assert duplicates.seen("2", "When?", (text(4), "no")) is None
+    assert duplicates.seen("3", "Why?", (circle[1], "no")) == Duplicate(kind="near", of="1", similarity=1.0)
+    assert duplicates.seen("4", "Why?", ("no", circle[2])) == Duplicate(kind="near", of="1", similarity=1.0)
+
+
+@pytest.mark.parametrize(("words", "found"), [(9, False), (10, True)])
+def test_ten_words_are_enough_to_be_near(words, found):
+    one, other = (" ".join((start * 4)[:words]) for start in ("abc", "bca"))  # the same 2-grams and 3-grams
+    duplicates = Duplicates()
+    assert duplicates.seen("1", "Why?", (one, "no")) is None
+    assert (duplicates.seen("2", "Why?", (other, "no")) is not None) is found
+    groups = grouped([one, other])
+    assert (groups.group(one) == groups.group(other)) is found
+
+
 def test_the_other_answer_must_be_near_too():
     # the union of all three texts is nearly the same, but these are different pairs
     duplicates = Duplicates()
@@ -215,6 +236,16 @@ def test_a_group_is_named_by_the_least_digest_in_it_and_the_largest_stands_first
     alone = sorted((digests[0].hex(), digests[3].hex()))
     assert list(groups.sizes().items()) == [(near, 2), (alone[0], 1), (alone[1], 1)]
     assert [groups.group(digest) for digest in digests] == [digests[0].hex(), near, near, digests[3].hex()]
+
+
+def test_groups_stand_by_size_and_equal_ones_by_their_key():
+    near = [
+        [with_replaced(text(seed, 60), place) for place in range(count)] for seed, count in ((1, 3), (2, 2), (3, 4))
+    ]
+    alone = [f"What is {number}?" for number in range(40)]
+    sizes = list(grouped([one for group in near for one in group] + alone).sizes().items())
+    assert [size for _, size in sizes] == [4, 3, 2] + [1] * 40
+    assert [key for key, size in sizes if size == 1] == sorted(key for key, size in sizes if size == 1)
 
 
 def test_a_chain_of_near_questions_is_one_group():
