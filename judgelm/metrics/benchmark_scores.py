@@ -6,12 +6,13 @@ utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.resampling import Estimate, Resampling, bootstrap_sums, estimate, interval, widened
+from judgelm.metrics.resampling import Estimate, Resampling, bootstrap_sums, interval
+from judgelm.metrics.undefined import Basis, defined_estimates, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""
@@ -53,6 +54,8 @@ class Scored:
 class SectionScores:
     """Weighted means; a subset without a prompt takes no part, nor does a section without a subset.
 
+    That is so in resamples too, which may leave a small subset out: its interval is that of those that hold it.
+
     Attributes:
         subsets: mean credit of each subset that has a prompt.
         sections: mean of a section's subsets with their weights.
@@ -92,27 +95,19 @@ def section_scores(
 
     def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         credits, counts = sums[:, : len(names)], sums[:, len(names) :]
-        means = np.divide(credits, counts, out=np.zeros_like(credits), where=counts > 0)
-        drawn = (counts > 0).astype(np.float64)  # a resample may leave a small subset out
-        weights = drawn @ shares.T
-        by_section = np.divide((means * drawn) @ shares.T, weights, out=np.zeros_like(weights), where=weights > 0)
-        whole = by_section.sum(axis=1) / (weights > 0).sum(axis=1)
-        return np.column_stack([means, by_section, whole])
+        means = ratio(credits, counts)
+        by_section = ratio(np.nan_to_num(means) @ shares.T, (counts > 0).astype(np.float64) @ shares.T)
+        return np.column_stack([means, by_section, np.nanmean(by_section, axis=1)])
 
-    found = estimate(values, statistic, [one.cluster for one in scored], how)
     members = [{name} for name in names] + [set(subsets) for subsets in kept.values()] + [set(names)]
-    sized = [_of_members(one, inside, scored) for one, inside in zip(found, members, strict=True)]
+    bases = [Basis(rows=np.array([one.subset in inside for one in scored]), kind="share") for inside in members]
+    found = defined_estimates(values, statistic, bases, [one.cluster for one in scored], how)
+    sized = [one for one in found if one is not None]  # all of them: each has a prompt
     return SectionScores(
-        subsets=dict(zip(names, sized, strict=False)),
-        sections=dict(zip(kept, sized[len(names) :], strict=False)),
+        subsets=dict(zip(names, sized[: len(names)], strict=True)),
+        sections=dict(zip(kept, sized[len(names) : -1], strict=True)),
         overall=sized[-1],
     )
-
-
-def _of_members(found: Estimate, subsets: set[str], scored: Sequence[Scored]) -> Estimate:
-    """With its own n, and an interval where all have the same full or no credit."""
-    clusters = [one.cluster for one in scored if one.subset in subsets]
-    return widened(replace(found, n=len(clusters)), clusters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +171,8 @@ def _ties_row(tied: TiesPrompt | None, reference: TiesPrompt | None) -> list[flo
         float(gap is not None and gap > 0),
         float((ref := _gap(reference)) is not None and ref > 0),
         float(both and gap is not None and gap > spread),
-        float(both and least is not None and least > spread),
-        _margin_size(least, spread) if both else 0.0,
+        float(least is not None and least > spread),
+        _margin_size(least, spread),
         float(tied is not None),
         float(reference is not None),
         float(both),

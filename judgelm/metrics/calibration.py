@@ -146,12 +146,11 @@ def calibration_error(
     Source: Guo et al. (2017), equation 3, over P(outcome) instead of the winner's probability.
     """
     _check(outcome, probability)
-    bins = len(edges) - 1
     cells = error_cells(outcome, probability, edges)
     [error] = estimate(cells, lambda sums: errors_of_sums(sums)[:, None], clusters, how)
     rng, places = np.random.default_rng(how.seed), _places(probability, edges)
     drawn = [
-        np.abs(np.bincount(places, (rng.random(outcome.size) < probability) - probability, minlength=bins)).sum()
+        np.abs(np.bincount(places, (rng.random(outcome.size) < probability) - probability)).sum()
         for _ in range(_CHANCE_DRAWS)
     ]
     return CalibrationError(error=error, by_chance=float(np.mean(drawn)) / outcome.size)

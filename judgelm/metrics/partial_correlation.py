@@ -163,7 +163,7 @@ def _observed(g: Numbers, j: Numbers, a: Numbers, constant: list[str]) -> list[f
         math.nan if constant[i] or constant[k] or len(x) < 2 else float(stats.pearsonr(x, y).statistic)
         for (x, i), (y, k) in pairs
     ]
-    together = None if any(math.isnan(value) for value in plain) else partial(*plain)
+    together = partial(*plain)
     return [*plain, math.nan if together is None else together]
 
 

@@ -113,28 +113,22 @@ def unidentified(matrix: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(np.abs(null).max(axis=0, initial=0.0) > _NULL_TOLERANCE, dtype=np.bool_)
 
 
-def redundant(
-    matrix: NDArray[np.float64], gone: NDArray[np.bool_] | None = None, *, constant: bool = False
-) -> NDArray[np.bool_]:
+def redundant(matrix: NDArray[np.float64], *, constant: bool = False) -> NDArray[np.bool_]:
     """Columns to leave out so that the others are independent; whatever is identified is the same without them.
 
     Args:
         matrix: shape (rows, columns).
-        gone: columns that are left out anyway.
         constant: the others are to be independent of a constant too.
     """
-    out = np.zeros(matrix.shape[1], dtype=bool)
-    candidates = np.flatnonzero(~out if gone is None else ~gone)
-    rest = matrix[:, candidates]
-    lengths = np.linalg.norm(rest, axis=0)
-    if constant:
-        rest = rest - rest.mean(axis=0)
+    lengths = np.linalg.norm(matrix, axis=0)
+    rest = matrix - matrix.mean(axis=0) if constant else matrix
     scaled = rest / np.where(lengths > 0, lengths, 1.0)
     triangle, order = scipy.linalg.qr(scaled, mode="r", pivoting=True)
-    sizes = np.zeros(candidates.size)
+    sizes = np.zeros(matrix.shape[1])
     diagonal = np.abs(np.diag(triangle))
     sizes[: diagonal.size] = diagonal
-    out[candidates[order[sizes <= _RANK_TOLERANCE * sizes.max(initial=0.0)]]] = True
+    out = np.zeros(matrix.shape[1], dtype=bool)
+    out[order[sizes <= _RANK_TOLERANCE]] = True  # of columns of length 1 at most
     return out
 
 

@@ -40,7 +40,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     Standard errors are the likelihood's, as in the authors' R code.
 
     Raises:
-        TooFewRatings: one level of rating only, or not more rows than coefficients.
+        TooFewRatings: one level of rating only, not more rows than coefficients, or no term but an intercept.
         ValueError: several dimensions.
 
     Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
@@ -50,14 +50,16 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     model = model or BiasModel()
     design = design_of(paired.frame, model, intercepts=False)
     values, levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)
-    separated, rows = _separated(design, levels, len(values) - 1)
+    rows = _separated(design, levels, len(values) - 1)
     kept = Design(terms=design.terms, matrix=design.matrix[~rows])
-    gone = separated | redundant(kept.matrix, separated, constant=True)
     if len(np.unique(levels[~rows])) < 2 or len(kept.matrix) <= kept.matrix.shape[1]:
         raise TooFewRatings(f"ordinal logit: {len(kept.matrix)} ratings of {len(values)} levels are too few")
+    gone = redundant(kept.matrix, constant=True)
+    if gone.all():
+        raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
     fitted, converged = _maximised(kept.without(gone), levels[~rows])
     found = iter(wald_terms(kept.without(gone), fitted, np.zeros(int((~gone).sum()), dtype=bool), model.level))
-    hidden = unidentified(np.column_stack([kept.matrix, np.ones(len(kept.matrix))]))[:-1] | gone
+    hidden = unidentified(np.column_stack([kept.matrix, np.ones(len(kept.matrix))]))[:-1]
     terms = [
         Term(kind=kind, level=level, estimate=None) if gone[i] else next(found)
         for i, (kind, level) in enumerate(design.terms)
@@ -84,16 +86,14 @@ def _maximised(design: Design, levels: NDArray[np.intp]) -> tuple[Any, bool]:
     return fitted, bool(fitted.mle_retvals["converged"])
 
 
-def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Columns of biases without an estimate because all their rows have one extreme rating, and those rows."""
-    columns = np.zeros(len(design.terms), dtype=bool)
+def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> NDArray[np.bool_]:
+    """Rows of the biases whose rows all have one extreme rating; without them such a bias' column is empty."""
     rows = np.zeros(len(levels), dtype=bool)
     for i, (kind, _) in enumerate(design.terms):
         here = design.matrix[:, i] != 0
         if kind in ("self", "family", "indicator") and here.any() and set(levels[here]) in ({0}, {highest}):
-            columns[i] = True
             rows |= here
-    return columns, rows
+    return rows
 
 
 def _honest(term: Term, hidden: bool, converged: bool) -> Term:

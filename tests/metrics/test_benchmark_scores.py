@@ -63,15 +63,30 @@ def test_prompts_of_one_cluster_are_one_draw():
     found = section_scores([Scored(subset="a", credit=1.0, cluster="q")] * 3, {"one": {"a": 1}}, HOW)
     lows = [found.subsets["a"].low, found.sections["one"].low, found.overall.low]
     assert lows == pytest.approx([0.2065] * 3, abs=1e-4)
+    # ten prompts each of two questions, one all right and one all wrong: both draws are of one in half of the resamples
+    pairs = [Scored(subset="a", credit=credit, cluster=credit) for credit in (0.0, 1.0) for _ in range(10)]
+    found = section_scores(pairs, {"one": {"a": 1}}, HOW)
+    for one in (found.subsets["a"], found.sections["one"], found.overall):
+        assert (one.low, one.value, one.high, one.n) == (0.0, 0.5, 1.0, 20)
+
+
+# b is one prompt of five and missing from (4/5)^5 = 33 % of the resamples
+FOUR_AND_ONE = [Scored(subset="a", credit=1.0, cluster=i) for i in range(4)]
+FOUR_AND_ONE += [Scored(subset="b", credit=0.25, cluster=4)]
 
 
 def test_a_resample_without_a_subset_takes_the_mean_of_the_others():
-    # b is one prompt of five and missing from (4/5)^5 = 33 % of the resamples, in which the section is a's 1.0
-    scored = [Scored(subset="a", credit=1.0, cluster=i) for i in range(4)] + [Scored(subset="b", credit=0.0, cluster=4)]
-    found = section_scores(scored, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
-    one = found.sections["one"]
-    assert (one.value, one.low, one.high) == (0.5, 0.5, 1.0)
-    assert (found.overall.value, found.overall.low, found.overall.high) == (0.5, 0.5, 1.0)
+    # the mean of a's 1.0 and b's 0.25, and without b 1.0; in one section or in two
+    together = section_scores(FOUR_AND_ONE, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
+    apart = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
+    for found in (together.sections["one"], together.overall, apart.overall):
+        assert (found.value, found.low, found.high) == (0.625, 0.625, 1.0)
+
+
+def test_a_resample_without_a_subset_says_nothing_of_its_score():
+    found = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
+    for b in (found.subsets["b"], found.sections["two"]):
+        assert (b.low, b.value, b.high, b.n) == (0.25, 0.25, 0.25, 1)
 
 
 def test_no_prompt_is_refused():
@@ -116,8 +131,9 @@ def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
 def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
     # 0.3 for the tied prompts; no reference, no margin
     alone = [prompt("0", "tied", (8.0, 7.9), (7.5,))]
-    assert ties_score(alone, HOW).value == pytest.approx(0.3)
-    assert ties_score([prompt("0", "ref", (8.0,), (7.5,))], HOW).value == pytest.approx(0.3)
+    for one in (alone, [prompt("0", "ref", (8.0,), (7.5,))]):
+        found = ties_score(one, HOW)
+        assert (found.low, found.value, found.high) == pytest.approx((0.3, 0.3, 0.3))
     # of two tied prompts one is right, the only reference is not: 0.3 / 2
     apart = [*alone, prompt("1", "tied", (5.0, 5.0), (5.0,)), prompt("2", "ref", (5.0,), (6.0,))]
     assert ties_score(apart, HOW).value == pytest.approx(0.15)
@@ -142,6 +158,7 @@ def test_a_smaller_reference_margin_decides_beside_it():
     assert ties_score(prompts, HOW).value == pytest.approx(1.0 + 0.01 * math.tanh(2.5 / 2 - 1))
 
 
-def test_prompts_without_scores_are_right_in_nothing():
-    prompts = [prompt("0", "tied", None, None), prompt("0", "ref", (8.0,), (5.0,))]
+@pytest.mark.parametrize(("right", "wrong"), [(None, None), (None, (5.0,)), ((8.0, 8.0), None)])
+def test_prompts_without_scores_are_right_in_nothing(right, wrong):
+    prompts = [prompt("0", "tied", right, wrong), prompt("0", "ref", (8.0,), (5.0,))]
     assert ties_score(prompts, HOW).value == pytest.approx(0.3)

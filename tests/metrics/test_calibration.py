@@ -122,6 +122,14 @@ def test_the_temperature_that_was_put_in_comes_out():
     assert found(np.array([0.9]))[0] == pytest.approx(expit(logit(0.9) / found.temperature.value))
 
 
+def test_log_odds_divided_by_25_have_a_25th_of_the_temperature():
+    few = Resampling(resamples=40)
+    plain, timid = (fit_temperature(*drawn(200, slope=slope), list(range(200)), few) for slope in (1, 1 / 25))
+    # 0.039 instead of 0.975: near the least temperature that is looked for, 0.02, and inside of the range all the same
+    for side in ("value", "low", "high"):
+        assert getattr(timid.temperature, side) == pytest.approx(getattr(plain.temperature, side) / 25, rel=1e-3)
+
+
 def test_a_temperature_keeps_exchanged_answers_exchanged():
     outcome, probability = drawn(slope=2)
     scaling = fit_temperature(outcome, probability, list(range(1000)), HOW)
@@ -134,11 +142,33 @@ def test_platt_is_the_logistic_regression_of_statsmodels():
     outcome, probability = drawn(slope=1.7, shift=0.5)
     found = fit_platt(outcome, probability, list(range(1000)), HOW)
     known = GLM(outcome.astype(float), add_constant(logit(probability)), family=Binomial()).fit()
-    assert [found.intercept.value, found.slope.value] == pytest.approx(known.params.tolist(), abs=1e-4)
-    assert [found.intercept.low, found.intercept.high] == pytest.approx(known.conf_int()[0].tolist(), abs=0.05)
-    assert [found.slope.low, found.slope.high] == pytest.approx(known.conf_int()[1].tolist(), abs=0.05)
+    assert [found.intercept.value, found.slope.value] == pytest.approx(known.params.tolist(), abs=1e-6)
+    assert [found.intercept.low, found.intercept.high] == pytest.approx(known.conf_int()[0].tolist(), abs=0.02)
+    assert [found.slope.low, found.slope.high] == pytest.approx(known.conf_int()[1].tolist(), abs=0.02)
     assert (found.slope.n, found.intercept.n, found.temperature) == (1000, 1000, None)
     assert found(np.array([0.5, 0.9])) == pytest.approx(known.predict([[1, 0], [1, logit(0.9)]]), abs=1e-4)
+
+
+def test_the_other_answers_probabilities_turn_the_slope_and_its_interval_round():
+    # 1 - p has the log-odds of p with the other sign, in each resample too
+    outcome, probability = drawn(60, slope=1.7, shift=0.5)
+    few = Resampling(resamples=40)
+    one, other = (fit_platt(outcome, p, list(range(60)), few) for p in (probability, 1 - probability))
+    turned = [-other.slope.value, -other.slope.high, -other.slope.low]
+    assert [one.slope.value, one.slope.low, one.slope.high] == pytest.approx(turned)
+    assert [one.intercept.low, one.intercept.high] == pytest.approx([other.intercept.low, other.intercept.high])
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    outcome, probability = drawn(60)
+    pairs, few = (outcome, probability), Resampling(seed=5, resamples=20)
+    edges, questions = bin_edges(probability, 5, "uniform"), list(range(60))
+    for measure in (
+        lambda: fit_temperature(*pairs, questions, few),
+        lambda: fit_platt(*pairs, questions, few),
+        lambda: calibration_error(*pairs, edges, questions, few),
+    ):
+        assert measure() == measure()
 
 
 def test_one_question_of_many_pairs_is_one_draw():
@@ -153,6 +183,10 @@ def test_outcomes_that_a_threshold_separates_have_no_best_scaling():
     outcome, probability = np.array([False, False, True, True]), np.array([0.1, 0.2, 0.8, 0.9])
     assert fit_temperature(outcome, probability, list("abcd"), HOW) is None
     assert fit_platt(outcome, probability, list("abcd"), HOW) is None
+    # nor where one probability has both outcomes and all others are on its right side, or on its wrong one
+    probability = np.array([0.1, 0.5, 0.5, 0.9])
+    for either in (outcome, ~outcome):
+        assert fit_platt(either, probability, list("abcd"), HOW) is None
 
 
 def test_a_judge_that_is_always_wrong_has_no_temperature_but_a_negative_slope():
@@ -167,6 +201,17 @@ def test_a_fit_that_many_resamples_lack_has_no_interval():
     found = fit_platt(outcome, np.array([0.1, 0.2, 0.3, 0.7, 0.8, 0.9]), list("abcdef"), HOW)
     assert found.slope.value > 0
     assert np.isnan([found.slope.low, found.slope.high, found.intercept.low, found.intercept.high]).all()
+
+
+@pytest.mark.parametrize(("seed", "lacking"), [(4, 1), (36, 2)])
+def test_an_interval_bears_one_resample_in_twenty_without_a_fit(seed, lacking):
+    # four pairs are on the wrong side of 0.5; a resample without them (one in 87), or with so few of them that another
+    # threshold separates the outcomes, has no fit; `lacking` counts these
+    probability = np.linspace(0.05, 0.95, 20)
+    outcome = np.array([char == "1" for char in "00000011001100111111"])
+    found = fit_platt(outcome, probability, list(range(20)), Resampling(seed=seed, resamples=20))
+    ends = [found.slope.low, found.slope.high, found.intercept.low, found.intercept.high]
+    assert np.isfinite(ends).tolist() == [lacking == 1] * 4
 
 
 def test_one_outcome_alone_has_no_best_scaling():

@@ -62,6 +62,11 @@ def test_orders_are_by_frequency_then_name():
     assert combination_order(asked) == (("math", "ocr"), ("know",), ("math",), ("ocr",))
 
 
+def test_a_combination_names_its_most_frequent_capability_first():
+    asked = [frozenset({"ocr"})] * 2 + [frozenset({"ocr", "math"})]
+    assert combination_order(asked) == (("ocr",), ("ocr", "math"))  # ocr 3, math 1
+
+
 def test_the_interval_is_scipys():
     draw = np.random.default_rng(0)
     scores = draw.integers(1, 11, size=80).astype(float)

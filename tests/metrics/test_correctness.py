@@ -62,18 +62,25 @@ def test_no_answers_are_undefined_throughout():
     assert (found.precision, found.recall, found.f1, found.accuracy, found.n) == (None, None, None, None, 0)
 
 
-def test_shapes_that_differ_are_refused():
+@pytest.mark.parametrize(
+    ("measure", "arrays"),
+    [
+        (quality, 2),
+        (overconfidence, 2),
+        (split_quality, 3),
+        (four_way, 3),
+        (lambda own, truth, first, second, *rest: split_change(own, truth, (first, second), *rest), 4),
+    ],
+    ids=["quality", "overconfidence", "split_quality", "four_way", "split_change"],
+)
+def test_shapes_that_differ_are_refused(measure, arrays):
+    # one row would be broadcast to two
     two, one = flags("11"), flags("1")
-    for measure in (
-        lambda: quality(two, one, None, HOW),
-        lambda: quality(two[None], two[None], None, HOW),
-        lambda: split_quality(two, two, one, None, HOW),
-        lambda: four_way(one, two, two, None, HOW),
-        lambda: split_change(two, two, (two, one), None, HOW),
-        lambda: overconfidence(one, two, None, HOW),
-    ):
+    for odd in range(arrays):
         with pytest.raises(ValueError, match="one shape"):
-            measure()
+            measure(*(one if place == odd else two for place in range(arrays)), None, HOW)
+    with pytest.raises(ValueError, match="one shape"):
+        measure(*[two[None]] * arrays, None, HOW)
 
 
 def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
@@ -82,6 +89,35 @@ def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
     low, _ = proportion_confint(3, 3, method="wilson")
     assert (found.value, found.low, found.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
     assert found.n == 5
+
+
+def f1_high_of_none(rows):
+    _, high = proportion_confint(0, rows, method="wilson")
+    return pytest.approx(2 * high / (1 + high))
+
+
+def test_an_f1_of_zero_has_the_interval_of_the_rows_that_it_looks_at():
+    # two missed and one named so wrongly: J = 0/3, whatever the true negatives are
+    found = quality(flags("1100"), flags("0010"), None, HOW).f1
+    assert (found.value, found.high, found.n) == (0.0, f1_high_of_none(3), 4)
+    # of the incorrect: two missed, one named so wrongly, and two rightly called correct
+    found = quality(flags("11100"), flags("11011"), None, HOW).f1_incorrect
+    assert (found.value, found.high, found.n) == (0.0, f1_high_of_none(3), 5)
+
+
+def test_an_f1_by_own_answer_looks_at_rows_of_its_part_alone():
+    own, truth, judged = flags("111110000"), flags("110001100"), flags("110000010")
+    # D_J+: J = 2/2 and three true negatives; D_J-: two missed and one named so wrongly, J = 0/3
+    found = split_quality(own, truth, judged, None, HOW)
+    low, _ = proportion_confint(2, 2, method="wilson")
+    assert (found.right.value, found.right.low) == (1.0, pytest.approx(2 * low / (1 + low)))
+    assert (found.wrong.value, found.wrong.high) == (0.0, f1_high_of_none(3))
+
+
+def test_the_interval_of_the_accuracy_is_that_of_its_resamples():
+    # one right, one wrong: of two draws both are right in a quarter of the resamples, and both wrong in another
+    found = quality(flags("10"), flags("11"), None, HOW).accuracy
+    assert (found.low, found.value, found.high) == (0.0, 0.5, 1.0)
 
 
 # Wilson's low end of 1 of 1, which is all that rows of one question are: 1 / (1 + 1.96^2); and what F1 makes of it
@@ -99,11 +135,14 @@ def test_rows_of_one_question_are_one_draw():
     cells = four_way(flags("11111"), truth, truth, ["q"] * 5, HOW)
     assert (cells[0].accuracy.low, cells[1].accuracy.low) == (ONE, ONE)
     assert (cells[0].own_class_f1.low, cells[0].own_class_f1.high) == (ONE_F1, pytest.approx(1))
-    # one question of each kind: a mean of two draws is -1/2, 0 or 1/2 less, each end in a quarter of the resamples
-    over = overconfidence(flags("1100"), flags("1111"), ["p", "p", "q", "q"], HOW)
+    # ten answers each of two questions: both draws are of the first in a quarter of the resamples, or of the second
+    two = ["p"] * 10 + ["q"] * 10
+    first, every = np.array([key == "p" for key in two]), flags("1" * 20)
+    over = overconfidence(first, every, two, HOW)
     assert (over.value, over.low, over.high) == (0.5, 0.0, 1.0)
-    change = split_change(flags("1100"), truth[:4], (truth[:4], ~truth[:4]), ["q"] * 4, HOW)
-    assert (change.f1.value, change.f1.low, change.f1.high) == (-1.0, -1.0, -1.0)
+    # the second way misses the ten of q: F1 = 20 / 30 instead of 1; of p alone 1, of q alone 0
+    change = split_change(every, every, (every, first), two, HOW).f1
+    assert (change.value, change.low, change.high) == (pytest.approx(-1 / 3), -1.0, 0.0)
 
 
 def test_an_f1_of_the_incorrect_looks_at_all_but_what_is_rightly_called_correct():
@@ -136,6 +175,7 @@ def test_the_four_ways_have_accuracy_and_own_class_f1():
     ]  # fmt: skip
     assert values(*(cell.accuracy for cell in cells)) == [1.0, 0.5, 0.0, None]
     assert values(*(cell.own_class_f1 for cell in cells)) == [1.0, 2 / 3, 0.0, None]
+    assert (cells[2].own_class_f1.low, cells[2].own_class_f1.high) == (0.0, f1_high_of_none(2))
 
 
 @pytest.mark.parametrize("label", [True, False])
@@ -153,6 +193,14 @@ def test_change_is_second_minus_first_on_the_same_answers():
     assert values(found.f1_right, found.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
     assert values(found.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
     assert values(*found.accuracies) == [0.0, 1.0, -1.0, 0.0]
+
+
+def test_a_change_rests_on_the_answers_of_its_part():
+    # one, two, three and four answers in the cells, of which the first two are D_J+
+    own, truth = flags("1110000000"), flags("1001110000")
+    found = split_change(own, truth, (flags("1" * 10), flags("0" * 10)), None, HOW)
+    assert (found.f1.n, found.f1_right.n, found.f1_wrong.n) == (10, 3, 7)
+    assert [one.n for one in found.accuracies] == [1, 2, 3, 4]
 
 
 def test_overconfidence_is_judged_correct_minus_correct():

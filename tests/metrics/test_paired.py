@@ -1,12 +1,14 @@
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score
 from statsmodels.stats.inter_rater import cohens_kappa as statsmodels_kappa
 
-from judgelm.metrics.agreement import confusion
+from judgelm.metrics.agreement import confusion, confusion_cells
 from judgelm.metrics.paired import cohens_kappa, kappas_of_confusion, mcnemar, paired_difference
-from judgelm.metrics.resampling import Resampling
+from judgelm.metrics.resampling import Resampling, bootstrap_sums, interval
 
 HOW = Resampling(seed=0, resamples=2000)
 
@@ -19,7 +21,8 @@ def test_difference_by_hand():
     # right on 3 of 4 and on 1 of 4
     found = paired_difference(bits("1110"), bits("1000"), None, HOW)
     assert (found.value, found.n) == (0.5, 4)
-    assert found.low <= 0.5 <= found.high
+    # of two pairs that differ and two alike, four draws hold 0 to 4 that differ; 0 and 4 in 6 % of the resamples each
+    assert (found.low, found.high) == (0.0, 1.0)
 
 
 def test_difference_knows_that_the_pairs_are_the_same():
@@ -56,9 +59,9 @@ def test_pairs_of_one_question_count_as_one():
 
 
 def test_mcnemar_counts_and_is_the_binomial_test():
-    found = mcnemar(bits("1110001"), bits("1000010"))
-    # both: 0; only first: 1, 2, 6; only second: 5; neither: 3, 4
-    assert (found.both, found.only_first, found.only_second, found.neither) == (1, 3, 1, 2)
+    found = mcnemar(bits("11110001"), bits("11000010"))
+    # both: 0, 1; only first: 2, 3, 7; only second: 6; neither: 4, 5
+    assert (found.both, found.only_first, found.only_second, found.neither) == (2, 3, 1, 2)
     assert found.p_value == pytest.approx(binomtest(3, 4).pvalue)
 
 
@@ -78,12 +81,31 @@ def test_kappa_is_scikit_learns_and_its_interval_near_statsmodels():
     second = np.where(rng.random(600) < 0.6, first, rng.integers(-1, 2, 600))
     found = cohens_kappa(first, second, None, HOW)
     known = statsmodels_kappa(confusion(first, second))
-    assert found.value == pytest.approx(cohen_kappa_score(first, second))
+    assert (found.value, found.n) == (pytest.approx(cohen_kappa_score(first, second)), 600)
+    sums = bootstrap_sums(confusion_cells(first, second), None, HOW)
+    assert (found.low, found.high) == interval(kappas_of_confusion(sums.reshape(-1, 3, 3)))
     assert (found.low, found.high) == (
         pytest.approx(known.kappa_low, abs=0.01),
         pytest.approx(known.kappa_upp, abs=0.01),
     )
     assert kappas_of_confusion(confusion(first, second)[None].astype(float))[0] == pytest.approx(found.value)
+
+
+def test_kappa_draws_the_pairs_of_one_question_together():
+    # ten pairs of a question are judged alike and ten of another the other way round: kappa 1, 0 or -1
+    first, second = np.array([1, -1] * 10), np.array([1, -1] * 5 + [-1, 1] * 5)
+    found = cohens_kappa(first, second, ["p"] * 10 + ["q"] * 10, HOW)
+    assert (found.value, found.low, found.high) == (0, -1, 1)
+
+
+@pytest.mark.parametrize(("seed", "undefined", "ends"), [(3, 1, (1, 1)), (2, 2, (math.nan, math.nan))])
+def test_kappa_has_no_interval_where_more_than_one_resample_in_twenty_is_undefined(seed, undefined, ends):
+    labels, how = np.array([1, 1, -1, -1]), Resampling(seed=seed, resamples=20)
+    samples = kappas_of_confusion(bootstrap_sums(confusion_cells(labels, labels), None, how).reshape(-1, 3, 3))
+    assert np.isnan(samples).sum() == undefined
+    found = cohens_kappa(labels, labels, None, how)
+    assert found.value == 1
+    assert (found.low, found.high) == pytest.approx(ends, nan_ok=True)
 
 
 def test_kappa_of_one_label_throughout_is_undefined():

@@ -8,6 +8,9 @@ from judgelm.metrics.partial_correlation import band, fisher_interval, generatio
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=400)
+EACH_CLUSTER_ONCE = Resampling(seed=0, resamples=1)  # of two clusters
+ONE_CLUSTER_TWICE = Resampling(seed=3, resamples=1)
+G, J, A = "G (judge's own answer right)", "J (judgment right)", "A (agent's answer right)"
 
 
 def numbers(text):
@@ -42,6 +45,7 @@ def test_the_partial_correlation_is_that_of_the_residuals():
     found = generation_judgment(g, j, a, None, HOW).g_j_given_a
     assert found.estimate.value == pytest.approx(stats.pearsonr(residuals(g, a), residuals(j, a)).statistic)
     assert found.estimate.low < found.estimate.value < found.estimate.high
+    assert found.fisher == fisher_interval(found.estimate.value, 300, controlled=1)
 
 
 def test_each_correlation_is_of_the_variables_that_it_names():
@@ -104,25 +108,56 @@ def test_rows_repeated_within_a_question_widen_only_the_bootstrap():
 @pytest.mark.parametrize(
     ("g", "j", "a", "why"),
     [
-        ("1111", "1010", "1100", "constant: G"),
-        ("1010", "1111", "1100", "constant: J"),
-        ("1010", "1001", "0000", "constant: A"),
-        ("1100", "1010", "1100", "A determines"),
-        ("1", "1", "1", "1 judged answers"),
-        ("", "", "", "0 judged answers"),
+        ("1111", "1010", "1100", f"constant: {G}"),
+        ("1010", "1111", "1100", f"constant: {J}"),
+        ("1010", "1001", "0000", f"constant: {A}"),
+        ("1111", "1111", "0000", f"constant: {G}, {J}, {A}"),
+        ("1100", "1010", "1100", "A determines G or J (a correlation of 1 or -1)"),
+        ("10", "01", "10", "A determines G or J (a correlation of 1 or -1)"),
+        ("1", "1", "1", "1 judged answers; a correlation needs two and more"),
+        ("", "", "", "0 judged answers; a correlation needs two and more"),
     ],
 )
 def test_what_is_constant_or_determined_is_undefined_and_says_so(g, j, a, why):
     found = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW).g_j_given_a
     assert found.estimate is None
     assert found.fisher is None
-    assert why in found.why
+    assert found.why == why
 
 
-def test_a_constant_control_leaves_the_plain_correlation():
-    found = generation_judgment(numbers("1010"), numbers("1000"), numbers("1111"), None, HOW)
-    assert found.g_j.estimate.value == pytest.approx(stats.pearsonr([1, 0, 1, 0], [1, 0, 0, 0]).statistic)
-    assert found.g_a.estimate is None
+@pytest.mark.parametrize(
+    ("g", "j", "a", "defined"),
+    [("1010", "1000", "1111", "g_j"), ("1010", "1111", "1000", "g_a"), ("1111", "1010", "1000", "j_a")],
+)
+def test_a_constant_leaves_the_correlation_in_which_it_has_no_part(g, j, a, defined):
+    found = generation_judgment(numbers(g), numbers(j), numbers(a), None, HOW)
+    # n = 4; sums 2 and 1, products 1: (4 - 2) / sqrt((8 - 4) * (4 - 1)) = 2 / sqrt(12)
+    assert getattr(found, defined).estimate.value == pytest.approx(2 / 12**0.5)
+    assert getattr(found, defined).why == ""
+    named = {"g_j": A, "g_a": J, "j_a": G}[defined]
+    for other in {"g_j", "g_a", "j_a", "g_j_given_a"} - {defined}:
+        assert (getattr(found, other).estimate, getattr(found, other).why) == (None, f"constant: {named}")
+
+
+def test_two_judged_answers_have_a_correlation_and_no_interval_of_fisher():
+    found = generation_judgment(numbers("01"), numbers("01"), numbers("10"), None, HOW)
+    assert (found.g_j.estimate.value, found.g_a.estimate.value) == (pytest.approx(1), pytest.approx(-1))
+    assert found.g_j.fisher is None
+    # one answer drawn twice, in half of the resamples, is constant
+    assert found.g_j.undefined_resamples == pytest.approx(0.5, abs=0.08)
+
+
+def test_where_no_resample_has_a_correlation_it_may_be_anything():
+    # seed 3 draws the first question twice, in which G is 0 throughout
+    found = generation_judgment(numbers("0011"), numbers("0101"), numbers("0111"), list("ppqq"), ONE_CLUSTER_TWICE)
+    assert found.g_j.estimate.value == pytest.approx(0)
+    assert (found.g_j.estimate.low, found.g_j.estimate.high, found.g_j.undefined_resamples) == (-1, 1, 1)
+
+
+def test_arrays_of_other_shapes_are_refused():
+    for g, j in ((numbers("101"), numbers("10")), (np.eye(2), np.eye(2))):
+        with pytest.raises(ValueError, match="expected three arrays of one shape"):
+            generation_judgment(g, j, g, None, HOW)
 
 
 def test_resamples_in_which_something_is_constant_are_counted():
@@ -137,6 +172,12 @@ def test_equation_14():
     assert partial(0.5, 0.5, -1.0) is None
 
 
+def test_printed_correlations_that_contradict_each_other_give_no_more_than_1():
+    # (0.99 - 0.72) / sqrt(0.19 * 0.36) = 0.27 / 0.2615
+    assert partial(0.99, 0.9, 0.8) == 1
+    assert partial(-0.99, -0.9, 0.8) == -1
+
+
 def test_the_gain_is_of_the_same_rows():
     g, j, a = draw()
     found = partial_change((g, j, a), (g, g, a), None, HOW)
@@ -146,6 +187,15 @@ def test_the_gain_is_of_the_same_rows():
     nothing = (numbers(""),) * 3
     assert partial_change(nothing, nothing, None, HOW) is None
     assert partial_change((g, j, a), (g, np.ones_like(g), a), None, HOW) is None
+
+
+def test_the_gain_rests_on_the_resamples_that_have_it():
+    # A is 1 in the one question and 0 in the other, so that a resample of one question twice has no gain
+    g, j, other, a = numbers("10100011"), numbers("10010110"), numbers("11100010"), numbers("11110000")
+    questions = list("ppppqqqq")
+    assert partial_change((g, j, a), (g, other, a), questions, ONE_CLUSTER_TWICE) is None
+    found = partial_change((g, j, a), (g, other, a), questions, EACH_CLUSTER_ONCE)
+    assert found.low == found.high == pytest.approx(found.value)
 
 
 def test_the_gain_over_whole_questions_is_less_sure():

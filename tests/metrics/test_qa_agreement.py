@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import pearsonr
 from sklearn.metrics import matthews_corrcoef
 
-from judgelm.metrics.qa_agreement import Rated, correlation, mean_correlation, pearson
+from judgelm.metrics.qa_agreement import MeanCorrelation, Rated, correlation, mean_correlation, pearson
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=500)
@@ -52,26 +52,37 @@ def test_perfect_and_opposite_labels():
     assert pearson([1, 0, 1], [0, 1, 0]) == pytest.approx(-1)
 
 
+def test_two_answers_are_enough():
+    found = correlation(rated([1, 0], [1, 0]), HOW)
+    assert (found.value, found.low, found.high, found.n) == pytest.approx((1, 1, 1, 2))
+
+
 def test_the_mean_leaves_out_what_is_undefined_and_names_it():
     groups = {
         "a": rated([1, 1, 1, 0], [1, 1, 0, 0]),  # 2 / sqrt(12), as above
         "b": rated([1, 1, 1, 0], [0, 0, 0, 0]),
         "c": rated([1, 0, 1, 0], [1, 0, 1, 0]),  # 1
+        "d": rated([1, 0, 1, 0], [0, 1, 0, 1]),  # -1
     }
     found = mean_correlation(groups, HOW)
-    assert found.mean.value == pytest.approx((2 / 12**0.5 + 1) / 2)
-    assert (found.defined, found.undefined, found.mean.n) == (2, ("b",), 8)
+    assert found.mean.value == pytest.approx(2 / 12**0.5 / 3)
+    assert (found.defined, found.undefined, found.mean.n) == (3, ("b",), 12)
     assert found.mean.low <= found.mean.value <= found.mean.high
 
 
 def test_the_mean_of_one_group_is_that_group():
     one = rated([1, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 1])
-    assert mean_correlation({"a": one}, HOW).mean == correlation(one, HOW)
+    alone = correlation(one, HOW)
+    assert mean_correlation({"a": one}, HOW).mean == alone
+    # twice the same answers to the same questions, which are drawn together, make the mean no surer
+    twice = mean_correlation({"a": one, "b": one}, HOW).mean
+    assert (twice.value, twice.low, twice.high, twice.n) == (alone.value, alone.low, alone.high, 12)
 
 
 def test_the_mean_of_nothing_defined_is_none():
-    assert mean_correlation({"a": rated([1, 1], [1, 0])}, HOW).mean is None
-    assert mean_correlation({}, HOW).mean is None
+    found = mean_correlation({"a": rated([1, 1], [1, 0])}, HOW)
+    assert found == MeanCorrelation(mean=None, defined=0, undefined=("a",))
+    assert mean_correlation({}, HOW) == MeanCorrelation(mean=None, defined=0, undefined=())
 
 
 def test_answers_to_one_question_are_drawn_together():

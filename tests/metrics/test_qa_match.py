@@ -78,7 +78,7 @@ def test_a_blank_gold_answer_is_passed_over_by_drop_and_quoref():
 
 
 def test_hotpot_takes_several_spans_as_one_text():
-    assert match("Ann and Bob", [("Ann and", "Bob")], "hotpotqa").exact
+    assert match("Ann and Bob", [("Ann and", "Bob")], "hotpotqa") == Match(exact=True, f1=1.0)
 
 
 def test_the_strict_rules_have_hotpots_f1():

@@ -116,6 +116,13 @@ def test_a_reference_without_spread_has_no_slope_but_a_self_bias():
     assert term(fit, "self", "GPT-1").estimate is not None
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+def test_ratings_that_are_all_alike_have_no_variance_to_explain():
+    fit = fit_self_bias(pair_with_reference(long_rows(lambda *known: 5.0), family_by_name))
+    assert fit.r2 is None
+    assert [one.estimate.value for one in fit.of("self")] == pytest.approx([0] * 4, abs=1e-9)
+
+
 def test_few_ratings_are_a_finding():
     with pytest.raises(TooFewRatings, match="4 ratings for"):
         fit_self_bias(pair_with_reference(long_rows(favouring, items=1, models=NAMES[:1]), family_by_name))

@@ -24,6 +24,28 @@ def test_nominal_alpha_by_hand():
     assert (found.observed.value, found.completions, found.ratings) == (0.75, 4, 8)
 
 
+def test_alphas_interval_is_of_resampled_completions_by_hand():
+    # (1, 2) and (1, 5): all differ; of four values two are 1, so that 2 * (1 + 2 + 2) = 10 of 12 pairs would
+    found = annotator_agreement(np.array([[1.0, 2], [1, 5]]), HOW, measurement="nominal").alpha
+    # one completion twice, two values of two: 8 of 12 pairs would differ; 1 - 12/10 = -1/5 and 1 - 12/8 = -1/2
+    assert (found.value, found.low, found.high) == pytest.approx((-0.2, -0.5, -0.2))
+
+
+def test_a_resample_of_one_value_has_no_alpha():
+    # (1, 1) and (1, 2): 1 - 6/6 = 0; the second twice -1/2; the first twice is left out
+    ratings = np.array([[1.0, 1], [1, 2]])
+    found = annotator_agreement(ratings, HOW, measurement="nominal").alpha
+    assert (found.value, found.low, found.high) == pytest.approx((0, -0.5, 0))
+    # seed 3 draws nothing else
+    found = annotator_agreement(ratings, Resampling(seed=3, resamples=1), measurement="nominal").alpha
+    assert (found.value, found.low, found.high) == pytest.approx((0, np.nan, np.nan), nan_ok=True)
+
+
+def test_the_same_seed_gives_alpha_the_same_interval():
+    ratings = np.random.default_rng(0).integers(1, 6, (30, 3)).astype(float)
+    assert annotator_agreement(ratings, HOW) == annotator_agreement(ratings, HOW)
+
+
 def test_alpha_is_the_packages_over_the_ratings_themselves():
     ratings = np.array([[1.0, 2, np.nan], [3, 3, 3], [5, 4, 5], [2, np.nan, 1], [4, 4, 1]])
     for measurement in ("nominal", "ordinal", "interval"):
@@ -85,7 +107,7 @@ def test_rank_correlation_has_mean_ranks_for_ties():
     # ranks 1.5 1.5 3 4 and 1 2.5 2.5 4: deviations -1 -1 .5 1.5 and -1.5 0 0 1.5
     # products 1.5 + 0 + 0 + 2.25 = 3.75; squares 4.5 each: 3.75 / 4.5
     found = rank_correlation(np.array([1.0, 1, 2, 3]), np.array([1.0, 2, 2, 3]))
-    assert found.value == pytest.approx(3.75 / 4.5)
+    assert (found.value, found.n) == (pytest.approx(3.75 / 4.5), 4)
     # z = atanh(.8333) = 1.1989, half width 1.95996 * sqrt((1 + .6944 / 2) / 1) = 2.2749
     assert (found.low, found.high) == (
         pytest.approx(np.tanh(1.19895 - 2.27491), abs=1e-4),

@@ -1,10 +1,12 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
+from judgelm.metrics.self_bias import TooFewRatings
 from judgelm.metrics.self_bias_design import BiasModel, design_of
 from judgelm.metrics.self_bias_families import family_by_name
 from judgelm.metrics.self_bias_ordinal import fit_ordinal
@@ -27,9 +29,10 @@ def paired(levels=3, *, own=None):
     return pair_with_reference(pd.DataFrame(rows), family_by_name)
 
 
-def test_alike_rows_counted_give_the_fit_of_all_rows():
+def test_alike_rows_counted_give_the_fit_of_all_rows(capsys):
     ratings = paired()
     fit = fit_ordinal(ratings)
+    assert capsys.readouterr().out == ""  # statsmodels would print how the search went
     design = design_of(ratings.frame, BiasModel(), intercepts=False)
     whole = OrderedModel(ratings.frame["rating_raw"].astype(int).to_numpy(), design.matrix, distr="logit")
     theirs = whole.fit(method="bfgs", disp=False, maxiter=1000)
@@ -63,11 +66,36 @@ def test_a_judge_that_gives_itself_only_the_best_or_the_worst_has_no_finite_esti
 
 
 def test_a_family_that_gives_its_own_only_the_best_has_no_finite_estimate_either():
-    ratings = paired()
+    ratings = paired(own=0.0)
     ratings.frame.loc[ratings.frame["family"] == "GPT", "rating_raw"] = 2.0
     fit = fit_ordinal(ratings)
     assert {term.level: term.estimate is None for term in fit.of("family")} == {"Claude": False, "GPT": True}
-    assert fit.left_out == "80 ratings that a bias fits perfectly"
+    assert {term.level for term in fit.of("self") if term.estimate is None} == {"GPT-1"}
+    assert fit.left_out == "120 ratings that a bias fits perfectly"  # 80 of relatives, 40 of GPT-1 itself
+
+
+def test_an_indicator_under_which_all_ratings_are_the_best_has_no_finite_estimate_either():
+    ratings = paired()
+    frame = ratings.frame[ratings.frame["judge"].isin(["Claude a", "GPT-1"])]
+    frame = frame.assign(polite=frame["item"].isin(["0", "1"]).astype(int))
+    frame.loc[(frame["polite"] == 1) & (frame["judge"] == "GPT-1"), "rating_raw"] = 2.0
+    model = BiasModel(indicator="polite", self_bias=False, family_bias=False)
+    fit = fit_ordinal(replace(ratings, frame=frame), model)
+    assert {term.level: term.estimate is None for term in fit.of("indicator")} == {"Claude a": False, "GPT-1": True}
+    assert (fit.left_out, fit.n) == ("8 ratings that a bias fits perfectly", 312)
+
+
+def test_a_judge_that_rates_only_itself_has_no_self_bias_that_could_be_told():
+    ratings = paired()
+    two = ratings.frame[ratings.frame["judge"].isin(["Claude a", "GPT-1"])]
+    for judge in ("GPT-1", "Claude a"):
+        rows = (two["judge"] != judge) | (two["model"] == judge)
+        fit = fit_ordinal(replace(ratings, frame=two[rows]), BiasModel(family_bias=False))
+        # the second judge's intercept is relative to the first one's, which the thresholds take over
+        assert [(term.kind, term.level) for term in fit.terms if term.estimate is None] == [
+            ("judge", "GPT-1"), ("self", judge),
+        ]  # fmt: skip
+        assert fit.converged
 
 
 def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
@@ -84,3 +112,30 @@ def test_what_is_constant_or_of_several_dimensions_is_refused():
         fit_ordinal(ratings)
     with pytest.raises(ValueError, match="too few"):
         fit_ordinal(paired(levels=1))
+
+
+def test_not_more_ratings_than_coefficients_are_too_few():
+    model = BiasModel(self_bias=False, family_bias=False)
+    ratings = paired()
+    three = ratings.frame[ratings.frame["judge"].isin(NAMES[:2])][:3].assign(rating_raw=[0.0, 1.0, 0.0])
+    # an intercept of the second judge and a slope for each
+    assert design_of(three, model, intercepts=False).matrix.shape == (3, 3)
+    with pytest.raises(TooFewRatings, match="3 ratings of 2 levels are too few"):
+        fit_ordinal(replace(ratings, frame=three), model)
+
+
+def test_ratings_that_biases_alone_explain_are_too_few():
+    # GPT-1 rates itself and its relative alone, the one always the best and the other always the worst
+    ratings = paired()
+    frame = ratings.frame[(ratings.frame["judge"] == "GPT-1") & ratings.frame["model"].isin(["GPT-1", "GPT-2"])]
+    frame = frame.assign(rating_raw=2.0 * (frame["model"] == "GPT-1"))
+    with pytest.raises(TooFewRatings, match="0 ratings of 2 levels are too few"):
+        fit_ordinal(replace(ratings, frame=frame))
+
+
+def test_thresholds_alone_are_no_fit():
+    # one judge, one reference score: its slope is a constant, which the thresholds take over
+    ratings = paired()
+    one = ratings.frame[ratings.frame["judge"] == "GPT-1"].assign(reference=0.1)
+    with pytest.raises(TooFewRatings, match="no term that the thresholds do not take over"):
+        fit_ordinal(replace(ratings, frame=one), BiasModel(self_bias=False, family_bias=False))

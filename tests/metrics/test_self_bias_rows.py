@@ -45,6 +45,30 @@ def test_scores_that_are_all_alike_are_not_stretched():
     assert pair_with_reference(alike.assign(score=0.0), FAMILIES).scales == {"d": Scale(low=0.0, span=1.0)}
 
 
+def test_a_scale_below_1_is_stretched_like_any_other():
+    # scores of PLAIN by 10: from 0.1 to 0.5
+    small = pair_with_reference(PLAIN.assign(score=PLAIN["score"] / 10), FAMILIES, scaling="unit")
+    assert small.scales == {"d": Scale(low=0.1, span=pytest.approx(0.4))}
+    assert small.frame["rating"].tolist() == pytest.approx([1.0, 0.5, 0.0])
+
+
+def test_rows_left_over_are_counted_anew_and_have_the_same_columns():
+    rows = pd.concat([PLAIN, ratings(("a", "x", 2.0), ("c", "x", 2.0))])
+    paired = pair_with_reference(rows.assign(style="plain"), FAMILIES)
+    columns = [
+        "judge", "model", "rating_raw", "item", "dimension", "task", "length", "style", "reference_raw", "rating",
+        "reference", "own", "family",
+    ]  # fmt: skip
+    without = [name for name in columns if name not in ("reference", "reference_raw")]
+    fewer = paired.keep(paired.frame["judge"] == "c")
+    other = with_reference(paired, pd.Series([np.nan, 0.1, 0.3]))
+    assert [list(one) for one in (paired.frame, fewer.frame)] == [columns, columns]
+    assert list(paired.unreferenced) == without
+    assert set(other.frame) == {*columns} - {"reference_raw"}
+    for frame in (paired.frame, paired.unreferenced, fewer.frame, other.frame):
+        assert list(frame.index) == list(range(len(frame)))
+
+
 def test_checks_and_gold_take_no_part():
     extra = ratings(("gold", "a", 9.0), ("a", "b", 8.0)).assign(check=["", "attention"])
     paired = pair_with_reference(pd.concat([PLAIN, extra]), FAMILIES)
@@ -70,6 +94,9 @@ def test_length_over_all_rows():
     rows = PLAIN.assign(length=[1.0, 1.0, 10.0, 20.0, 30.0])
     found = with_length(pair_with_reference(rows, FAMILIES), "overall").frame["length_feature"]
     assert found.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])  # mean 20, sd 10
+    close = PLAIN.assign(length=[1.0, 1.0, 1.1, 1.2, 1.3])  # mean 1.2, sd 0.1
+    found = with_length(pair_with_reference(close, FAMILIES), "overall").frame["length_feature"]
+    assert found.tolist() == pytest.approx([np.tanh(-1), 0, np.tanh(1)])
     assert with_length(pair_with_reference(PLAIN, FAMILIES), "overall").frame.empty  # one length throughout
 
 

@@ -123,6 +123,7 @@ def test_a_number_is_itself_however_it_is_written(value):
 @pytest.mark.parametrize(
     ("gold", "task", "plain"),
     [("... #### 1,200", "number", "1200"), ("_18_", "number", "18"), ("(b)", "choice", "B"), ("d)", "choice", "D"),
+     ("{X}", "choice", "X"),
      ("The answer is (P)", "choice", "P"), ("c", "preference", "C"), ("[[A]]", "preference", "A"),
      ("D", "preference", None), ("x", "preference", None), ("both", "choice", None)],
 )  # fmt: skip

@@ -103,6 +103,7 @@ WHOLE = "no [RESULT] with a whole number at the end of its line"
             "the final decision names more than one of Response 1, Response 2 and Tie",
         ),
         (read_auto_j_rating, "Rating: 7", "no number in `Rating: [[...]]`"),
+        (read_auto_j_rating, "Rating: [[7.", "no number in `Rating: [[...]]`"),
         (read_prometheus_score, "four", WHOLE),
         (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "results that differ"),
         (read_prometheus_letter, "[RESULT] 4", LETTERS),
