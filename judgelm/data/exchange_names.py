@@ -13,6 +13,7 @@ from judgelm.data.exchange_words import (
     ANSWERERS,
     ANSWERS,
     ASSISTANTS_BEFORE,
+    COMPARED_BEFORE,
     COUNTED,
     END_AFTER,
     JOIN,
@@ -125,7 +126,10 @@ class Reader:
         subject = SUBJECT_AFTER.match(self.text, match.end()) and (
             self._before(SUBJECT_BEFORE, match) or self._before(SHORT_BEFORE, match)
         )
-        preferred = END_AFTER.match(self.text, match.end()) and self._before(PREFERRED_BEFORE, match)
+        preferred = NOTHING_AFTER.match(self.text, match.end()) and (
+            self._before(PREFERRED_BEFORE, match)
+            or (self._before(COMPARED_BEFORE, match) and self._named_in_sentence(match))
+        )
         label = LABEL_AFTER.match(self.text, match.end()) and self._before(LABEL_BEFORE, match)
         paired = PAIRED_AFTER.match(self.text, match.end()) and self._before(PAIRED_BEFORE, match)
         return "bare_name" if subject or preferred or label or paired else "plain"
@@ -247,6 +251,11 @@ class Reader:
         if noun is not None and (noun["answerer"] or noun["answer"]):
             return "name" if self.count == len(("former", "latter")) and self._before(THE, match) else "former_latter"
         return "former_latter" if noun or NOTHING_AFTER.match(self.text, match.end()) else "plain"
+
+    def _named_in_sentence(self, match: re.Match[str]) -> bool:
+        """Whether the sentence has named an answer by the same kind of word before: "Assistant 1 ... 2"."""
+        start = max((end.end() for end in SENTENCE_END.finditer(self.text, 0, match.start())), default=0)
+        return any(name.start >= start and name.form == match.lastgroup for name in reversed(self.names))
 
     def _window(self, position: int) -> int:
         """Where the sentence before that of the position starts."""

@@ -200,6 +200,10 @@ PREFERRED_BEFORE = re.compile(
     r"|(?:winner|verdict|preference|(?:better|best)(?:\s+(?:one|answer|response|assistant))?)(?:\s+is)?\s*[:=]?)\s*[*_(\[]*$",
     re.IGNORECASE,
 )
+# Of two that are compared in one sentence, what may stand before the second: "Assistant 1's is clearer than 2's".
+COMPARED_BEFORE = re.compile(
+    r"(?:\b(?:than|not|against|rather\s+than|instead\s+of|unlike|then|versus|vs\.?)|[,;+])\s*[*_(\[]*$", re.IGNORECASE
+)
 SUBJECT_AFTER = re.compile(rf"[*_)\]]*(?:['’]s\b|\s+(?:{_any(_VERBS)}|[a-z]+ly)\b)", re.IGNORECASE)
 END_AFTER = re.compile(r"[*_)\]]*\s*(?:[.,;:!?)]|$|\n)")
 NOTHING_AFTER = re.compile(
