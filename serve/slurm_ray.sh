@@ -46,8 +46,5 @@ done
 judgelm-batch "$@" --ray "$HEAD_ADDRESS" &
 run=$!
 trap 'kill -TERM "$run"' TERM
-while true; do
-    wait "$run" && exit
-    code=$?
-    kill -0 "$run" 2> /dev/null || exit "$code"
-done
+until wait "$run" || ! kill -0 "$run" 2> /dev/null; do :; done  # a signal ends the wait, not the run
+wait "$run"

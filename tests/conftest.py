@@ -4,8 +4,11 @@ import importlib.util
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+hypothesis.settings.register_profile("busy", deadline=None)  # time is not what properties are about; hangs time out
+hypothesis.settings.load_profile("busy")
 os.environ["COLUMNS"] = "200"  # a console takes its width when it is made, and long paths would wrap
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many processes as cores: more threads would only wait

@@ -31,8 +31,5 @@ srun --kill-on-bad-exit=1 bash -c '(trap "" USR1; exec accelerate launch \
     train/sft.py "$@") &
 launcher=$!
 trap "pkill -USR1 -P $launcher" USR1
-while true; do
-    wait "$launcher" && exit
-    code=$?
-    kill -0 "$launcher" 2> /dev/null || exit "$code"
-done' launch "$@"
+until wait "$launcher" || ! kill -0 "$launcher" 2> /dev/null; do :; done  # a signal ends the wait, not the launcher
+wait "$launcher"' launch "$@"

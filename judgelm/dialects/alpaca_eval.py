@@ -206,7 +206,7 @@ def _render_batch(case: Case, asked: Asked, finding: Finding) -> Reply:
 
 
 def _of_scores(first: float, second: float) -> Finding:
-    return Finding(winner="tie" if first == second else 1 if first > second else 2, scores=(first, second))
+    return Finding(winner="tie" if first == second else 1 if first > second else 2)
 
 
 def render_batch(case: Case, asked: Asked, findings: Sequence[Finding]) -> Reply:

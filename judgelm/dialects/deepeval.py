@@ -86,11 +86,8 @@ def _recognise_grade(asked: Asked) -> Case | None:
     end = _GRADE_END.search(texts[0]) if texts else None
     if texts is None or wanted is None or end is None:
         return None
-    _, anchor, body = texts[0][: end.start()].partition(_STEPS_START)
-    steps, case_start, rest = body.partition(_CASE_START)
-    fields, names_start, names = rest.rpartition(_NAMES_START)
-    if not (anchor and case_start and names_start):
-        return None
+    steps, _, rest = texts[0][: end.start()].partition(_STEPS_START)[2].partition(_CASE_START)
+    fields, _, names = rest.rpartition(_NAMES_START)  # where a part is missing, there are no fields
     sample, why = _fields(fields, _names(names.partition("\n")[0]), steps)
     if sample is None:
         return None
@@ -106,10 +103,8 @@ def _recognise_strict(asked: Asked) -> Case | None:
     names = _names(found.values["names"]) if found else ()
     if found is None or not names:
         return None
-    _, anchor, body = found.values["steps"].partition(_STRICT_STEPS)
+    _, _, body = found.values["steps"].partition(_STRICT_STEPS)
     steps, start, fields = body.partition(f"\n\n{names[0]}:\n")
-    if not (anchor and start):
-        return None
     sample, why = _fields(start[2:] + fields, names, steps)
     if sample is None:
         return None
@@ -178,8 +173,7 @@ def _whole_grades(finding: Finding, scale: tuple[float, float]) -> Mapping[int, 
         found = on_scale(score, scale)
         below = math.floor(found)
         for grade, part in ((below, 1 - (found - below)), (below + 1, found - below)):
-            if part * share > 0:
-                shares[grade] = shares.get(grade, 0.0) + part * share
+            shares[grade] = shares.get(grade, 0.0) + part * share
     kept = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
     total = sum(kept.values())
     return {grade: share / total for grade, share in kept.items()}

@@ -128,7 +128,8 @@ def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tupl
 
 
 def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
-    low, high = case.scale or (1.0, 5.0)
+    assert case.scale is not None
+    low, high = case.scale
     room = None if asked.max_tokens is None else max(0, asked.max_tokens - _MARKUP)
     texts = []
     for one in per_reply(asked, finding):
@@ -137,7 +138,7 @@ def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
         else:
             score = on_scale(expected_grade(one), (low, high), whole=True)
         words = explained(one, room) or "See the score."
-        texts.append(f"<feedback>\n{words}\n</feedback>\n<score>\n{written(score, 0)}\n</score>")
+        texts.append(f"<feedback>\n{words}\n</feedback>\n<score>\n{written(score)}\n</score>")
     return Reply(texts=tuple(texts))
 
 

@@ -147,7 +147,7 @@ def _claimed(verdict: str, asked: Asked, finding: Finding) -> str:
 
 def _render_rating(case: Case, asked: Asked, finding: Finding) -> Reply:
     grades = (on_scale(expected_grade(one), _SCALE, whole=True) for one in per_reply(asked, finding))
-    return Reply(texts=tuple(written(grade, 0) for grade in grades))
+    return Reply(texts=tuple(written(grade) for grade in grades))
 
 
 def _render_preparation(case: Case, asked: Asked, finding: Finding) -> Reply:

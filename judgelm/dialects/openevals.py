@@ -93,7 +93,7 @@ def _split(text: str, question: str, answer: str) -> tuple[Mapping[str, str], st
         whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
         found = whole.split(body[: last_reference + len(_REFERENCE_END)])
     if found is None:
-        found = Pattern(template).split(body[: last + len(end)]) if last >= 0 else None
+        found = Pattern(template).split(body[: last + len(end)])
     if found is None:
         return None
     several = found.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)

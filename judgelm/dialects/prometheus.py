@@ -81,7 +81,7 @@ def _split(asked: Asked, heading: str, plain: Pattern, by_reference: Pattern) ->
 def _render_absolute(case: Case, asked: Asked, finding: Finding) -> Reply:
     texts = []
     for one in per_reply(asked, finding):
-        texts.append(_reply(written(on_scale(expected_grade(one), _SCALE, whole=True), 0), asked, one))
+        texts.append(_reply(written(on_scale(expected_grade(one), _SCALE, whole=True)), asked, one))
     return Reply(texts=tuple(texts))
 
 

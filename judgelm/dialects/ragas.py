@@ -26,7 +26,6 @@ _FORM = (
     "\nPlease return the output in a JSON format that complies with the following schema as specified in JSON Schema:\n"
 )
 _TEXTS = "\nNow perform the same with the following input\ninput: "
-_END = "\nOutput:"
 
 _RANGE = re.compile(
     r"(?P<word>(?i:\b(?:scores?|scoring|rated?|rating|scale|grades?|from|between)\b)[^\d\n]{0,30})?"
@@ -51,10 +50,10 @@ def _recognise(name: str, asked: Asked) -> Case | None:
     texts = asked.only("user")
     if texts is None:
         return None
-    front, anchor, shown = texts[0].rstrip().removesuffix(_END).rpartition(_TEXTS)
-    instruction, form, wanted = front.partition(_FORM)
+    front, _, shown = texts[0].rpartition(_TEXTS)
+    instruction, _, wanted = front.partition(_FORM)
     schema, given = _object(wanted), _object(shown)
-    if not (anchor and form) or schema is None or given is None or _KINDS.get(schema.get("title", "")) != name:
+    if schema is None or given is None or _KINDS.get(str(schema.get("title"))) != name:
         return None
     if not isinstance(given.get("response"), str):
         return None  # a whole dialogue: there is no one answer to judge
@@ -94,6 +93,10 @@ def _string(found: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def _inner(found: object, name: str) -> object:
+    return found.get(name) if isinstance(found, Mapping) else None
+
+
 def _range(criterion: str) -> tuple[float, float]:
     """The range that a criterion names, such as "0 to 5": one behind a word for scoring goes before any other."""
     found = [one for one in _RANGE.finditer(criterion) if float(one["low"]) < float(one["high"]) <= _HIGHEST]
@@ -131,15 +134,16 @@ def _recognise_discrete(asked: Asked) -> Case | None:
     if texts is None or '"DiscreteResponseModel"' not in texts[0]:
         return None
     schema = _object(texts[0][texts[0].find("{") :])
-    properties = schema.get("properties", {}) if schema else {}
-    values = properties.get("value", {}).get("enum", []) if isinstance(properties, Mapping) else []
+    values = _inner(_inner(_inner(schema, "properties"), "value"), "enum")
+    if not isinstance(values, list):
+        return None
     good = [value for value in values if str(value).lower() in _GOOD]
-    if len(values) != 2 or len(good) != 1 or (found := _labelled(texts[1], values)) is None:
+    bad = [value for value in values if str(value).lower() not in _GOOD]
+    if len(good) != 1 or len(bad) != 1 or (found := _labelled(texts[1], values)) is None:
         return None
     sample = sample_of(found.get("question", ""), (found["answer"],), found.get("reference"))
-    [bad] = [value for value in values if value != good[0]]
     doubt = "the prompt is the user's own: its texts were found by usual labels"
-    facts = {"good": good[0], "bad": bad}
+    facts = {"good": good[0], "bad": bad[0]}
     return Case(dialect=_DISCRETE, task="label", sample=sample, facts=facts, doubt=doubt)
 
 

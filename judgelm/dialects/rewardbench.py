@@ -147,7 +147,7 @@ def _of_four(case: Case, asked: Asked, finding: Finding) -> Reply:
 def _rated(case: Case, asked: Asked, finding: Finding) -> Reply:
     """A whole number at the very end, alone on its line."""
     grades = [on_scale(expected_grade(one), _RATINGS, whole=True) for one in per_reply(asked, finding)]
-    return _behind_words(asked, finding, [written(grade, 0) for grade in grades])
+    return _behind_words(asked, finding, [written(grade) for grade in grades])
 
 
 def _behind_words(asked: Asked, finding: Finding, verdicts: list[str]) -> Reply:

@@ -19,8 +19,7 @@ _BLOCKS_SHOWN = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
     "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\n{instruction}"
 )
-_REVIEW = Pattern(f"{_BLOCKS_SHOWN}\n\n")
-_COPY = Pattern(_BLOCKS_SHOWN)
+_REVIEW = Pattern(_BLOCKS_SHOWN)
 _JUDGELM = Pattern(
     f"You are a helpful and precise assistant for checking the quality of the answer.\n{_BLOCKS_SHOWN}\n\n### Response:"
 )
@@ -36,7 +35,7 @@ def _review(name: str, asked: Asked) -> Case | None:
     if texts is None:
         return None
     found = "vicuna-review" if texts[1].endswith("\n\n") else "alpaca-eval-lmsys"
-    split = resolved(_REVIEW if found == "vicuna-review" else _COPY, texts[1], blocks=_BLOCKS)
+    split = resolved(_REVIEW, texts[1], blocks=_BLOCKS)
     if found != name or split is None or not _wants_score_line(split):
         return None
     shown = split.values

@@ -8,6 +8,7 @@ the fewest torn blocks (an end without its start, a start without its end). It s
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from judgelm.dialects.anchors import Pattern, Split
 
@@ -38,7 +39,7 @@ def resolved(
     if outermost is None or not (outermost.ambiguous or same):
         return outermost
     search = _Search(pattern, text, same or {})
-    ways = list(search.ways())
+    ways = list(islice(search.ways(0, len(pattern.anchors[0])), _MOST_WAYS))
     if not ways:
         return Split(values=outermost.values, ambiguous=True) if search.given_up else None
     best = min(ways, key=lambda values: (_torn(values.values(), blocks), values != outermost.values))
@@ -56,14 +57,7 @@ class _Search:
     tried: int = 0
     known: dict[str, str] = field(default_factory=dict)
 
-    def ways(self) -> Iterator[dict[str, str]]:
-        for found, values in enumerate(self._from(0, len(self.pattern.anchors[0])), 1):
-            yield values
-            if found == _MOST_WAYS:
-                self.given_up = True
-                return
-
-    def _from(self, place: int, start: int) -> Iterator[dict[str, str]]:
+    def ways(self, place: int, start: int) -> Iterator[dict[str, str]]:
         """All ways to fill the slots from `place` on, whose first text starts at `start`."""
         if place == len(self.pattern.slots):
             yield dict(self.known)
@@ -75,7 +69,7 @@ class _Search:
                 self.given_up = True
                 return
             self.known[slot] = self.text[start:end]
-            yield from self._from(place + 1, end + len(anchor))
+            yield from self.ways(place + 1, end + len(anchor))
 
     def _ends(self, place: int, start: int) -> Iterator[int]:
         """Where the text of the slot at `place` may end."""

@@ -26,7 +26,7 @@ def refilled(shared_data) -> Callable[..., Asked]:
                 if one[0].get("id") == "plain" and one[0]["answers"]
             )
         item, asked = templates[folder]
-        texts = {item["question"]: question, item["reference"]: reference}
+        texts = {item["question"]: question, item.get("reference"): reference}
         texts |= dict(zip(item["answers"], answers, strict=True))
         texts = {old: write(new) for old, new in texts.items() if old is not None and new is not None}
         pattern = re.compile("|".join(sorted(map(re.escape, texts), key=len, reverse=True)))

@@ -8,7 +8,8 @@ import pytest
 
 import captures
 import judgelm.dialects
-from judgelm.dialects.contract import Dialect
+from judgelm.dialects import catalog
+from judgelm.dialects.contract import Asked, Dialect, Message
 
 # start of a folder's name: the module of its family
 FAMILIES = {
@@ -57,6 +58,20 @@ def test_names_are_unique():
 
 def test_every_folder_has_a_family(shared_data):
     assert [folder for folder in captured(shared_data) if family(folder) is None] == []
+
+
+def test_of_two_dialects_that_know_a_prompt_the_one_without_doubt_goes_first():
+    schema = '{"properties": {"value": {"enum": ["pass", "fail"]}}, "title": "DiscreteResponseModel"}'
+    user = (
+        "[User Question]\nq\n\n[The Start of Assistant A's Answer]\nAnswer: a\n[The End of Assistant A's Answer]\n\n"
+        "[The Start of Assistant B's Answer]\nb\n[The End of Assistant B's Answer]"
+    )
+    system = f'Follow {schema}: "[[A]]" or "[[B]]".'
+    asked = Asked(messages=(Message(role="system", text=system), Message(role="user", text=user)))
+    known = {one.name: bool(case.doubt) for one in catalog.DIALECTS if (case := one.recognise(asked)) is not None}
+    assert known == {"ragas-discrete": True, "rewardbench-pair": False}
+    dialect, case = catalog.recognise(asked)
+    assert dialect.name == case.dialect == "rewardbench-pair"
 
 
 @pytest.mark.parametrize("start", FAMILIES)

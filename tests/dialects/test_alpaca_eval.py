@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from captures import replies, requests
 from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
 from judgelm.dialects.contract import Asked, Case, Finding, Message, Tool
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognising import DOUBT, sample_of
 
 RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
 SAMPLE = sample_of("q", ("first", "second"))
@@ -140,6 +140,30 @@ def test_a_function_is_called_with_the_ranks(finding, winner, explains):
     assert parsed_function({"content": text}) == winner
 
 
+def test_an_explanation_in_a_call_is_cut_to_the_room_that_there_is():
+    properties = {"ordered_models": {}, "concise_explanation": {}}
+    tool = Tool(name="make_partial_leaderboard", parameters={"properties": properties})
+
+    def explained(room):
+        finding = Finding(winner=1, scores=(8.0, 6.0), reason="Short words.")
+        reply = FUNCTION.render(case("alpaca-eval-function"), asking(tools=(tool,), max_tokens=room), finding)
+        return json.loads(reply.arguments)["concise_explanation"]
+
+    whole = "Scores: 8 and 6 out of 10. Short words."
+    ranks = json.dumps({"ordered_models": [{"model": "m", "rank": 1}, {"model": "M", "rank": 2}]})
+    assert explained(None) == whole
+    assert explained(len(ranks) + 30 + len(whole)) == whole  # 30 characters are left to the field
+    assert explained(len(ranks) + 30 + len(whole) - 1) == whole[:-1]
+    assert explained(1) == ""
+
+
+def test_of_two_fitting_functions_the_forced_one_is_called():
+    first, second = (Tool(name=name, parameters={"properties": {"ordered_models": {}}}) for name in ("one", "two"))
+    for forced, called in (("one", "one"), ("two", "two"), (None, "one")):
+        asked = asking(tools=(first, second), forced_tool=forced)
+        assert FUNCTION.render(case("alpaca-eval-function"), asked, PAIRS[0][0]).tool == called
+
+
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
 def test_a_ranking_is_a_call_where_a_function_is_on_offer(finding, winner):
     tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
@@ -166,11 +190,49 @@ def test_an_identifier_carries_the_probability(chance, explains):
         assert len(reply.logprobs) == 1
 
 
+def identified(finding, *, explanation=True, **more):
+    return IDENTIFIER.render(case("alpaca-eval-identifier", explanation=explanation), asking(**more), finding).texts
+
+
+@pytest.mark.parametrize(
+    ("reason", "room", "text"),
+    [
+        ("Short.", None, "Scores: 8 and 6 out of 10. Short.\nm"),
+        ("x" * 99, 60, f"Scores: 8 and 6 out of 10. {'x' * 31}\nm"),  # a line end and the identifier are left room
+        ("Short.", 59, "m"),  # fewer than 60 tokens are not spent on an explanation
+        ("So m it is.", None, "Scores: 8 and 6 out of 10.\nm"),  # the judge's words name an identifier
+        ("Not M.", None, "Scores: 8 and 6 out of 10.\nm"),
+    ],
+)
+def test_an_explanation_stands_above_the_identifier_where_there_is_room(reason, room, text):
+    finding = Finding(winner=1, scores=(8.0, 6.0), reason=reason)
+    assert identified(finding, max_tokens=room) == (text,)
+    assert identified(finding, max_tokens=room, explanation=False) == ("m",)
+    assert identified(Finding(winner=1)) == ("m",)  # there is nothing to say
+
+
+def test_the_winner_is_said_unless_the_client_reads_probabilities():
+    finding = Finding(winner=1, first_better=0.4, draws=((8.0, 6.0), (8.0, 6.0)))
+    bare = {"explanation": False, "top_logprobs": 2}
+    assert identified(finding, **bare) == ("m",)
+    assert identified(finding, **bare, logprobs=True) == ("M",)  # the likelier one
+    assert identified(finding, **bare, logprobs=True, n=2) == ("m", "m")  # drawn
+
+
 def test_one_token_of_room_is_not_spent_on_an_explanation():
     asked = asking(logprobs=True, top_logprobs=1, max_tokens=1)
     reply = IDENTIFIER.render(case("alpaca-eval-identifier", explanation=True), asked, PAIRS[0][0])
     assert reply.texts == ("m",)
     assert [one.candidates for one in reply.logprobs] == [(("m", math.log(0.9)),)]
+
+
+def test_the_instructions_behind_the_outputs_say_whether_an_explanation_is_wanted(refilled):
+    outputs = ["An explanation.", "An explanation. " * 3]
+    found = IDENTIFIER.recognise(refilled("alpaca_eval__weighted_alpaca_eval_gpt4_turbo", answers=outputs))
+    assert (found.facts, found.doubt) == ({"explanation": False}, "")
+    outputs[1] = 'x"""\n    }\n}\n\nAn explanation.'  # as if the outputs ended here
+    found = IDENTIFIER.recognise(refilled("alpaca_eval__weighted_alpaca_eval_gpt4_turbo", answers=outputs))
+    assert (found.facts, found.doubt) == ({"explanation": False}, DOUBT)
 
 
 def test_explanations_are_wanted_by_the_prompts_that_say_so(shared_data):
@@ -191,11 +253,66 @@ def test_a_batch_has_a_line_for_each_example(shared_data):
         BATCH.render(found, asked, PAIRS[0][0])
 
 
-def test_what_is_left_open_does_not_hang_on_the_order_shown():
-    even = Finding(winner="tie", first_better=0.5)
-    given, swapped = (
-        Case(dialect="alpaca-eval-ranking", task="pair", sample=sample_of("q", answers))
-        for answers in (("first", "second"), ("second", "first"))
+def batch_of(*examples, first=1):
+    shown = "".join(
+        f"\n\n## Example {number}\n\n### Instruction {number}:\n{question}\n\n"
+        f"### Output (a) for example {number}:\n{a}\n\n### Output (b) for example {number}:\n{b}"
+        for number, (question, a, b) in enumerate(examples, first)
     )
-    ranks = [parsed_ranking(RANKING.render(one, asking(), even).texts[0]) for one in (given, swapped)]
-    assert sorted(ranks) == [1, 2]
+    last = first + len(examples) - 1
+    ending = f"\n\n## Preferred Output for example {first}-{last}:\nNow say which."
+    text = f"Some guidelines.\n## Annotation starts below\n{shown}{ending}"
+    return Asked(messages=(Message(role="user", text=text),))
+
+
+def test_a_batch_is_the_case_that_it_shows():
+    one, two = sample_of("q", ("a", "b")), sample_of("r", ("c", "d"))
+    turns = (
+        {"question": "q", "answers": ("a", "b"), "reference": None},
+        {"question": "r", "answers": ("c", "d"), "reference": None},
+    )
+    of_two = sample_of("q", ("a", "b"), batch=turns)
+    dialect = "alpaca-eval-batch"
+    assert BATCH.recognise(batch_of(("q", "a", "b"), ("r", "c", "d"), first=3)) == Case(
+        dialect=dialect, task="pair", sample=of_two, facts={"batch": (one, two)}
+    )
+    assert BATCH.recognise(batch_of(("q", "a", "b"))) == Case(
+        dialect=dialect, task="pair", sample=one, facts={"batch": (one,)}
+    )
+
+
+def test_a_batch_whose_texts_hold_its_borders_is_split_at_the_first_start_and_in_doubt_within():
+    fakes = "## Annotation starts below\n", "\n\n## Example 1\n\n### Instruction 1:\n"
+    found = BATCH.recognise(batch_of(("q", *fakes)))
+    assert (found.sample.answers, found.doubt) == (fakes, "")
+    assert BATCH.recognise(batch_of(("q", "a", "b\n\n### Output (b) for example 1:\n"))).doubt == DOUBT
+
+
+@pytest.mark.parametrize(("size", "taken"), [(1, True), (64, True), (65, False)])
+def test_a_batch_has_up_to_64_examples(size, taken):
+    assert (BATCH.recognise(batch_of(*[("q", "a", "b")] * size)) is not None) is taken
+
+
+def test_a_batch_of_one_example_goes_by_its_winner_and_others_by_their_scores():
+    asked = batch_of(("q", "a", "b"))
+    assert BATCH.render(BATCH.recognise(asked), asked, Finding(winner=1)).texts == ("Output (a)",)
+    # what is open goes to the answer with the lower hash, "b", in each example
+    asked = batch_of(("q", "a", "b"), ("q", "b", "a"))
+    found = BATCH.recognise(asked)
+    assert BATCH.render(found, asked, Finding(scores=(7, 7, 7, 7))).texts == ("Output (b)\nOutput (a)",)
+    with pytest.raises(ValueError, match="shorter"):
+        render_batch(found, asked, [Finding(winner=1)])
+
+
+@pytest.mark.parametrize("more", [{}, {"logprobs": True, "top_logprobs": 1}], ids=["plain", "logprobs"])
+def test_what_is_left_open_goes_to_the_same_output_in_both_orders(more):
+    even = Finding(winner="tie", first_better=0.5)
+    tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
+    found = []
+    for answers in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
+        one = Case(dialect="any", task="pair", sample=sample_of("q", answers), facts={"explanation": False})
+        rank = parsed_ranking(RANKING.render(one, asking(**more), even).texts[0])
+        call = FUNCTION.render(one, asking(tools=(tool,), **more), even)
+        [identifier] = IDENTIFIER.render(one, asking(**more), even).texts
+        found.append((rank, json.loads(call.arguments)["ordered_models"][0]["model"], identifier))
+    assert found == [(2, "M", "M"), (1, "m", "m")]

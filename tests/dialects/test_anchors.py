@@ -77,6 +77,20 @@ def test_first_anchors_stand_first_and_last_anchors_last():
     assert found == Split(values={"a": "a", "b": "a1b", "c": "b2c3c", "d": "d"}, ambiguous=True)
 
 
+def test_an_anchor_is_looked_for_between_its_neighbours_alone():
+    # the "3" behind the "4", and the bars of both borders, are no anchors of their own
+    found = Pattern("{a}1{b}2{c}3{d}4{e}").split("a1b2c3d43")
+    assert found == Split(values={"a": "a", "b": "b", "c": "c", "d": "d", "e": "3"}, ambiguous=False)
+    assert Pattern("|{a}|{b}|").split("|x|") is None
+    assert Pattern("|{a}|{b}|").split("|x|y|") == Split(values={"a": "x", "b": "y"}, ambiguous=False)
+
+
+def test_borders_may_touch_and_never_overlap():
+    assert Pattern("ab{x}ba").split("abba").values == {"x": ""}
+    assert Pattern("ab{x}ba").split("aba") is None
+    assert Pattern("{x}b").split("b").values == {"x": ""}
+
+
 def test_other_braces_stand_for_themselves():
     assert Pattern('{"score": {score_1}, {X}}').split('{"score": 7, {X}}').values == {"score_1": "7"}
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import captures
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import Asked, Finding, Message, TokenLogprobs
 from judgelm.dialects.deepeval import DIALECTS
+from judgelm.dialects.recognising import sample_of
 
 FOLDERS = ("deepeval_geval_openai", "deepeval_geval_localmodel")
 TEXTS = st.one_of(
@@ -109,6 +110,29 @@ def test_other_fields_scales_and_rubrics_are_the_users():
     # 5.5 of 1 to 10 is the middle, so 3 of 1 to 5
     assert json.loads(dialect.render(case, asked, Finding(scores=(5.5,))).texts[0])["score"] == 3
     assert recognised(asked_for((("Input", "q"),), "Input")) == []  # nothing to be graded
+    contexts = (("Actual Output", "a"), ("Context", "['b']"), ("Retrieval Context", "['c']"))
+    [(_, case)] = recognised(asked_for(contexts, "Actual Output, Context, and Retrieval Context\nMore of the user's."))
+    assert case.sample.metadata["context"] == "['b']\n\n['c']"
+
+
+@pytest.mark.parametrize("names", [("Input", "Mood", "Actual Output"), ("Input", "Input", "Actual Output")])
+def test_fields_that_are_unknown_or_named_twice_are_not_the_clients(names):
+    line = f"{names[0]}, {names[1]}, and {names[2]}"
+    assert recognised(asked_for([(name, "x") for name in names], line)) == []
+    assert recognised(strict_asked("Input:\nx \n\nActual Output:\ny", names=line)) == []
+
+
+@pytest.mark.parametrize(
+    "part", ["You are an evaluator", "Example JSON", "Evaluation Steps", "Test Case", "Parameters"]
+)
+def test_a_prompt_without_one_of_its_parts_is_not_taken(part):
+    [message] = ASKED.messages
+    assert recognised(Asked(messages=(Message(role="user", text=message.text.replace(part, "Part")),))) == []
+
+
+def test_an_answer_that_starts_a_test_case_leaves_doubt():
+    [(_, case)] = recognised(asked_for((("Actual Output", "a\n\nTest Case:\nb"),), "Actual Output"))
+    assert case.doubt == "a text holds the line that starts the test case"
 
 
 ASKED = asked_for((("Actual Output", "a"),), "Actual Output")
@@ -149,6 +173,30 @@ def test_a_score_between_two_grades_is_shared_by_both():
     assert shares == {"8": pytest.approx(7 / 9), "7": pytest.approx(2 / 9)}
 
 
+@pytest.mark.parametrize(
+    ("finding", "shares"),
+    [
+        # the mean of 1 and 10 is 5 of 0 to 10, which the judge itself never gives
+        (Finding(scores=(5.5,), grades=((1.0, 0.5), (10.0, 0.5))), {"5": 0, "0": 0.5, "10": 0.5}),
+        # 1 % is as much as the client looks at
+        (Finding(scores=(9.91,), grades=((1.0, 0.01), (10.0, 0.99))), {"10": 0.99, "0": 0.01}),
+        (Finding(scores=(9.955,), grades=((1.0, 0.005), (10.0, 0.995))), {"10": 1}),
+        # the score alone is known: 5.5063 is 5.007 of 0 to 10, and 0.7 % of 6 are left out
+        (Finding(scores=(5.5063,)), {"5": 1}),
+    ],
+)
+def test_the_token_of_the_grade_carries_the_grades_of_one_per_cent_and_more(finding, shares):
+    *_, place, end = rendered(LOGPROBS, finding).logprobs
+    assert {token: math.exp(logprob) for token, logprob in place.candidates} == pytest.approx(shares, abs=1e-12)
+    assert end == TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),))
+
+
+def test_no_more_candidates_are_given_than_are_asked_for():
+    asked = asked_for((("Actual Output", "a"),), "Actual Output", logprobs=True, top_logprobs=1)
+    found = rendered(asked, Finding(scores=(8.0,), grades=((8.0, 1.0),))).logprobs
+    assert {len(one.candidates) for one in found} == {1}
+
+
 def test_several_replies_are_draws():
     asked = asked_for((("Actual Output", "a"),), "Actual Output", n=2)
     reply = rendered(asked, Finding(scores=(5.0,), draws=((10.0,), (1.0,))))
@@ -157,22 +205,46 @@ def test_several_replies_are_draws():
 
 def test_the_steps_are_ones_that_the_client_reads(shared_data):
     [asked, *_] = [asked for item, asked in captures.requests(shared_data, FOLDERS[0]) if item["aux"]]
+    [message] = asked.messages
+    [(_, case)] = recognised(Asked(messages=(Message(role="user", text=message.text + " \n"),)))
+    criterion = "Determine whether the actual output is factually correct and answers the input."
+    assert case.sample == sample_of("", (), criterion=criterion)
     steps = json.loads(rendered(asked, Finding()).texts[0])["steps"]
     assert len(steps) == 3
     assert all(isinstance(step, str) for step in steps)
 
 
-@given(question=TEXTS, answer=TEXTS, correct=st.floats(0, 1))
-def test_the_strict_form_wants_one_or_zero(question, answer, correct):
+def strict_asked(fields, *, names="Input and Actual Output"):
     text = (
         "Given the evaluation steps, return a JSON with two keys: 1) a `score` key that is STRICTLY EITHER 1 (follows "
         "the criteria 100% outlined in the evaluation steps), OR 0 (does not follow the criteria), and 2) a `reason` "
-        "key. Please mention specific information from Input and Actual Output in your reason, but be very concise "
-        f"with it!\n\n\n\nEvaluation Steps:\n1. Look.\n\nInput:\n{question} \n\nActual Output:\n{answer} \n\n\n\n**\n"
+        f"key. Please mention specific information from {names} in your reason, but be very concise "
+        f"with it!\n\n\n\nEvaluation Steps:\n1. Look.\n\n{fields} \n\n\n\n**\n"
         'IMPORTANT: Please make sure to only return in JSON format, with the "score" and "reason" key. No words or '
         'explanation is needed.\n\nExample JSON:\n{\n  "score": 0\n}\n**\n\nJSON:'
     )
-    asked = Asked(messages=(Message(role="user", text=text),))
+    return Asked(messages=(Message(role="user", text=text),))
+
+
+def test_a_field_that_starts_the_first_one_again_leaves_doubt():
+    [(_, case)] = recognised(strict_asked("Input:\nq \n\nActual Output:\na\n\nInput:\nb"))
+    assert (case.sample.question, case.sample.answers) == ("q", ("a\n\nInput:\nb",))
+    assert case.sample.metadata["criterion"] == "1. Look."
+    assert case.doubt == "a text holds the line that starts the first field"
+
+
+def test_the_strict_form_needs_its_steps_and_fields_and_may_end_in_blank_lines():
+    [message] = strict_asked("Input:\nq \n\nActual Output:\na").messages
+    [(_, case)] = recognised(Asked(messages=(Message(role="user", text=message.text + " \n"),)))
+    assert (case.dialect, case.doubt) == ("deepeval-geval-strict", "")
+    for part in ("\nEvaluation Steps:\n", "\n\nInput:\n", "\n\nActual Output:\n"):
+        changed = message.text.replace(part, "\n\nPart:\n")
+        assert recognised(Asked(messages=(Message(role="user", text=changed),))) == []
+
+
+@given(question=TEXTS, answer=TEXTS, correct=st.floats(0, 1))
+def test_the_strict_form_wants_one_or_zero(question, answer, correct):
+    asked = strict_asked(f"Input:\n{question} \n\nActual Output:\n{answer}")
     [(dialect, case)] = recognised(asked)
     assert (dialect.name, case.task, case.sample.metadata["criterion"]) == (
         "deepeval-geval-strict",

@@ -86,6 +86,40 @@ def test_tags_that_could_end_at_two_places_are_doubted():
     inputs = "<query>\nq\n</query>\n<query>\nq\n</query>"
     case = FLOWJUDGE.recognise(asking(PROMPT.format(inputs, "<response>\na\n</response>", rubric)))
     assert case.doubt
+    # each as short as can be
+    assert (case.sample.question, case.sample.metadata["inputs"]) == ("q", (("query", "q"),))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "question", "reference", "others"),
+    [
+        # no name says which is the question: the first that is no reference
+        ([("Reference", "r"), ("tone", "t"), ("topic", "u")], "t", "r", (("topic", "u"),)),
+        ([("context", "c")], "c", None, None),
+        ([(f"t{place}", "x") for place in range(32)], "x", None, tuple((f"t{place}", "x") for place in range(1, 32))),
+    ],
+    ids=["unknown names", "a context alone", "32 tags"],
+)
+def test_one_of_the_inputs_is_the_question(inputs, question, reference, others):
+    shown = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in inputs)
+    case = FLOWJUDGE.recognise(asking(PROMPT.format(shown, "a", "- Score 0: no\n- Score 1: yes")))
+    assert (case.sample.question, case.sample.reference, case.doubt) == (question, reference, "")
+    assert case.sample.metadata.get("inputs") == others
+
+
+def test_more_than_32_tags_are_one_text():
+    shown = "\n".join(f"<t{place}>\nx\n</t{place}>" for place in range(33))
+    case = FLOWJUDGE.recognise(asking(PROMPT.format(shown, "a", "- Score 0: no\n- Score 1: yes")))
+    assert case.sample == sample_of(shown, ("a",), criterion="Is it polite?\n\n- Score 0: no\n- Score 1: yes")
+
+
+def test_the_reference_may_stand_in_the_criterion():
+    rubric = "- Score 1: rude\n- Score 5: polite"
+    criterion = "How well the response answers the question, the reference answer is:\nr"
+    prompt = PROMPT.format("<q>", "a", rubric).replace("Is it polite?", criterion)
+    case = FLOWJUDGE.recognise(asking(prompt))
+    assert case.sample == sample_of("<q>", ("a",), "r", criterion=f"{criterion}\n\n{rubric}")
+    assert (case.task, case.scale, case.doubt) == ("grade", (1.0, 5.0), "")
 
 
 def test_a_flood_of_tags_is_given_up_in_doubt():
@@ -96,4 +130,5 @@ def test_a_flood_of_tags_is_given_up_in_doubt():
 
 
 def test_a_rubric_without_scores_is_none():
-    assert FLOWJUDGE.recognise(asking(PROMPT.format("<query>\nq\n</query>", "a", "Be strict."))) is None
+    for rubric in ("Be strict.", "- Score 1: all of them"):  # one score leaves nothing to choose
+        assert FLOWJUDGE.recognise(asking(PROMPT.format("<query>\nq\n</query>", "a", rubric))) is None

@@ -1,6 +1,7 @@
 """The original G-Eval script: what it sends, and the numbers it reads."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,19 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, metric)
         # fluency is judged without the source
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             "" if metric == "flu" else item["source"], item["answers"], None)  # fmt: skip
+        name = {"coh": "Coherence", "con": "Consistency", "flu": "Fluency", "rel": "Relevance"}[metric]
+        assert case.sample.metadata["criterion"].startswith(f"{name} ({SCALES[metric][0]}-{SCALES[metric][1]}")
+
+
+@pytest.mark.parametrize(
+    "part", ["You will be given", "Coherence (1-5)", "Example:", "Source Text:", "Evaluation Form"]
+)
+def test_a_prompt_without_one_of_its_parts_is_not_taken(refilled, part):
+    asked = refilled("geval_original_coh", question="q", answers=["a"])
+    [message] = asked.messages
+    assert part in message.text
+    changed = replace(message, text=message.text.replace(part, "Part"))
+    assert GEVAL.recognise(replace(asked, messages=(changed,))) is None
 
 
 @pytest.mark.parametrize("metric", SCALES)

@@ -1,6 +1,7 @@
 """inspect_ai's model-graded scorers: what they send, and the grades they read."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,14 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
         assert (answers == item["answers"]) == item["verbatim"][1]
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             item["question"], answers, item["reference"])  # fmt: skip
+
+
+def test_instructions_that_want_another_mark_are_not_the_clients(refilled):
+    asked = refilled("inspect_model_graded_qa", answers=["a"])
+    [message] = asked.messages
+    changed = replace(message, text=message.text.replace("GRADE: ", "MARK: "))
+    assert "grade: " in changed.text
+    assert recognised(replace(asked, messages=(changed,))) == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -86,6 +86,34 @@ def test_which_strategy_wants_an_explanation_is_seen(shared_data):
         assert found == wanted
 
 
+def test_an_instruction_that_quotes_the_prompts_headings_stays_whole(refilled):
+    question = "q\n\n# Instruction:\nr"
+    case = CHOICE.recognise(refilled("llmbar__Vanilla", question=question, answers=["a", "b"]))
+    assert (case.sample.question, case.sample.answers) == (question, ("a", "b"))
+
+
+def test_an_instruction_is_quoted_whole_where_questions_about_it_are_wanted(shared_data):
+    before = next(asked for item, asked in requests(shared_data, "llmbar__Metrics") if item.get("aux"))
+    system, user = before.messages
+    head, middle, rules = user.text.partition("# Instruction:\n")
+    plain, _, _ = rules.partition("\n\n# Requirements for Your Output:\n")
+    question = (
+        "q\n\n# Instruction:\nr\n\n# Requirements for Your Output:\n"
+        "(1) The questions should **specifically** target the given task."
+    )
+    text = head + middle + rules.replace(plain, question, 1)
+    prepared = PREPARATION.recognise(Asked(messages=(system, Message(role="user", text=text))))
+    assert prepared.sample.question == question
+
+
+def test_the_instructions_heading_opens_a_paragraph(refilled):
+    system, user = refilled("llmbar__Vanilla", answers=["a", "b"]).messages
+    head, heading, rest = user.text.partition("# Instruction:\n")
+    for start in (f"{head}Now: {heading}", f"{head}# Task:\n"):
+        changed = Message(role="user", text=start + rest)
+        assert CHOICE.recognise(Asked(messages=(system, changed))) is None
+
+
 @pytest.mark.parametrize(("score", "rating"), GRADES)
 def test_a_rating_is_a_whole_number_alone(score, rating):
     case = Case(dialect="llmbar-rating", task="grade", sample=sample_of("q", ("a",)), scale=(0, 9))

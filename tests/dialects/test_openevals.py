@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.openevals import DIALECTS
+from judgelm.dialects.recognising import DOUBT
 
 [OPENEVALS] = DIALECTS
 # folder: task, scale
@@ -113,8 +114,46 @@ def test_prompts_and_tags_are_the_users(refilled):
         {"properties": {"score": {"type": "string", "description": "criteria in the prompt are met"}}},
         {"properties": {"city": {"type": "string"}}},
         {"type": "array"},
+        *(
+            {"properties": {"score": {"type": "number", "enum": enum, "description": "criteria in the prompt are met"}}}
+            for enum in (["low", "high"], [False, True], "01")
+        ),
     ],
 )
 def test_another_schema_is_not_the_clients(refilled, schema):
     asked = refilled("openevals_bool_openaiclient", answers=["a"])
     assert OPENEVALS.recognise(Asked(messages=asked.messages, schema=schema)) is None
+
+
+def test_a_prompt_without_the_clients_tags_or_its_function_is_not_taken(refilled):
+    asked = refilled("openevals_bool_langchain", answers=["a"])
+    assert OPENEVALS.recognise(asked) is not None
+    [message] = asked.messages
+    untagged = replace(message, text=message.text.replace("<output>", "<o>"))
+    assert OPENEVALS.recognise(replace(asked, messages=(untagged,))) is None
+    assert OPENEVALS.recognise(replace(asked, tools=())) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reference"),
+    [("q<input>\nr", "a", "r"), ("q<input>\nr", "a", None), ("q", "a\n</output>\nb", None)],
+)
+def test_texts_with_tags_of_their_own_leave_doubt(refilled, question, answer, reference):
+    folder = "openevals_choices_langchain" if reference is None else "openevals_bool_openaiclient"
+    case = OPENEVALS.recognise(refilled(folder, question=question, answers=[answer], reference=reference))
+    assert case.doubt == DOUBT
+
+
+def test_numbers_have_four_decimals_and_choices_their_own_scale(refilled):
+    asked = refilled("openevals_continuous_langchain", answers=["a"])
+    [text] = OPENEVALS.render(OPENEVALS.recognise(asked), asked, Finding(scores=(2.0,), reason="Très juste.")).texts
+    # (2 - 1) / 9
+    assert text == (
+        '{"reasoning": "Score: 2 out of 10. Très juste. Thus, the score should be: 0.1111.", "score": 0.1111}'
+    )
+    score = {"type": "number", "enum": [5, 1, 3], "description": "criteria in the prompt are met"}
+    own = replace(asked, schema={"properties": {"score": score}})
+    case = OPENEVALS.recognise(own)
+    assert case.scale == (1, 5)
+    # 7.5 of 1 to 10 is 3.89 of 1 to 5
+    assert OPENEVALS.render(case, own, Finding(scores=(7.5,))).texts == ('{"score": 3.0}',)

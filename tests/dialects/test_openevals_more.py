@@ -59,6 +59,12 @@ def test_the_reasoning_says_how_likely_the_fault_is():
 
 
 @pytest.mark.parametrize("name", OTHERS)
+def test_the_reasoning_says_how_likely_it_is_that_other_prompts_are_met(name):
+    found = said(OTHERS[name], {"type": "boolean"}, Finding(correct=0.9))
+    assert found["reasoning"] == "Fulfilled with probability 0.9. Thus, the score should be: true."
+
+
+@pytest.mark.parametrize("name", OTHERS)
 def test_other_prompts_are_met_by_good_answers(name):
     assert [said(OTHERS[name], {"type": "boolean"}, one)["score"] for one in (GOOD, BAD, EVEN)] == [True, False, True]
     assert [said(OTHERS[name], {"type": "number"}, one)["score"] for one in (GOOD, BAD)] == [0.9, 0.1]

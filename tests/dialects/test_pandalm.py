@@ -5,7 +5,7 @@ import pytest
 from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.pandalm import DIALECTS
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognising import DOUBT, sample_of
 
 [PANDALM] = DIALECTS
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"
@@ -59,6 +59,6 @@ def test_a_prompt_of_judgebench_may_end_in_any_number_of_lines(end):
         "generate a reference answer for the task.\n\n### Instruction:\nq\n\n### Response 1:\na\n\n### Response 2:\n"
         f"b\n\n### Evaluation:{end}"
     )
-    sample = PANDALM.recognise(plain(text)).sample
-    assert (sample.question, sample.answers) == ("q", ("a", "b"))
+    assert PANDALM.recognise(plain(text)) == CASE
+    assert PANDALM.recognise(plain(text.replace("\na\n", "\na\n\n### Response 2:\nx\n"))).doubt == DOUBT
     assert PANDALM.recognise(plain(text + "1")) is None

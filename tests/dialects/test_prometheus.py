@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.prometheus import DIALECTS
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognising import DOUBT, sample_of
 
 ABSOLUTE, RELATIVE = DIALECTS
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"
@@ -113,15 +113,19 @@ def test_a_single_response_is_graded_by_its_rubric(reference):
     assert (case.dialect, case.task, case.scale, case.doubt) == ("prometheus-absolute", "grade", (1.0, 5.0), "")
     expected = sample_of("q", ("a",), reference, criterion="[Is it kind?] ")  # line ends go, blanks stay
     assert case.sample == expected
+    twice = ABSOLUTE.recognise(
+        asking(prompt.replace("to evaluate:\na", "to evaluate:\na\n\n###Response to evaluate:\nb"))
+    )
+    assert twice.doubt == DOUBT
     assert RELATIVE.recognise(asking(prompt)) is None
 
 
 def test_line_ends_around_a_prompt_and_its_rubric_do_not_matter():
-    prompt = JUDGEBENCH.format("q", "a", "b").replace("[Is it correct?]", "\n[Is it correct?]\n")
+    prompt = JUDGEBENCH.format("q", "a", "b").replace("[Is it correct?]", "\n [Is it correct?]\n")
     alone = Asked(messages=(Message(role="user", text=f"\n{prompt}\n \n"),))
     sample = RELATIVE.recognise(alone).sample
     assert (sample.question, sample.answers) == ("q", ("a", "b"))
-    assert sample.metadata == {"criterion": "[Is it correct?]"}
+    assert sample.metadata == {"criterion": " [Is it correct?]"}
 
 
 def test_a_reference_is_one_where_the_description_tells_of_it():

@@ -157,11 +157,28 @@ def test_the_client_reads_the_expected_grade(refilled, score, reason):
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("finding", "verdict"),
+    [
+        (Finding(correct=0.12346), (False, 0.1235)),
+        (Finding(scores=(8.2,)), (True, 1.0)),  # 0.8 of 0 to 1: the grade alone is no probability
+        (Finding(scores=(3.0,)), (False, 0.0)),
+    ],
+)
+def test_a_rubrics_score_is_the_probability_or_the_verdict(refilled, finding, verdict):
+    asked = refilled("promptfoo_llm_rubric", answers=["a"])
+    [(dialect, case)] = recognised(asked)
+    found = json.loads(dialect.render(case, asked, finding).texts[0])
+    assert (found["pass"], found["score"]) == verdict
+
+
 def test_the_steps_are_ones_that_the_client_reads(shared_data):
     asked = next(asked for item, asked in captures.requests(shared_data, "promptfoo_g_eval") if item.get("aux"))
     [(dialect, case)] = recognised(asked)
     [text] = dialect.render(case, asked, Finding()).texts
-    assert len(json.loads(text)["steps"]) == 3
+    steps = json.loads(text)["steps"]
+    assert len(steps) == 3
+    assert text == '{"steps":["' + '","'.join(steps) + '"]}'  # minified, as the prompt wants it
 
 
 def compared(*texts):
@@ -179,6 +196,17 @@ def test_texts_to_choose_from_come_out_or_are_doubted(texts):
     [(_, case)] = recognised(compared(*texts))
     assert case.doubt or case.sample.answers == tuple(texts)
     assert case.task == ("pair" if len(case.sample.answers) == 2 else "choice")
+
+
+@pytest.mark.parametrize(("count", "taken"), [(1, False), (2, True), (64, True), (65, False)])
+def test_up_to_64_texts_are_compared(count, taken):
+    found = recognised(compared(*["a"] * count))
+    assert [case.sample.answers for _, case in found] == ([("a",) * count] if taken else [])
+
+
+def test_a_text_that_imitates_the_next_one_stays_whole():
+    [(_, case)] = recognised(compared('a\n<Text index="2">\nx', "b"))
+    assert (case.task, case.sample.answers, case.doubt) == ("pair", ('a\n<Text index="2">\nx', "b"), "")
 
 
 @pytest.mark.parametrize(

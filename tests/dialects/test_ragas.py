@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import captures
-from judgelm.dialects.contract import Finding
+from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.ragas import DIALECTS
+from judgelm.dialects.recognising import sample_of
 
 # folder: name, task, scale, names of the words and of the verdict
 FOLDERS = {
@@ -78,7 +79,11 @@ def test_the_criterion_is_found(shared_data):
         ("Rate politeness from 1 to 10.", (1, 10)),
         ("On facts of 1990 to 2000, of chapters 3-4: score 0-3", (0, 3)),
         ("How similar is it? 1 – 7", (1, 7)),
+        ("From 0 to 100, how kind is it?", (0, 100)),
         ("Is it kind?", (0, 5)),  # none is named
+        ("Is it like point 3 to 3?", (0, 5)),
+        ("Be kind.\nCriteria Definition: rate 1 to 3", (1, 3)),
+        ("1 to 4?\nNow perform the same with the following input\ninput: x", (1, 4)),
     ],
 )
 def test_the_scale_is_the_criterions(refilled, criterion, scale):
@@ -86,6 +91,67 @@ def test_the_scale_is_the_criterions(refilled, criterion, scale):
     text = asked.messages[0].text.replace("Score 0 to 5 by similarity to reference", criterion)
     [(_, case)] = recognised(replace(asked, messages=(replace(asked.messages[0], text=text),)))
     assert (case.scale, case.sample.metadata["criterion"]) == (scale, criterion)
+
+
+def asking(kind, given, instruction="Judge it.", *, schema=None):
+    text = (
+        f"{instruction}\nPlease return the output in a JSON format that complies with the following schema as "
+        f"specified in JSON Schema:\n{schema or json.dumps({'title': kind})}Do not use single quotes.\n\n---\n\n"
+        f"Now perform the same with the following input\ninput: {given}\nOutput: "
+    )
+    return Asked(messages=(Message(role="user", text=text),))
+
+
+@pytest.mark.parametrize(
+    ("given", "question", "context"),
+    [
+        ({"user_input": "q"}, "q", None),
+        ({"user_input": ["a dialogue"]}, "", None),
+        ({"retrieved_contexts": ["c", "d"], "reference_contexts": ["e"]}, "", "c\n\nd"),
+        ({"reference_contexts": ["e"]}, "", "e"),
+        ({"retrieved_contexts": "c"}, "", None),
+    ],
+)
+def test_the_question_and_the_contexts_are_those_given(given, question, context):
+    [(_, case)] = recognised(asking("AspectCriticOutput", json.dumps({"response": "a", **given})))
+    assert case.sample == sample_of(question, ("a",), criterion="Judge it.", context=context)
+
+
+@pytest.mark.parametrize(
+    ("levels", "own", "scale"),
+    [
+        ("score1_description: bad\nscore_3_description: unlike score9_description", None, (1, 3)),
+        ("score0_description: bad\nscore4_description: good", None, (0, 4)),
+        ("score1_description: bad", None, (1, 5)),  # one level is no scale
+        ("", None, (1, 5)),
+        (
+            "score1_description: bad\nscore3_description: good",
+            {"score0_description": "", "score9_description": ""},
+            (0, 9),
+        ),
+    ],
+)
+def test_the_scale_is_the_rubrics(levels, own, scale):
+    given = {"response": "a"} | ({} if own is None else {"rubrics": own})
+    instruction = f"Judge it.\n\nScoring Rubrics:\n{levels}"
+    [(dialect, case)] = recognised(asking("ScoreFeedback", json.dumps(given), instruction))
+    assert (dialect.name, case.scale, case.sample.metadata["criterion"]) == ("ragas-rubrics", scale, levels)
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        ('{"response": "a"}', '{"title": "AnotherOutput"}'),
+        ('{"response": "a"}', '{"title": ["AspectCriticOutput"]}'),
+        ('{"response": "a"}', "{}"),
+        ('{"response": "a"}', '["AspectCriticOutput"]'),
+        ('{"response": "a"}', "no JSON"),
+        ('["response", "a"]', None),
+        ("no JSON", None),
+    ],
+)
+def test_what_has_not_the_clients_schema_or_no_texts_is_not_taken(given, schema):
+    assert recognised(asking("AspectCriticOutput", given, schema=schema)) == []
 
 
 def test_a_whole_dialogue_is_not_taken_for_an_answer(refilled):
@@ -129,6 +195,47 @@ def test_a_prompt_of_the_users_own_stays_in_doubt(refilled, question, answer, re
         assert (sample.question, sample.answers, sample.reference) == (question, (answer,), reference)
 
 
+def discrete(prompt, schema=None):
+    schema = {"properties": {"value": {"enum": ["pass", "fail"]}}} if schema is None else schema
+    system = f"Match this schema:\n{json.dumps({'title': 'DiscreteResponseModel'} | schema)}\nNo more."
+    return Asked(messages=(Message(role="system", text=system), Message(role="user", text=prompt)))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [
+        ("Answer: a", ("", "a", None)),
+        ("Question: q\nAnswer: a\nb", ("q", "a\nb", None)),  # the last line is the client's where it names the values
+        ("Question: q\nAnswer: a\nSay pass or fail.", ("q", "a", None)),
+        ("Question: q\nAnswer: a\nQuestion: r\nReference: b", ("q", "a\nQuestion: r", "b")),
+    ],
+)
+def test_the_texts_behind_the_usual_labels_are_found(prompt, texts):
+    [(_, case)] = recognised(discrete(prompt))
+    question, answer, reference = texts
+    assert case.sample == sample_of(question, (answer,), reference)
+    assert case.facts == {"good": "pass", "bad": "fail"}
+    assert case.doubt == "the prompt is the user's own: its texts were found by usual labels"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"properties": []},
+        {"properties": {}},
+        {"properties": {"value": "pass"}},
+        {"properties": {"value": {"type": "string"}}},
+        {"properties": {"value": {"enum": "pass"}}},
+        {"properties": {"value": {"enum": ["pass", "fail", "open"]}}},
+        {"properties": {"value": {"enum": ["pass", "yes"]}}},
+        {"properties": {"value": {"enum": ["pass", "good", "fail"]}}},
+    ],
+)
+def test_a_schema_without_one_good_and_one_bad_value_is_not_taken(schema):
+    assert recognised(discrete("Answer: a", schema)) == []
+
+
 @given(correct=st.floats(0, 1), reason=REASONS)
 @pytest.mark.parametrize("folder", ["ragas_aspect_critic_langchain", "ragas_discrete_instructor"])
 def test_the_client_reads_what_is_likelier(refilled, folder, correct, reason):
@@ -145,6 +252,7 @@ def test_the_client_reads_what_is_likelier(refilled, folder, correct, reason):
         ("ragas_simple_criteria_langchain", 10.0, 5),
         ("ragas_simple_criteria_langchain", 5.5, 2),  # 2.5, to the even neighbour
         ("ragas_simple_criteria_langchain", 1.0, 0),
+        ("ragas_simple_criteria_langchain", 9.5, 5),  # 8.5/9 * 5 = 4.72
         ("ragas_rubrics_langchain", 1.0, 1),
         ("ragas_rubrics_langchain", 8.0, 4),  # 1 + 7/9 * 4 = 4.11
         ("ragas_rubrics_langchain", 10.0, 5),

@@ -49,6 +49,7 @@ def test_one_doubtful_split_of_several_is_doubt():
     [
         ("[Q]q[A]fake[A]a[B]b[E]", ("q[A]fake", "a", "b")),
         ("[Q]q[A]a[B]fake[B]b[E]", ("q", "a[B]fake", "b")),
+        ("[Q]q[A]fake[A]a[B]b[A]c[E]", ("q[A]fake", "a", "b[A]c")),
         # the question quotes a whole prompt: every border is as late as can be
         ("[Q]q[A]x[B]y[E][A]a[B]b[E]", ("q[A]x[B]y[E]", "a", "b")),
     ],

@@ -8,10 +8,10 @@ from judgelm.dialects.recognising import sample_of
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 # the finding's own words stand in the first of several replies
-SAID = ("Scores: 8 and 6 out of 10. It is right.", "Scores: 5 and 7 out of 10.")
-GRADED = ("Score: 8.2 out of 10. It is right.", "Score: 1 out of 10.")
-REASONS = ("It is right.", "Judged as a whole.")  # without digits
-MOST_LIKELY = "Fulfilled with probability 0.7. It is right."
+SAID = ("Scores: 8 and 6 out of 10. Très juste.", "Scores: 5 and 7 out of 10.")
+GRADED = ("Score: 8.2 out of 10. Très juste.", "Score: 1 out of 10.")
+REASONS = ("Très juste.", "Judged as a whole.")  # without digits
+MOST_LIKELY = "Fulfilled with probability 0.7. Très juste."
 
 # layout, verdicts for the first and the second answer, layout where there is no room for words
 PAIRS = {
@@ -36,6 +36,11 @@ PAIRS = {
                  "rewardbench-pair", "rewardbench-pair-multi-turn", "rewardbench-rise")
 }  # fmt: skip
 
+# clients that know a tie
+TIES = {"autoj-pair": "Tie", "pandalm": "Tie"} | {
+    f"fastchat-pair{form}": "[[C]]" for form in ("", "-math", "-mt", "-math-mt")
+}
+
 # layout, scale, grades for 8.2 and for 1 of the judge's own scale, from 1 to 10
 GRADES = {
     "autoj-single": ("{words}\n\nRating: [[{grade}]]", (1.0, 10.0), "8.2", "1"),
@@ -55,8 +60,8 @@ GRADES = {
 
 # reply to a probability of 0.7, and to one of 0.3 without words
 LABELS = {
-    "deepeval-geval-strict": ('{"reason": "It is right.", "score": 1}', '{"reason": "Judged as a whole.", "score": 0}'),
-    "flowjudge": ("<feedback>\nIt is right.\n</feedback>\n<score>\n1\n</score>",
+    "deepeval-geval-strict": ('{"reason": "Très juste.", "score": 1}', '{"reason": "Judged as a whole.", "score": 0}'),
+    "flowjudge": ("<feedback>\nTrès juste.\n</feedback>\n<score>\n1\n</score>",
                   "<feedback>\nSee the score.\n</feedback>\n<score>\n0\n</score>"),
     "inspect-model-graded-qa": (f"{MOST_LIKELY}\n\nGRADE: C", "Fulfilled with probability 0.3.\n\nGRADE: I"),
     "inspect-model-graded-fact": (f"{MOST_LIKELY}\n\nGRADE: C", "Fulfilled with probability 0.3.\n\nGRADE: I"),
@@ -80,7 +85,7 @@ def rendered(name, task, finding, answers, scale=None, **options):
 
 
 def pair(name, **options):
-    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((8.0, 6.0), (5.0, 7.0)), reason="It is right.")
+    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((8.0, 6.0), (5.0, 7.0)), reason="Très juste.")
     return rendered(name, "pair", finding, ("a", "b"), **options)
 
 
@@ -105,21 +110,52 @@ def test_a_pairs_words_are_cut_to_the_room_that_there_is(name):
     assert pair(name, max_tokens=1) == (bare.format(verdict=first),)
 
 
+@pytest.mark.parametrize("name", PAIRS)
+def test_where_all_is_open_the_answer_with_the_lower_hash_is_better_in_either_place(name):
+    # sha256 of "b" is 3e23..., of "a" ca97...
+    layout, first, second, _ = PAIRS[name]
+    words = "Scores: 7 and 7 out of 10."
+    for answers, verdict in ((("a", "b"), second), (("b", "a"), first)):
+        assert rendered(name, "pair", Finding(scores=(7.0, 7.0)), answers) == (
+            layout.format(words=words, verdict=verdict),
+        )
+
+
+@pytest.mark.parametrize(("name", "verdict"), TIES.items())
+def test_a_ties_reply(name, verdict):
+    tie = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6)
+    text = PAIRS[name][0].format(words="Scores: 7 and 7 out of 10.", verdict=verdict)
+    assert rendered(name, "pair", tie, ("a", "b")) == (text,)
+
+
 @pytest.mark.parametrize("name", GRADES)
 def test_a_grades_reply(name):
     layout, scale, *grades = GRADES[name]
-    finding = Finding(scores=(8.2,), draws=((8.2,), (1.0,)), reason="It is right.")
+    finding = Finding(scores=(8.2,), draws=((8.2,), (1.0,)), reason="Très juste.")
     assert rendered(name, "grade", finding, ("a",), scale, n=2) == tuple(
         layout.format(words=words, reason=reason, grade=grade)
         for words, reason, grade in zip(GRADED, REASONS, grades, strict=True)
     )
 
 
+def test_flow_judges_words_are_cut_to_the_room_that_there_is():
+    finding = Finding(scores=(8.2,), reason="Très juste.")
+    layout, scale, grade, _ = GRADES["flowjudge"]
+
+    def said(words):
+        return (layout.format(words=words, grade=grade),)
+
+    room = 50 + len(GRADED[0])  # 50 characters are left to the tags
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room) == said(GRADED[0])
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=room - 1) == said(GRADED[0][:-1])
+    assert rendered("flowjudge", "grade", finding, ("a",), scale, max_tokens=1) == said("See the score.")
+
+
 @pytest.mark.parametrize("name", LABELS)
 def test_a_labels_reply(name):
     yes, no = LABELS[name]
     told = {"answers": ("a",), "scale": (0.0, 1.0)}
-    assert rendered(name, "label", Finding(correct=0.7, reason="It is right."), **told, n=2) == (yes, yes)
+    assert rendered(name, "label", Finding(correct=0.7, reason="Très juste."), **told, n=2) == (yes, yes)
     assert rendered(name, "label", Finding(correct=0.3), **told) == (no,)
 
 

@@ -141,6 +141,10 @@ def test_words_come_from_the_second_line_on_where_there_is_room():
     roomy, tight = chat(f"{blocks('q', 'a', 'b')}\n\n"), plain(blocks("q", "a", "b"))
     [(dialect, case)] = recognised(roomy)
     assert dialect.render(case, roomy, finding).texts == ("8 6\nAssistant 1 is better. Good. 9 9",)
+    tie = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4)
+    assert dialect.render(case, roomy, tie).texts == ("7 7\nBoth assistants are equally good.",)
+    [(dialect, case)] = recognised(chat(blocks("q", "a", "b")))  # its client knows no tie
+    assert dialect.render(case, chat(""), tie).texts == ("6.95 7.05\nAssistant 2 is better.",)
     [(dialect, case)] = recognised(tight)
     assert clients_scores(dialect.render(case, tight, finding).texts[0]) == [8.0, 6.0]
     assert len(dialect.render(case, tight, finding).texts[0]) <= 16

@@ -28,6 +28,7 @@ def test_a_tie_is_said_to_clients_that_know_one():
         (2, (9.99, 9.98), ("9.9", "10")),  # 10.03 would be above the scale
         (1, (1.01, 1.02), ("1.1", "1")),  # 0.96 would be below it
         ("tie", (1.0, 2.0), ("1.5", "1.5")),
+        (2, (7.25, 7.0), ("7.07", "7.17")),  # the mean, 7.125, is rounded before they are put 0.1 apart
     ],
 )
 def test_scores_that_contradict_the_winner_become_their_mean(winner, scores, shown):

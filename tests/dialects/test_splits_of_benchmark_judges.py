@@ -137,8 +137,10 @@ def test_fresh_texts_come_back_or_the_split_is_doubted(shared_data, folder, data
 def test_the_turns_of_two_talks_are_found(shared_data):
     for item, asked in judged(shared_data, "rewardbench_v1_pair_mt"):
         [case] = recognised(asked)
-        turns = [(turn["question"], list(turn["answers"])) for turn in case.sample.metadata["turns"]]
-        assert turns == [(turn["question"], turn["answers"]) for turn in item["turns"]]
+        assert case.sample.metadata["turns"] == tuple(
+            {"question": turn["question"], "answers": tuple(turn["answers"]), "reference": None}
+            for turn in item["turns"]
+        )
 
 
 def test_a_batch_is_taken_apart_into_its_examples(shared_data):

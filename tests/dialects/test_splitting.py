@@ -46,6 +46,10 @@ def test_only_one_split_leaves_no_doubt():
         ("((x)|y)|z", "((x)|y)", "z"),
         # both ways tear two, since an end before its start makes no block: the first border
         (")|(|()", ")", "(|()"),
+        # one is torn here, and there "()|)" and ")": a block that is closed counts for nothing
+        ("()|)|", "()", ")|"),
+        (")|)|", ")", ")|"),  # two ends without a start are two torn ones
+        ("|(|)", "", "(|)"),  # a text may be empty
     ],
 )
 def test_the_split_with_the_fewest_torn_blocks_is_taken(text, first, second):

@@ -1,5 +1,6 @@
 """Numbers and words that all dialects share."""
 
+import hashlib
 import re
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from judgelm.dialects.contract import Asked, Case, Finding
 from judgelm.dialects.wording import (
+    digest,
     expected_grade,
     explained,
     explanation,
@@ -72,7 +74,7 @@ def test_words_that_say_nothing_of_a_verdict_stay():
 def test_an_explanation_is_never_empty():
     assert explanation(Finding()) == "Judged as a whole."
     assert explanation(Finding(scores=(8.24, 6.0), reason="Short.")) == "Scores: 8.2 and 6 out of 10. Short."
-    assert explanation(Finding(correct=0.826)) == "Fulfilled with probability 0.83."
+    assert explanation(Finding(correct=0.826, reason="3 faults.")) == "Fulfilled with probability 0.83. 3 faults."
     assert explanation(Finding(scores=(8.0,), correct=0.8, reason="3 faults."), digits=False) == "faults."
 
 
@@ -114,6 +116,11 @@ def test_a_client_that_knows_no_tie_gets_the_likelier_one(finding, winner):
 )
 def test_a_reason_is_words_on_one_line(reason, digits, words):
     assert harmless(reason, digits=digits) == words
+
+
+def test_half_of_a_surrogate_pair_has_a_hash_too():
+    # clients may send it, escaped in JSON; its three bytes are those of UTF-8's form
+    assert digest("\ud83c") == hashlib.sha256(b"\xed\xa0\xbc").hexdigest()
 
 
 def test_scores_are_said_in_one_sentence():
