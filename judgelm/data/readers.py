@@ -12,6 +12,7 @@ import io
 import json
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -225,7 +226,7 @@ def _read_table(stream: io.BufferedReader, file: str, delimiter: str) -> Iterato
 
 def _header(file: str, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f'{file}:{line}: column "{twice[0]}" appears twice in the header; rename one')
     return names

@@ -40,10 +40,13 @@ def judgelm_label(row: Row, with_reference: bool) -> Label | None:
     """JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
 
     A text of `error` and a score of [-1, -1] are the sources' signs of a failed review: no label. Scores are read
-    as they are, on any scale. Rows that `data_tools/convert.py` wrote from votes carry a `winner` instead.
+    as they are, on any scale. Rows that judgelm wrote of judgments without scores carry a `winner` and a null `score`
+    instead: their text is the reason, whatever it begins with.
     """
     suffix = "_w_reference" if with_reference else ""
     text = optional_text(row, f"text{suffix}")
+    if not with_reference and row.data.get("score", ...) is None and row.data.get("winner") is not None:
+        return Label(sample_id="", winner=winner_field(row), reason=text or None, votes=_votes(row))
     if text is not None and text.strip() == "error":
         return None
     written, reason = (None, "") if text is None else split_review(text)

@@ -9,8 +9,10 @@ import pytest
 
 import fuzzing
 from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
+from judgelm.data.readers import read_rows
 from judgelm.errors import InputError
 from judgelm.parsing import parse_pair, parse_scores
 from judgelm.prompts.final_answers import final_answer
@@ -40,6 +42,24 @@ def test_whatever_yaml_stumbles_over_is_one_error():
     parse += "    except ConfigError:\n        print('refused')\n"
     done = subprocess.run([sys.executable, "-c", parse], input=json.dumps(texts), capture_output=True, text=True)
     assert done.stdout.split("\n") == ["refused"] * len(texts) + [""], done.stderr
+
+
+def test_a_winners_reason_that_begins_like_scores_stays_a_reason(tmp_path):
+    path = tmp_path / "pandalm.jsonl"
+    inputs = {"instruction": "q", "response1": "a", "response2": "b"}
+    outputs = {"evaluation_result": "1", "evaluation_reason": "8 6\nbecause"}
+    path.write_text(json.dumps({"inputs": inputs, "outputs": outputs}) + "\n")
+    [pair] = read_labelled(str(path), source="s")
+    path.write_text(json.dumps(judgelm_row(pair)) + "\n")
+    [again] = read_labelled(str(path), source="s")
+    assert (again.plain.winner, again.plain.scores, again.plain.reason) == (1, None, "8 6\nbecause")
+
+
+def test_a_header_of_thousands_of_columns_is_checked_in_no_time(tmp_path):
+    path = tmp_path / "wide.tsv"
+    path.write_text("\t".join([*(f"c{number}" for number in range(60_000)), "c7"]) + "\n1\n")
+    with fuzzing.limited_cpu(), pytest.raises(InputError, match=r'wide\.tsv:1: column "c7" appears twice'):
+        list(read_rows(str(path)))
 
 
 def test_a_rating_beyond_the_largest_float_is_a_reject(tmp_path):
