@@ -32,7 +32,10 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
     with Judge(model, engine=engine, **options) as judge:
         gc.collect()
         gc.freeze()  # a million objects of torch, which stay: each search of them for garbage would stop all requests
-        yield judge
+        try:
+            yield judge
+        finally:
+            gc.unfreeze()  # else some libraries complain of leaks when Python ends
 
 
 def shown_address(host: str, port: int) -> str:
