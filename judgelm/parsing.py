@@ -14,7 +14,7 @@ from judgelm.records import Scores, Unparsed
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 _IN_QUOTES = re.compile(r"[\s*_\u200b\ufeff]*[\"“”`]")
 _LEAD = re.compile(r"(?:the\s+)?(?:scores?|ratings?)\s*:\s*", re.IGNORECASE)
-_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]*?)\s*[)\]]\.?")
+_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]\.?")
 _BARE = re.compile(rf"({_NUMBER})(?:\s*[,;|]\s*|\s+)({_NUMBER})\.?")
 _OUT_OF = re.compile(rf"({_NUMBER})\s*/\s*(\d+)(?:\s*[,;|]\s*|\s+)({_NUMBER})\s*/\s*(\d+)\.?")
 
@@ -97,7 +97,7 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
         return parse_pair(text, scale)
     plain, below = _first_line(text)
     if bracketed := _BRACKETS.fullmatch(plain.replace("[[", "[").replace("]]", "]")):
-        plain = bracketed[1]
+        plain = bracketed[1].strip()
     if _LIST.fullmatch(plain):
         found = _NUMBER_OF.findall(plain)
         joined = {between.strip() for between in re.split(_SCORE, plain)[1:-1]}
@@ -122,7 +122,7 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
     """The first line that is not blank, whatever comes below it."""
     plain, below = _first_line(text)
     if bracketed := _BRACKETS.fullmatch(plain):
-        plain = bracketed[1]
+        plain = bracketed[1].strip()
     if bare := _BARE.fullmatch(plain):
         return _in_scale((bare[1], bare[2]), (None, None), scale, text)
     if out_of := _OUT_OF.fullmatch(plain):

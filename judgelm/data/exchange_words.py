@@ -151,7 +151,7 @@ def noun_before(text: str, at: int) -> NounBefore | None:
 # Between two names of one list: "Assistants 1, 2 and 3", "Assistant 1's and 2's".
 JOIN = re.compile(
     r"(?:['’]s?)?[*_)\]]*"
-    r"(?:[ \t]*(?P<comma>,)[ \t]*|[ \t]*,?[ \t]+(?:and|or|nor|vs\.?|versus)[ \t]+|[ \t]*[&/<>][ \t]*)[*_(\[\#]*"
+    r"(?:[ \t]*(?P<comma>,)[ \t]*|(?:[ \t]*,)?[ \t]++(?:and|or|nor|vs\.?|versus)[ \t]+|[ \t]*[&/<>][ \t]*)[*_(\[\#]*"
 )
 # What makes the last number of "Assistant 1 and 2" a count.
 COUNTED = re.compile(
@@ -165,8 +165,8 @@ _ORDINAL = rf"(?:{_any(ORDINALS)}|[1-9](?:st|nd|rd|th))"
 _BETWEEN = r"(?:(?:ai|given|provided|presented|displayed|shown|chat|candidate|language)\s+)*"
 # "first and second assistants", "first of the two answers", "second one": the noun after an ordinal or a side.
 NOUN_AFTER = re.compile(
-    rf"[*_]*(?:\s*(?:,|/|&|,?\s+(?:and|or|nor|vs\.?|versus))\s*(?:the\s+)?[*_]*{_ORDINAL}[*_]*)*"
-    rf"\s+(?:of\s+(?:the|these)\s+(?:(?:two|three|four)\s+)?|(?P<several>(?:two|three|four)\s+))?{_BETWEEN}"
+    rf"[*_]*(?:(?:\s*[,/&]|(?:\s*,)?\s++(?:and|or|nor|vs\.?|versus))\s*(?:the\s+)?[*_]*{_ORDINAL}[*_]*)*"
+    rf"\s++(?:of\s+(?:the|these)\s+(?:(?:two|three|four)\s+)?|(?P<several>(?:two|three|four)\s+))?{_BETWEEN}"
     rf"(?:(?P<answerer>{_nouns(ANSWERERS)})|(?P<answer>{_nouns(ANSWERS)})|(?P<one>one)"
     rf"|(?P<unsure>{_nouns(_UNSURE_ORDINAL)}))(?:e?s)?\b",
     re.IGNORECASE,

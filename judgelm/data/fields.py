@@ -15,7 +15,7 @@ ID_FIELDS = ("id", "question_id", "idx", "review_id")
 
 _SHOWN = 60
 _URLS = ("data:", "http://", "https://")
-_NUMBERS = re.compile(r"\s*\[?\s*(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*\]?\s*")
+_NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
 _WINNERS: Mapping[object, Winner] = {
     **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
     **{2: 2, "2": 2, "B": 2, "b": 2, "model_b": 2, "model_2": 2},

@@ -57,7 +57,7 @@ _RULES: tuple[tuple[AnswerType, tuple[re.Pattern[str], ...]], ...] = (
             _asks_for("dates?|days?|months?|birthday|birthdate|date of (?:birth|death)"),
         ),
     ),
-    ("job", (_asks_for(_JOBS), re.compile(r"\bdo(?:es)? .* (?:do )?for a living\b", re.IGNORECASE))),
+    ("job", (_asks_for(_JOBS), re.compile(r"(?im)^(?>.*?\bdo(?:es)? ).* for a living\b"))),
     ("number", (_asks_for(_NUMBERS),)),
     ("place", (re.compile(r"^\s*(?:(?:from|to|in|at)\s+)?where\b", re.IGNORECASE), _asks_for(_PLACES))),
     ("name", (re.compile(r"\b(?:who|whom|whose)\b", re.IGNORECASE), _asks_for(_NAMES))),

@@ -23,6 +23,8 @@ QaLabel = Literal["correct", "incorrect"]
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
 _ON_LINE = re.compile(r"<ans>(.*?)</ans>")
 _ANY_CASE = re.compile(r"<ans>(.*?)</ans>", re.DOTALL | re.IGNORECASE)
+_CLOSING = re.compile("</ans>")
+_CLOSING_ANY_CASE = re.compile("</ans>", re.IGNORECASE)
 _DRESS = re.compile(r"</?(?:b|i|em|strong)>|[\s\"'`“”‘’*_.,;:!()\[\]]", re.IGNORECASE)
 _WORD = re.compile("(?:in)?correct", re.IGNORECASE)
 _LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
@@ -34,13 +36,21 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
     Without tags rule `first` gives the whole reply as it came, blanks and all.
     """
     if rule == "first":
-        found = _FIRST.search(text)
+        found = _FIRST.search(_closed(text, _CLOSING))
         return text if found is None else found[1].strip()
-    pattern = _ON_LINE if rule == "last_on_line" else _ANY_CASE
-    inside = pattern.findall(text)
+    if rule == "last_on_line":
+        inside = [one for line in text.split("\n") for one in _ON_LINE.findall(_closed(line, _CLOSING))]
+    else:
+        inside = _ANY_CASE.findall(_closed(text, _CLOSING_ANY_CASE))
     if rule == "second":
         return inside[1].strip() if len(inside) > 1 else ""
     return inside[-1].strip() if inside else ""
+
+
+def _closed(text: str, closing: re.Pattern[str]) -> str:
+    """The text up to its last closing tag: each opening tag behind that would be followed to the text's end in vain."""
+    ends = [found.end() for found in closing.finditer(text)]
+    return text[: ends[-1]] if ends else ""
 
 
 class Labelled(NamedTuple):
@@ -57,7 +67,7 @@ def read_label(text: str) -> Labelled | Unparsed:
     What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
     stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word.
     """
-    inside = [(found[1], found.start(1)) for found in _ANY_CASE.finditer(text)]
+    inside = [(found[1], found.start(1)) for found in _ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE))]
     read = [_labelled(one, start) for one, start in inside or [(text, 0)]]
     found = [one for one in read if one is not None]
     labels = {one.label for one in found}

@@ -15,7 +15,7 @@ PairLabel = Literal["1", "2", "tie"]
 _PANDALM: dict[str, PairLabel] = {"1": "1", "2": "2", "tie": "tie"}
 _DECISION = re.compile(r"final decision is\s*(response [12](?!\d)|tie\b)", re.IGNORECASE)
 _OPENING = "final decision is "
-_SEVERAL = re.compile(r"\s*(?:/|,?\s*(?:or|and)\b)\s*(?:response|tie)\b", re.IGNORECASE)
+_SEVERAL = re.compile(r"\s*+(?:/|(?:,\s*+)?(?:or|and)\b)\s*(?:response|tie)\b", re.IGNORECASE)
 _RATING = "Rating: [["
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 

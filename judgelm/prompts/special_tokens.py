@@ -16,9 +16,9 @@ from judgelm.prompts.neutralise import Neutraliser
 
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")
 _SIGNED = re.compile(
-    r"#{2,}[^\S\n]*\w[\w ]{0,30}:?|<{1,2}[^<>\n]{1,40}>{1,2}|\[[^\[\]\n]{1,40}\]"  # ### User:  <<SYS>>  [/INST]
+    r"(?<!#)#{2,}+[^\S\n]*\w[\w ]{0,30}:?|<{1,2}[^<>\n]{1,40}>{1,2}|\[[^\[\]\n]{1,40}\]"  # ### User:  <<SYS>>  [/INST]
 )
-_WORD_BEFORE_CONTENT = re.compile(r"(\w+:)\s*$")
+_WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
 class Defuser:
