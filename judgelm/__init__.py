@@ -1,5 +1,6 @@
 """judgelm: fine-tune open judge models and run them locally. Importing this package loads no torch."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from judgelm.version import VERSION
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
+
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+"""peft imports it, and on some CPUs it asks for a package that would load code from the hub."""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,17 +11,15 @@ checkpoint, and the exit codes are those of `train/sft.py`.
 
 import sys
 
-from trl import DPOConfig, ModelConfig
-
 from judgelm.errors import JudgelmError
 from judgelm.training.cpu_processes import join_processes
-from judgelm.training.preference_tuning import DpoArguments, prepare_preference
+from judgelm.training.preference_tuning import ARGUMENTS, prepare_preference
 from judgelm.training.running import read_arguments, train_and_save
 
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    judge, dpo, model = read_arguments(DpoArguments, DPOConfig, ModelConfig)
+    judge, dpo, model = read_arguments(*ARGUMENTS)
     join_processes(dpo)
     if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
         sys.exit(code)

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft.utils import SAFETENSORS_WEIGHTS_NAME
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.card import find_card, write_card
-from judgelm.engines.adapters import put_adapter
+from judgelm.engines.adapters import put_adapter, weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError, RunError
@@ -106,7 +105,7 @@ def merge(model: Any, adapter: Path) -> Any:
 
 def sha_of(adapter: Path) -> str:
     """The sha256 of the adapter's weights."""
-    with (adapter / SAFETENSORS_WEIGHTS_NAME).open("rb") as file:
+    with weights_file(adapter).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

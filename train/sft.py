@@ -12,18 +12,15 @@ and SIGUSR1 save one at the next step's end and stop: exit code 143 and 138 (the
 
 import sys
 
-from trl import ModelConfig, SFTConfig
-
 from judgelm.errors import JudgelmError
-from judgelm.training.config import JudgeArguments
 from judgelm.training.cpu_processes import join_processes
-from judgelm.training.finetune import prepare
+from judgelm.training.finetune import ARGUMENTS, prepare
 from judgelm.training.running import read_arguments, train_and_save
 
 
 def main() -> None:
     """Read the configuration, build, train, write."""
-    judge, sft, model = read_arguments(JudgeArguments, SFTConfig, ModelConfig)
+    judge, sft, model = read_arguments(*ARGUMENTS)
     join_processes(sft)
     if code := train_and_save(prepare(judge, sft, model), judge, model, say=print):
         sys.exit(code)

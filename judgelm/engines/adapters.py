@@ -26,6 +26,11 @@ def put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     return peft_model.merge_and_unload() if merge else peft_model
 
 
+def weights_file(adapter: Path) -> Path:
+    """Where the weights of an adapter's folder are."""
+    return adapter / SAFETENSORS_WEIGHTS_NAME
+
+
 def check_safetensors(adapter: str) -> None:
     """Refuse an adapter that would be loaded from pickled weights.
 
@@ -33,7 +38,7 @@ def check_safetensors(adapter: str) -> None:
         ModelError: there are no safetensors weights.
     """
     if Path(adapter).is_dir():
-        found = (Path(adapter) / SAFETENSORS_WEIGHTS_NAME).is_file()
+        found = weights_file(Path(adapter)).is_file()
     else:
         try:
             found = bool(hf_hub_download(adapter, SAFETENSORS_WEIGHTS_NAME))

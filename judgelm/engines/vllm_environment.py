@@ -19,7 +19,6 @@ def quiet_imports() -> Iterator[None]:
     """Import vLLM within it; what the user has set in the environment stays."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    for name in ("vllm", "bitsandbytes"):  # they tell which of their optional parts are not installed
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # it tells which of its optional parts are not installed
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield

@@ -26,6 +26,8 @@ from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
 from judgelm.training.safeguards import Safeguards, safeguards
 from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padding
 
+ARGUMENTS = (JudgeArguments, SFTConfig, ModelConfig)
+"""What `train/sft.py` is told: data and judge, training, base."""
 ROWS = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until training is done."""
 _OWN_TOKENIZER = "rows are made with the base's own tokenizer, in whose files it can be set"

@@ -55,6 +55,10 @@ class DpoArguments(JudgeArguments):
     )
 
 
+ARGUMENTS = (DpoArguments, DPOConfig, ModelConfig)
+"""What `train/dpo.py` is told: data and judge, training, base."""
+
+
 class PreferenceTrainer(JudgesWhenEvaluating, NanGuard, PassesOnce, DPOTrainer):
     """A `DPOTrainer` for rows that are tokens already."""
 
