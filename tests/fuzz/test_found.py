@@ -9,12 +9,14 @@ import pytest
 
 import fuzzing
 from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.exchange_words import JOIN
 from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
 from judgelm.data.readers import read_rows
 from judgelm.errors import InputError
 from judgelm.parsing import parse_pair, parse_scores
+from judgelm.prompts.answer_tags import tagged_answer
 from judgelm.prompts.final_answers import final_answer
 from judgelm.records import Unparsed
 
@@ -32,6 +34,13 @@ def test_a_solution_that_announces_its_answer_for_ever_is_read_in_no_time():
     with fuzzing.limited_cpu():
         assert final_answer("the answer is " * 20_000, "number") is None
     assert final_answer("the answer is 7. " + "the answer is " * 50, "number") == "7"
+
+
+def test_blanks_and_tags_that_never_close_cost_no_time():
+    with fuzzing.limited_cpu():
+        assert isinstance(parse_scores(f"({' ' * 30_000}x", 3), Unparsed)
+        assert tagged_answer("<ans>" * 20_000, "last") == ""
+        assert JOIN.match(" " * 30_000) is None
 
 
 def test_whatever_yaml_stumbles_over_is_one_error():
