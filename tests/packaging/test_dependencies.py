@@ -1,0 +1,97 @@
+"""The dependencies audited: what is imported is declared, what is declared is needed, no licence binds users."""
+
+import ast
+import re
+import sys
+import tomllib
+from email.message import Message
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FOR_USERS = ("train", "openai", "ray", "serve", "web")
+"""The extras that users install here; vLLM's build for tests is none of theirs."""
+NOT_IMPORTED = {
+    "bitsandbytes": "transformers loads it for quantised weights and optimisers",
+    "httptools": "uvicorn's faster parser",
+    "uvloop": "uvicorn's faster loop",
+}
+COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.IGNORECASE)
+
+
+def requirements(extra=None):
+    """The names of what an extra needs, or the package itself."""
+    listed = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    return {canonicalize_name(Requirement(one).name) for one in listed}
+
+
+def declared():
+    return requirements().union(*(requirements(extra) for extra in (*FOR_USERS, "vllm")))
+
+
+def imported():
+    """Distributions that the code imports, and a place of each."""
+    of_module = packages_distributions()
+    found = {}
+    for folder in ("judgelm", "train", "serve", "data_tools"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    names = [one.name for one in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module]
+                else:
+                    continue
+                for top in {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"judgelm"}:
+                    providers = {canonicalize_name(one).removesuffix("-cpu") for one in of_module.get(top, [top])}
+                    found.setdefault(frozenset(providers), f"{path.relative_to(ROOT)}:{node.lineno}: {top}")
+    return found
+
+
+def test_what_is_imported_is_declared():
+    names = declared()
+    assert [place for providers, place in imported().items() if not providers & names] == []
+
+
+def test_what_is_declared_is_imported_or_has_its_reason():
+    used = frozenset().union(*imported())
+    assert declared() - used == set(NOT_IMPORTED)
+
+
+def test_no_licence_in_what_users_install_asks_for_their_code():
+    """Down to the last dependency's own; what is told by its metadata alone."""
+    seen, waiting, bound = set(), sorted(requirements().union(*(requirements(extra) for extra in FOR_USERS))), []
+    while waiting:
+        name = waiting.pop()
+        try:
+            metadata = distribution(name).metadata
+        except PackageNotFoundError:  # needed on another system or Python
+            continue
+        if name in seen:
+            continue
+        seen.add(name)
+        if COPYLEFT.search(licence(metadata)):
+            bound.append(f"{name}: {licence(metadata)}")
+        for one in map(Requirement, metadata.get_all("Requires-Dist") or []):
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                waiting.append(canonicalize_name(one.name))
+    assert len(seen) > 100
+    assert bound == []
+
+
+def licence(metadata: Message) -> str:
+    """What a distribution says of its licence in a word; a text in full names others' licences, too."""
+    said = metadata.get("License-Expression") or ""
+    said = said or "; ".join(one for one in metadata.get_all("Classifier") or [] if one.startswith("License"))
+    return said or (metadata.get("License") or "").strip().partition("\n")[0]
+
+
+def test_a_binding_licence_is_seen():
+    message = Message()
+    message["License-Expression"] = "GPL-3.0-or-later"
+    assert COPYLEFT.search(licence(message))
+    assert not COPYLEFT.search("MPL-2.0 AND MIT")
