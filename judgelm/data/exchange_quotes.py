@@ -41,7 +41,9 @@ def quotes_in(text: str) -> list[Quote]:
     """All quotations, in the order of the text; a quotation within another one is part of it."""
     if not _OPENING.search(text):
         return []
-    return [Quote(start=m.start(), end=m.end(), content=m[0]) for m in _QUOTED.finditer(text)]
+    closed = text.rfind("”") + 1
+    searched = text[:closed] + text[closed:].replace("“", "«")  # what none closes would be followed to the end in vain
+    return [Quote(start=m.start(), end=m.end(), content=text[m.start() : m.end()]) for m in _QUOTED.finditer(searched)]
 
 
 @dataclass(slots=True)

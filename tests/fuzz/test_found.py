@@ -9,6 +9,7 @@ import pytest
 
 import fuzzing
 from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.exchange_quotes import quotes_in
 from judgelm.data.exchange_words import JOIN
 from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
@@ -41,6 +42,7 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
         assert isinstance(parse_scores(f"({' ' * 30_000}x", 3), Unparsed)
         assert tagged_answer("<ans>" * 20_000, "last") == ""
         assert JOIN.match(" " * 30_000) is None
+        assert [quote.content for quote in quotes_in("“" * 100_000 + '"“a"')] == ['"“a"']
 
 
 def test_whatever_yaml_stumbles_over_is_one_error():
