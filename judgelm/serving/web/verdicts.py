@@ -39,7 +39,7 @@ def lead(judgment: Judgment) -> str:
         return f"No verdict: {failure_words(judgment.failure)}."
     match judgment.verdict:
         case PairVerdict(winner="tie"):
-            return "Both answers are equally good."
+            return "A tie, since the orders disagree." if judgment.consistent is False else "Both answers are equally good."
         case PairVerdict(winner=winner):
             return f"Answer {winner} is better."
         case GradeVerdict(score=score):
