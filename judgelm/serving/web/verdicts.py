@@ -38,8 +38,10 @@ def lead(judgment: Judgment) -> str:
     if judgment.failure is not None:
         return f"No verdict: {failure_words(judgment.failure)}."
     match judgment.verdict:
+        case PairVerdict(winner="tie") if judgment.consistent is False:
+            return "A tie, since the orders disagree."
         case PairVerdict(winner="tie"):
-            return "A tie, since the orders disagree." if judgment.consistent is False else "Both answers are equally good."
+            return "Both answers are equally good."
         case PairVerdict(winner=winner):
             return f"Answer {winner} is better."
         case GradeVerdict(score=score):
