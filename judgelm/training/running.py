@@ -10,9 +10,10 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 )
 
 from judgelm.errors import ConfigError
-from judgelm.training.config import JudgeArguments
+from judgelm.training.config import JudgeArguments, processes
 from judgelm.training.finetune import FineTuning
 from judgelm.training.memory import out_of_memory_in_words
+from judgelm.training.resuming import last_step
 from judgelm.training.saving import save
 
 _CONFIG = "With --config FILE a YAML file says these options by the same names; those given here go before it."
@@ -55,7 +56,7 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
     """
     trainer: Any = tuning.trainer
     first = trainer.is_world_process_zero()
-    told = [f"train: {tuning.train.counts}"]
+    told = [f"train: {tuning.train.counts}", _steps(trainer)]
     told += [f"eval: {found}" for found in (tuning.eval_counts, tuning.judging and tuning.judging.pairs) if found]
     for line in [*told, *tuning.guards.start.notes] if first else ():
         say(line)
@@ -69,3 +70,12 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()  # with connections left open, a process now and then ends in abort()
     return 0 if stopped_by is None else 128 + stopped_by
+
+
+def _steps(trainer: Any) -> str:
+    """How many steps there are, and what the rows of one come from."""
+    rows, passes = trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps
+    devices = processes(trainer.args)
+    batch = rows * passes * devices
+    steps = last_step(trainer, batch=batch)
+    return f"steps: {steps} of {batch} rows (per device {rows} x accumulation {passes} x processes {devices})"

@@ -55,6 +55,7 @@ def trained(tiny_model, train_file, tmp_path_factory):
 def test_it_says_what_became_of_the_data(trained):
     _, out = trained
     assert "train: 96 rows" in out
+    assert "steps: 6 of 16 rows (per device 16 x accumulation 1 x processes 1)" in out
     assert "with reference" in out
 
 
