@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judgelm.data.exchange_names import Name, Reader, Reading, Why, place_of
-from judgelm.data.exchange_quotes import Quote, Sources, quotes_in
+from judgelm.data.exchange_quotes import Quote, Sources, quote_around, quotes_in
 from judgelm.data.exchange_words import (
     NICKNAME_AFTER,
     NICKNAME_BEFORE,
@@ -94,7 +94,7 @@ def _names(text: str, count: int, answers: Sequence[str]) -> list[Name] | Ambigu
             scores.add(match)
             continue
         quotes = quotes_in(text) if quotes is None else quotes
-        quote = next((quote for quote in quotes if quote.holds(*match.span())), None)
+        quote = quote_around(quotes, *match.span())
         if quote is not None and reading != "quoted_name":
             reading = _in_quote(match, quote, reader)
         if reading == "name":

@@ -5,8 +5,10 @@ Words of an answer that are repeated without any such mark are not found.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 _QUOTED = re.compile(
     r"```.*?```|``[^`]+``|`[^`\n]+`"
@@ -44,6 +46,12 @@ def quotes_in(text: str) -> list[Quote]:
     closed = text.rfind("”") + 1
     searched = text[:closed] + text[closed:].replace("“", "«")  # what none closes would be followed to the end in vain
     return [Quote(start=m.start(), end=m.end(), content=text[m.start() : m.end()]) for m in _QUOTED.finditer(searched)]
+
+
+def quote_around(quotes: Sequence[Quote], start: int, end: int) -> Quote | None:
+    """The quotation that the stretch lies within, of those of a text."""
+    place = bisect_left(quotes, start, key=attrgetter("start")) - 1
+    return quotes[place] if place >= 0 and quotes[place].holds(start, end) else None
 
 
 @dataclass(slots=True)

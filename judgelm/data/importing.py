@@ -102,8 +102,9 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
                 (folder / f"{stem}{part}").unlink(missing_ok=True)
+        said = json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n"
         protocol = folder / f"{stem}.protocol.json"
-        protocol.write_text(json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        protocol.write_text(said, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
     except OSError as error:
         raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
     done.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]

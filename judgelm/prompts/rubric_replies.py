@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from judgelm.records import Unparsed
 
 _DRESS = re.compile("[*_`\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_LINE_BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _ANSWER = re.compile(r"(?<!\w)answer\s*:\s*", re.IGNORECASE)
 _AROUND = " \t.,;:!\"“”'‘’()[]-"
 _QUOTED = 60
@@ -31,7 +32,7 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     cleaned = _DRESS.sub("", text)
     if not cleaned.strip():
         return Unparsed("off_grammar", text, "the reply is empty")
-    said = [(cleaned[found.end() :].splitlines() or [""])[0] for found in _ANSWER.finditer(cleaned)]
+    said = _said(cleaned)
     if not said:
         return Unparsed("off_grammar", text, "the reply has no `Answer:`")
     known = {_bare(level): level for level in levels}
@@ -42,6 +43,14 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     if len(named) > 1:
         return Unparsed("off_grammar", text, f"two answers: {', '.join(sorted(named))}")
     return named.pop()
+
+
+def _said(text: str) -> list[str]:
+    """What stands behind the last `Answer:` of each line that has one."""
+    found, text = list(_ANSWER.finditer(text)), f"{text}\n"
+    ends = [*(one.start() for one in found), len(text)][1:]
+    breaks = [_LINE_BREAK.search(text, one.end(), end) for one, end in zip(found, ends, strict=True)]
+    return [text[one.end() : at.start()] for one, at in zip(found, breaks, strict=True) if at is not None]
 
 
 def _bare(level: str) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 import fuzzing
 from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.exchange import exchange
 from judgelm.data.exchange_quotes import quotes_in
 from judgelm.data.exchange_words import JOIN
+from judgelm.data.importing import import_benchmark
 from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
@@ -19,6 +21,7 @@ from judgelm.errors import InputError
 from judgelm.parsing import parse_pair, parse_scores
 from judgelm.prompts.answer_tags import tagged_answer
 from judgelm.prompts.final_answers import final_answer
+from judgelm.prompts.rubric_replies import parse_level
 from judgelm.records import Unparsed
 
 
@@ -43,6 +46,17 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
         assert tagged_answer("<ans>" * 20_000, "last") == ""
         assert JOIN.match(" " * 30_000) is None
         assert [quote.content for quote in quotes_in("“" * 100_000 + '"“a"')] == ['"“a"']
+        assert parse_level("Answer: " * 40_000 + "good", ("good", "bad")) == "good"
+        assert exchange("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
+
+
+def test_half_a_surrogate_in_a_category_is_written_as_json_writes_it(tmp_path):
+    row = {"v1_0": {"question": "q", "answer": "a", "imagename": "i.png", "capability": ["ocr\ud800"]}}
+    (tmp_path / "mm-vet.json").write_text(json.dumps(row))
+    import_benchmark("mm-vet", [str(tmp_path / "mm-vet.json")], tmp_path / "out.jsonl")
+    protocol = (tmp_path / "out.protocol.json").read_text(encoding="utf-8")
+    assert "ocr\\ud800" in protocol
+    assert json.loads(protocol)["categories"] == {"ocr\ud800": 1}
 
 
 def test_whatever_yaml_stumbles_over_is_one_error():

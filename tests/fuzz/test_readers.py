@@ -38,7 +38,7 @@ def lines(some):
 
 def table(cells, delimiter):
     out = io.StringIO()
-    csv.writer(out, delimiter=delimiter, lineterminator="\n").writerows([["a", "b"], *cells])
+    csv.writer(out, delimiter=delimiter).writerows([["a", "b"], *cells])
     return out.getvalue().encode()
 
 
