@@ -18,7 +18,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.text_candidates import Step
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
+_DURATIONS = re.compile(rf"(?:{_DURATION.pattern})+")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -197,7 +198,7 @@ def _seconds(text: str | None) -> float | None:
     """`2`, `1.5s`, `6m0s`, `20ms` or an HTTP date; None for anything else."""
     if not text:
         return None
-    if re.fullmatch(rf"(?:{_DURATION.pattern})+", text.strip()):
+    if _DURATIONS.fullmatch(text.strip()):
         return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(text))
     try:
         date = parsedate_tz(text)

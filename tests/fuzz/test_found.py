@@ -17,6 +17,7 @@ from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
 from judgelm.data.readers import read_rows
+from judgelm.engines.openai_replies import pause_of
 from judgelm.errors import InputError
 from judgelm.parsing import parse_pair, parse_scores
 from judgelm.prompts.answer_tags import tagged_answer
@@ -48,6 +49,12 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
         assert [quote.content for quote in quotes_in("“" * 100_000 + '"“a"')] == ['"“a"']
         assert parse_level("Answer: " * 40_000 + "good", ("good", "bad")) == "good"
         assert exchange("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
+
+
+def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():
+    with fuzzing.limited_cpu():
+        assert pause_of({"retry-after": "1" * 200 + "x"}) is None
+    assert pause_of({"retry-after": "1h6m0.5s"}) == 3960.5
 
 
 def test_half_a_surrogate_in_a_category_is_written_as_json_writes_it(tmp_path):
