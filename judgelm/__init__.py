@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
 
+# peft imports it, and on some CPUs it asks for a package that would load code from the hub
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-"""peft imports it, and on some CPUs it asks for a package that would load code from the hub."""
 
 
 def __getattr__(name: str) -> Any:
