@@ -18,8 +18,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.data.exchange_names import Name, Reader, Reading, Why, place_of
+from judgelm.data.exchange_names import Name, Reader, Reading, Why
 from judgelm.data.exchange_quotes import Quote, Sources, quote_around, quotes_in
+from judgelm.data.exchange_sentences import Words
 from judgelm.data.exchange_words import (
     NICKNAME_AFTER,
     NICKNAME_BEFORE,
@@ -27,7 +28,6 @@ from judgelm.data.exchange_words import (
     SCORES_BEFORE,
     SCORES_JOIN,
     SCORES_SCALE,
-    SENTENCE_END,
     designators,
     said_as,
 )
@@ -98,12 +98,11 @@ def _names(text: str, count: int, answers: Sequence[str]) -> list[Name] | Ambigu
         if quote is not None and reading != "quoted_name":
             reading = _in_quote(match, quote, reader)
         if reading == "name":
-            start, end = match.span()
-            form = match.lastgroup or ""
-            reader.names.append(Name(start=start, end=end, word=match[0], form=form, place=place_of(match)))
+            reader.add(match)
         elif reading != "plain":
             return Ambiguous(why=reading, found=_around(text, *match.span()))
-    unnamed = next((pair for pair in scores.pairs if _is_unnamed(text, pair, reader.names)), None)
+    words = Words(SCORES_BEFORE, text), Words(SCORES_AFTER, text)
+    unnamed = next((pair for pair in scores.pairs if _is_unnamed(pair, reader, words)), None)
     return reader.names if unnamed is None else Ambiguous(why="unnamed_scores", found=_around(text, *unnamed))
 
 
@@ -142,23 +141,21 @@ class _ScorePairs:
             self.pairs.append((last.start(), match.end()))
 
 
-def _is_unnamed(text: str, pair: tuple[int, int], names: Sequence[Name]) -> bool:
-    """Whether the two numbers are scores, and their sentence (with what leads up to it by a colon) names no two."""
-    start, end = pair
+def _is_unnamed(pair: tuple[int, int], reader: Reader, words: tuple[Words, Words]) -> bool:
+    """Whether the two numbers are scores, and their sentence (with what leads up to it by a colon) names no two.
+
+    `words` are those that speak of scores before and behind them.
+    """
+    (start, end), text, (before, behind) = pair, reader.text, words
     if SCORES_SCALE.search(text, max(0, start - _AROUND), start):
         return False
-    ends = [0, *(m.end() for m in SENTENCE_END.finditer(text, 0, start))]
-    opens = ends.pop()
-    while ends and text[:opens].rstrip().endswith(":"):
-        opens = ends.pop()
-    closes = next((m.start() for m in SENTENCE_END.finditer(text, end)), len(text))
+    opens, closes = reader.sentences.led_up_to(start), reader.sentences.closes(end)
     line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     rest = text[line_start:start] + text[end : line_end if line_end >= 0 else len(text)]
     alone = not rest.removesuffix("/10").strip(_SCORE_DRESS)
-    named = {name.place for name in names if opens <= name.start < closes}
-    if len(named) > 1:
+    if len({place for place, _ in reader.named(opens, closes)}) > 1:
         return False
-    return alone or bool(SCORES_BEFORE.search(text, opens, start) or SCORES_AFTER.search(text, end, closes))
+    return alone or before.between(opens, start) or behind.between(end, closes)
 
 
 def _around(text: str, start: int, end: int) -> str:

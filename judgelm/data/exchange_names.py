@@ -5,10 +5,13 @@ the answers: what is a name stays a name, and what cannot be told cannot be told
 """
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from judgelm.data.exchange_quotes import Sources
+from judgelm.data.exchange_sentences import Sentences, Words
 from judgelm.data.exchange_words import (
     ANSWERERS,
     ANSWERS,
@@ -34,7 +37,6 @@ from judgelm.data.exchange_words import (
     PLURAL,
     PREFERRED_BEFORE,
     QUANTITY,
-    SENTENCE_END,
     SHORT_BEFORE,
     SHOWN_BEFORE,
     SUBJECT_AFTER,
@@ -65,6 +67,7 @@ Why = Literal[
 Reading = Literal["name", "plain"] | Why
 _REACH = 64
 _LONGEST_JOIN = 12
+_THE_ALONE = re.compile(r"\s*the\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class Name:
     place: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Reader:
     """Reads the words of one text from its start; `names` are those found so far.
 
@@ -89,6 +92,28 @@ class Reader:
     count: int
     sources: Sources
     names: list[Name] = field(default_factory=list)
+    _starts: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+
+    @cached_property
+    def sentences(self) -> Sentences:
+        """Those of the text."""
+        return Sentences(self.text)
+
+    @cached_property
+    def _plurals(self) -> Words:
+        return Words(PLURAL, self.text)
+
+    def add(self, match: re.Match[str]) -> None:
+        """Take a word, behind all those before, as a name."""
+        name = Name(
+            start=match.start(), end=match.end(), word=match[0], form=match.lastgroup or "", place=place_of(match)
+        )
+        self.names.append(name)
+        self._starts.setdefault((name.place, name.form), []).append(name.start)
+
+    def named(self, start: int, end: int) -> set[tuple[int, str]]:
+        """(place, form) of the names so far that begin in `[start, end)`."""
+        return {key for key, starts in self._starts.items() if bisect_left(starts, start) < bisect_left(starts, end)}
 
     def read(self, match: re.Match[str]) -> Reading:
         """What a word that `designators` found says."""
@@ -221,12 +246,12 @@ class Reader:
         """The word in "the first one": of the answers as shown, unless a name or another thing stands before it."""
         if not self._in_range(match):
             return "plain"
-        start = self._window(match.start())
-        near = [name for name in self.names if name.start >= start]
-        if any(name.form not in ("ordinal", "nth") for name in near):
+        start = self.sentences.opens(match.start(), back=1)
+        near = self.named(start, match.start())
+        if any(form not in ("ordinal", "nth") for _, form in near):
             return "unnamed_ordinal"
-        opens = self.text[: match.start()].strip().lower() == "the"
-        told = near or opens or PLURAL.search(self.text, start, match.start())
+        opens = _THE_ALONE.fullmatch(self.text, 0, match.start())
+        told = near or opens or self._plurals.between(start, match.start())
         return "name" if told else "unnamed_ordinal"
 
     def _placement(self, match: re.Match[str]) -> Reading:
@@ -244,8 +269,8 @@ class Reader:
         "Assistant 1 and Assistant 2 ...; the latter" becomes "Assistant 2 and Assistant 1 ...; the latter", which is
         still the answer that was meant. With no two names before it, "the latter answer" is the one shown last.
         """
-        start = self._window(match.start())
-        if len({name.place for name in self.names if name.start >= start and name.form != "side"}) > 1:
+        near = self.named(self.sentences.opens(match.start(), back=1), match.start())
+        if len({place for place, form in near if form != "side"}) > 1:
             return "plain"
         noun = NOUN_AFTER.match(self.text, match.end())
         if noun is not None and (noun["answerer"] or noun["answer"]):
@@ -254,13 +279,8 @@ class Reader:
 
     def _named_in_sentence(self, match: re.Match[str]) -> bool:
         """Whether the sentence has named an answer by the same kind of word before: "Assistant 1 ... 2"."""
-        start = max((end.end() for end in SENTENCE_END.finditer(self.text, 0, match.start())), default=0)
-        return any(name.start >= start and name.form == match.lastgroup for name in reversed(self.names))
-
-    def _window(self, position: int) -> int:
-        """Where the sentence before that of the position starts."""
-        starts = [0, *(end.end() for end in SENTENCE_END.finditer(self.text, 0, position))]
-        return starts[-2] if len(starts) > 1 else 0
+        before = self.named(self.sentences.opens(match.start()), match.start())
+        return any(form == match.lastgroup for _, form in before)
 
 
 def place_of(match: re.Match[str]) -> int:
