@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from judgelm.errors import InputError, RunError
 
@@ -146,10 +146,22 @@ def repair_tail(path: str | Path) -> int:
         return end - start
 
 
+def parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is none, or its lists and objects are nested more deeply than Python reads.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
 def _is_object(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line.decode()), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line.decode()), dict)
+    except ValueError:
         return False
 
 
@@ -170,10 +182,10 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
 
 def _strict_object(path: str | Path, number: int, line: bytes) -> dict[str, object]:
     try:
-        row = json.loads(line.decode())
+        row = parse_json(line.decode())
     except UnicodeDecodeError as error:
         raise InputError(f"{path}:{number}: not UTF-8 at byte {error.start + 1}; remove the line") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{path}:{number}: not JSON: {error}; remove the line") from error
     if not isinstance(row, dict):
         raise InputError(f"{path}:{number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")

@@ -83,7 +83,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         decided_by=row.get("decided_by"),
         solves=tuple(Solve(**solve) for solve in row.get("solves", ())),
         own_reference=row.get("own_reference"),
-        votes=row.get("votes", {}),
+        votes=dict(row.get("votes", {})),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from judgelm.errors import InputError, RunError
-from judgelm.jsonl import Appender, read_jsonl, repair_tail
+from judgelm.jsonl import Appender, parse_json, read_jsonl, repair_tail
 from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import Judgment
 
@@ -135,9 +135,9 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
             )
         return None
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = parse_json(path.read_text(encoding="utf-8"))
         _Manifest.model_validate(manifest)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())
         raise RunError(
             f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"

@@ -1,6 +1,5 @@
 """From files to an evaluation, for `judgelm eval` and `judgelm report`."""
 
-import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from judgelm.data.readers import read_rows
 from judgelm.data.results import read_results
 from judgelm.data.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import parse_json
 from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_original
@@ -118,7 +118,7 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
 

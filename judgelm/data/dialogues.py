@@ -5,13 +5,13 @@ A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `val
 written turn by turn as `User: ...`, `Assistant: ...` and `System: ...` with a blank line between: no turn is lost.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from judgelm.data.fields import described, field_error, row_error, text_field
 from judgelm.data.rows import Row
+from judgelm.jsonl import parse_json
 from judgelm.records import Role
 
 _ROLES: Mapping[str, Role] = {
@@ -70,8 +70,8 @@ def json_list(text: str) -> list[object] | None:
     if not text.lstrip().startswith("["):
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         return None
     return value if isinstance(value, list) else None
 

@@ -13,7 +13,6 @@ validated answers stand in `references`, their spans in `reference_spans`.
 """
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject, Row
 from judgelm.data.samples import OnReject, raise_reject, rejected
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import parse_json
 from judgelm.metrics.answer_types import ANSWER_TYPES, answer_type
 from judgelm.prompts.short_answers import Gold
 from judgelm.records import Sample
@@ -117,8 +117,8 @@ def _nested(path: str) -> dict[str, Any] | None:
         text = (gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig")
         if not text.lstrip().startswith("{"):
             return None
-        value = json.loads(text)  # JSON lines of more than one row are no JSON text
-    except (OSError, ValueError, EOFError, RecursionError, zlib.error):
+        value = parse_json(text)  # JSON lines of more than one row are no JSON text
+    except (OSError, ValueError, EOFError, zlib.error):
         return None
     passages = isinstance(value.get("data"), list) or any(
         isinstance(one, dict) and "qa_pairs" in one for one in value.values()

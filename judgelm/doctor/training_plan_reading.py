@@ -1,6 +1,5 @@
 """Reads what a plan needs from a training YAML and from accelerate's, leniently: other fields are of no concern."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +10,7 @@ from packaging.version import Version
 
 from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import parse_json
 from judgelm.yaml_values import read_yaml
 
 _FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
@@ -176,8 +176,8 @@ def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
     bucket: object = None
     if file := options.get("deepspeed_config_file"):
         try:
-            zero = json.loads(Path(file).read_text(encoding="utf-8")).get("zero_optimization") or {}
-        except (OSError, ValueError) as error:
+            zero = parse_json(Path(file).read_text(encoding="utf-8")).get("zero_optimization") or {}
+        except (OSError, ValueError, AttributeError) as error:
             raise InputError(f"{path}: deepspeed_config_file {file}: cannot read: {error}") from error
         stage, bucket = zero.get("stage", 0), zero.get("reduce_bucket_size")
         devices = {name: (zero.get(f"offload_{name}") or {}).get("device") for name in ("optimizer", "param")}

@@ -1,7 +1,6 @@
 """What the engines that load a model's files share: tokenizer, window, adapter, and what tells two models apart."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from transformers import AutoTokenizer
 from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ModelError
+from judgelm.jsonl import parse_json
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -27,9 +27,9 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     config = folder / "adapter_config.json"
     if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
         try:
-            base = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
-        except ValueError as error:
-            raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
+            base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+        except (OSError, ValueError, AttributeError) as error:
+            raise ModelError(f"{config}: not JSON of an adapter: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)

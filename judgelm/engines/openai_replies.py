@@ -17,6 +17,7 @@ import openai
 from pydantic import BaseModel, Field, ValidationError
 
 from judgelm.engines.text_candidates import Step
+from judgelm.jsonl import parse_json
 
 _DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
 _DURATIONS = re.compile(rf"(?:{_DURATION.pattern})+")
@@ -110,8 +111,8 @@ def read_json(body: str) -> Any:
         BadReplyError: it is none.
     """
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
+        return parse_json(body)
+    except ValueError as error:
         raise BadReplyError(f"not JSON but {body!r}") from error
 
 

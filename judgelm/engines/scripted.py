@@ -15,6 +15,7 @@ from typing import Any
 
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError, ModelError
+from judgelm.jsonl import parse_json
 from judgelm.prompts.fitting import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request
 
@@ -52,7 +53,7 @@ class ScriptedEngine:
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")})
         try:
-            script = json.loads(path.read_text(encoding="utf-8"))
+            script = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: cannot read the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import importlib.util
-import json
 import os
 import sys
 import warnings
@@ -21,6 +20,7 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import first_line, window_of
 from judgelm.errors import ConfigError, ModelError
+from judgelm.jsonl import parse_json
 
 _OWN_OPTIONS = {
     "model": "--model",
@@ -142,7 +142,7 @@ def lora_rank(adapter: str) -> int:
     if not Path(adapter).is_dir():
         return 64  # on the hub: peft reads the config only after the engine was made
     try:
-        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+        rank = int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path}: not a LoRA adapter's config ({error}); check --adapter") from error
     for known in _LORA_RANKS:

@@ -17,6 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from judgelm.errors import RunError
+from judgelm.jsonl import parse_json
 from judgelm.reports.html import render_page
 from judgelm.reports.study_figures import Drawn, draw
 from judgelm.reports.study_tables import MOST_ROWS, page_table, table_csv
@@ -133,7 +134,7 @@ def _remove_study(folder: Path) -> None:
     """Take away the study that stands there, its mark first; of a file that is none nothing more is known."""
     mark = folder / STUDY_FILE
     try:
-        found = json.loads(mark.read_text(encoding="utf-8"))
+        found = parse_json(mark.read_text(encoding="utf-8"))
         tables = [one["name"] for one in found["tables"]]
         figures = [one["name"] for one in found["figures"]]
     except (OSError, ValueError, KeyError, TypeError):

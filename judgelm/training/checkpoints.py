@@ -19,6 +19,7 @@ import trl
 from accelerate import PartialState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
+from judgelm.jsonl import parse_json
 from judgelm.version import VERSION
 
 STATE_NAME = "judgelm_state.json"
@@ -102,7 +103,7 @@ def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
 def read_state(checkpoint: Path) -> CheckpointState | None:
     """What the marker says; None where it is missing or torn."""
     try:
-        found = json.loads((checkpoint / STATE_NAME).read_text(encoding="utf-8"))
+        found = parse_json((checkpoint / STATE_NAME).read_text(encoding="utf-8"))
         return CheckpointState(**found)
     except (OSError, ValueError, TypeError):
         return None

@@ -3,13 +3,13 @@
 Only runs that asked as a training would ask are taken: pairs, by the same template and on the same scale.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Shown
 from judgelm.runfile import iter_judgments
@@ -92,7 +92,7 @@ def _fingerprint(path: str) -> dict[str, Any]:
     """What the run was made with, by the manifest beside it."""
     manifest = Path(path).with_name(Path(path).name.removesuffix(".jsonl") + ".run.json")
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))["fingerprint"]
+        found = parse_json(manifest.read_text(encoding="utf-8"))["fingerprint"]
         found["mode"]["scale"], found["mode"]["reference"], found["template"]["id"], found["template"]["sha"]
         found["input"]
     except OSError as error:

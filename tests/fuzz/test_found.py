@@ -17,13 +17,17 @@ from judgelm.data.labelled import judgelm_row, read_labelled
 from judgelm.data.qa_files import read_qa
 from judgelm.data.ratings import read_ratings
 from judgelm.data.readers import read_rows
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import split_adapter
 from judgelm.engines.openai_replies import pause_of
-from judgelm.errors import InputError
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.errors import InputError, ModelError
+from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.parsing import parse_pair, parse_scores
 from judgelm.prompts.answer_tags import tagged_answer
 from judgelm.prompts.final_answers import final_answer
 from judgelm.prompts.rubric_replies import parse_level
-from judgelm.records import Unparsed
+from judgelm.records import Judgment, PairVerdict, Unparsed
 
 
 def test_an_answers_number_of_thousands_of_digits_is_no_name():
@@ -57,6 +61,25 @@ def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():
     with fuzzing.limited_cpu():
         assert pause_of({"retry-after": "1" * 200 + "x"}) is None
     assert pause_of({"retry-after": "1h6m0.5s"}) == 3960.5
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "5"])
+def test_json_nested_beyond_measure_or_of_another_kind_is_refused(tmp_path, content):
+    script, adapter = tmp_path / "script.json", tmp_path / "adapter"
+    adapter.mkdir()
+    for path in (script, adapter / "adapter_config.json"):
+        path.write_text(content)
+    with pytest.raises(ModelError, match=r"script\.json: "):
+        ScriptedEngine.load(EngineOptions(model=str(script)))
+    with pytest.raises(ModelError, match=r"adapter_config\.json: not JSON of an adapter: "):
+        split_adapter(EngineOptions(model=str(adapter)))
+
+
+@pytest.mark.parametrize("votes", [5, ["ab", "c"], [1], "x"])
+def test_a_panels_votes_of_another_kind_are_no_judgment(votes):
+    row = judgment_row(Judgment(sample_id="a", mode="pair", verdict=PairVerdict(winner="1"), shown=()))
+    with pytest.raises(ValueError, match="TypeError|ValueError"):
+        judgment_from_row(row | {"votes": votes})
 
 
 def test_half_a_surrogate_in_a_category_is_written_as_json_writes_it(tmp_path):

@@ -25,6 +25,7 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject, Row
 from judgelm.data.samples import OnReject, raise_reject, rejected
 from judgelm.errors import InputError
+from judgelm.jsonl import parse_json
 from judgelm.prompts.multimodal import read_gold
 
 _IMAGES = "images"
@@ -137,8 +138,8 @@ def _json_object(path: str) -> dict[str, object] | None:
     """The file's one object; None where it is a list."""
     try:
         raw = Path(path).read_bytes()
-        found = json.loads((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
-    except (OSError, ValueError, EOFError, RecursionError, zlib.error) as error:
+        found = parse_json((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
     return found if isinstance(found, dict) else None
 
