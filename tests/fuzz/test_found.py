@@ -78,7 +78,7 @@ def test_json_nested_beyond_measure_or_of_another_kind_is_refused(tmp_path, cont
 @pytest.mark.parametrize("votes", [5, ["ab", "c"], [1], "x"])
 def test_a_panels_votes_of_another_kind_are_no_judgment(votes):
     row = judgment_row(Judgment(sample_id="a", mode="pair", verdict=PairVerdict(winner="1"), shown=()))
-    with pytest.raises(ValueError, match="TypeError|ValueError"):
+    with pytest.raises(ValueError, match=r"TypeError|ValueError"):
         judgment_from_row(row | {"votes": votes})
 
 
