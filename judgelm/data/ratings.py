@@ -38,6 +38,7 @@ GOLD = "gold"
 ONLY_DIMENSION = "all"
 ONLY_TASK = "all"
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MISSING = re.compile(r"(n\.?/?a\b.*|nan|none|null)?", re.IGNORECASE | re.DOTALL)
 _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
@@ -156,7 +157,12 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
         values[name] = number
     if values["judge"] in (HUMAN, GOLD) and not values["annotator"]:
         values["annotator"] = "mean"
-    return Row(row.file, row.line, values | {name: row.data.get(name) for name in columns.extra})
+    values |= {name: row.data.get(name) for name in columns.extra}
+    half = next((name for name, value in values.items() if isinstance(value, str) and _SURROGATE.search(value)), None)
+    if half is not None:
+        name = getattr(columns, half, half)
+        return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
+    return Row(row.file, row.line, values)
 
 
 def _text(value: object) -> str:

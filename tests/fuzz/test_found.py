@@ -127,6 +127,14 @@ def test_a_rating_beyond_the_largest_float_is_a_reject(tmp_path):
     assert reject.message.startswith(f'{path}:1: "score": expected a number or NA')
 
 
+def test_half_a_surrogate_in_a_rating_is_a_reject(tmp_path):
+    path = tmp_path / "r.jsonl"
+    rows = [{"item": str(i), "judge": judge, "model": "b", "score": 3} for i, judge in enumerate(("a\ud800", "c"))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [reject] = read_ratings([path]).rejects
+    assert reject.message.startswith(f'{path}:1: "judge": holds half a surrogate pair')
+
+
 def test_a_wide_row_that_lacks_a_field_is_a_reject(tmp_path):
     path = tmp_path / "wide.jsonl"
     whole = {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
