@@ -52,7 +52,7 @@ def text_field(row: Row, name: str, needs: str) -> str:
         needs: what each row needs, for the error when the field is missing.
     """
     value = row.data.get(name)
-    if isinstance(value, str) and (value.isascii() or _encodable(value)):
+    if isinstance(value, str) and (value.isascii() or encodable(value)):
         return value
     raise bad_text(row, name, needs)
 
@@ -72,7 +72,8 @@ def bad_text(row: Row, name: str, needs: str) -> InputError:
     return field_error(row, name, f"expected text, got {described(value)}; write it as one text")
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can say it: no half of a surrogate pair is in it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -106,7 +107,7 @@ def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...
     if not value or (count and len(value) != count):
         raise field_error(row, name, f"expected {expected}, got {len(value)}")
     for text in value:
-        if not isinstance(text, str) or not _encodable(text):
+        if not isinstance(text, str) or not encodable(text):
             raise field_error(row, name, f"expected {expected}, got {described(text)} among them")
     return tuple(value)
 
@@ -124,7 +125,7 @@ def images_field(row: Row) -> tuple[str, ...]:
 
 
 def _image(row: Row, name: str, image: object) -> str:
-    if not isinstance(image, str) or not image or not _encodable(image):
+    if not isinstance(image, str) or not image or not encodable(image):
         raise field_error(row, name, f"expected where an image lies, as text, got {described(image)}; write its path")
     return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
 
@@ -147,7 +148,7 @@ def row_id(row: Row, names: Sequence[str] = ID_FIELDS) -> str | None:
         value = row.data.get(name)
         if value is None or value == "":
             continue
-        if isinstance(value, str) and _encodable(value):
+        if isinstance(value, str) and encodable(value):
             return value
         if isinstance(value, int) and not isinstance(value, bool):
             return str(value)

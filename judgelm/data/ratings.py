@@ -29,6 +29,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from judgelm.data.fields import encodable
 from judgelm.data.ratings_wide import WIDE_FIELDS, WideReader
 from judgelm.data.readers import Reject, Row, read_rows
 from judgelm.errors import InputError, RunError
@@ -38,7 +39,6 @@ GOLD = "gold"
 ONLY_DIMENSION = "all"
 ONLY_TASK = "all"
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _MISSING = re.compile(r"(n\.?/?a\b.*|nan|none|null)?", re.IGNORECASE | re.DOTALL)
 _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
@@ -158,7 +158,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     if values["judge"] in (HUMAN, GOLD) and not values["annotator"]:
         values["annotator"] = "mean"
     values |= {name: row.data.get(name) for name in columns.extra}
-    half = next((name for name, value in values.items() if isinstance(value, str) and _SURROGATE.search(value)), None)
+    half = next((name for name, value in values.items() if isinstance(value, str) and not encodable(value)), None)
     if half is not None:
         name = getattr(columns, half, half)
         return _reject(row, f'"{name}": holds half a surrogate pair, which UTF-8 cannot say; remove it')
