@@ -9,6 +9,7 @@ from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.cli.batch_showing import RejectPrinter, show_input, show_resume
 from judgelm.cli.batch_summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
+from judgelm.cli.loading import heap_frozen
 from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.samples import SampleStream
@@ -112,7 +113,8 @@ def run(
             on_reject=RejectPrinter(_SHOWN_REJECTS if job.out != "-" else None),
         )
         try:
-            tally = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
+            with heap_frozen():
+                tally = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
         except KeyboardInterrupt:
             again = "" if job.out == "-" else "; run the same command again to go on"
             console.print(f"\n[yellow]interrupted[/] after {done} judgments{again}")

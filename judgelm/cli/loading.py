@@ -1,4 +1,4 @@
-"""What the commands share that stay up with a judge: loading it, and saying where they are."""
+"""What the commands that stay up with a judge share: loading it, working without pauses, saying where they are."""
 
 import gc
 from collections.abc import Iterator
@@ -29,13 +29,22 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
     """The judge, announced before it is loaded, which takes long; closed in the end. `options` are `Judge`'s."""
     if not quiet:
         console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
-    with Judge(model, engine=engine, **options) as judge:
-        gc.collect()
-        gc.freeze()  # a million objects of torch, which stay: each search of them for garbage would stop all requests
-        try:
-            yield judge
-        finally:
-            gc.unfreeze()  # else some libraries complain of leaks when Python ends
+    with Judge(model, engine=engine, **options) as judge, heap_frozen():
+        yield judge
+
+
+@contextmanager
+def heap_frozen() -> Iterator[None]:
+    """Within it, Python looks for garbage only among what is made within it.
+
+    The modules and the model, with torch a million objects, stay; each search of them would stop all work.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()  # else some libraries complain of leaks when Python ends
 
 
 def shown_address(host: str, port: int) -> str:
