@@ -4,6 +4,8 @@
 # make check            format, lint, types, import contracts
 # make docs             the documentation as a site: site/index.html
 # make conformance      real judging clients, each in its own environment, against a real server
+# make fuzz             every parser and reader against damaged input, ten CPU minutes each
+# make mutants          which changes of the code no test sees
 # make bench            the benchmarks of this machine
 # make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
@@ -18,7 +20,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz test-browser test-gpu conformance check docs bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -89,6 +91,12 @@ test-slow: setup $(VENV)/.vllm
 
 fuzz: setup $(VENV)/.vllm
 	FUZZ_SECONDS=600 $(BIN)/pytest -m slow tests/fuzz
+
+# MUTANTS='judgelm.metrics.*': those alone
+mutants: setup
+	$(INSTALL) mutmut
+	OMP_NUM_THREADS=1 $(BIN)/mutmut run $(if $(MUTANTS),"$(MUTANTS)")
+	$(BIN)/mutmut results
 
 test-browser: setup
 	tests/install_chromium.sh
