@@ -4,7 +4,11 @@ import gc
 
 import pytest
 
+from batch_runs import write_pairs
+from judgelm.batch import BatchJob
+from judgelm.cli.batch_running import run
 from judgelm.cli.loading import heap_frozen
+from judgelm.judge import Judge
 
 
 def test_what_was_there_is_not_searched_for_garbage_until_the_work_ends():
@@ -18,3 +22,12 @@ def test_a_failure_ends_it_too():
     with pytest.raises(KeyboardInterrupt), heap_frozen():
         raise KeyboardInterrupt
     assert gc.get_freeze_count() == 0
+
+
+def test_a_batch_run_is_such_work(tmp_path):
+    frozen = []
+    job = BatchJob(inputs=(str(write_pairs(tmp_path / "pairs.jsonl", 3)),), out=str(tmp_path / "out.jsonl"))
+    with Judge("8 6", engine="scripted") as judge:
+        run(job, judge, judge.mode("pair"), quiet=True, look=lambda judgment: frozen.append(gc.get_freeze_count()))
+    assert len(frozen) == 3
+    assert min(frozen) > 10_000
