@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import statsmodels.api as sm
 from numpy.typing import NDArray
+from scipy import stats
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.self_bias_design import BiasModel, Design, TermKind, design_of, redundant, unidentified
@@ -104,7 +105,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     gone = redundant(design.matrix)
     kept = design.without(gone)
     fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), kept.matrix).fit(**_covariance(paired, model))
-    known = iter(wald_terms(kept, fitted, unidentified(design.matrix)[~gone], model.level))
+    known = iter(wald_terms(kept, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
     return BiasFit(
         terms=tuple(
             Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
@@ -117,20 +118,35 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     )
 
 
-def wald_terms(design: Design, fitted: Any, unknown: NDArray[np.bool_], level: float) -> tuple[Term, ...]:
-    """Terms of a statsmodels result whose first parameters are the design's columns."""
-    low, high = fitted.conf_int(alpha=1 - level)[: len(design.terms)].T
+def wald_terms(
+    design: Design,
+    coefficients: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    unknown: NDArray[np.bool_],
+    level: float,
+) -> tuple[Term, ...]:
+    """The design's terms with Wald intervals and two-sided p-values, both of the normal distribution.
+
+    Args:
+        design: the columns.
+        coefficients: shape (columns,).
+        errors: shape (columns,), standard errors; NaN where there is none.
+        unknown: shape (columns,), True where the coefficient is not identified and gets no estimate.
+        level: of the intervals.
+    """
+    reach = float(stats.norm.ppf((1 + level) / 2))
     rows = (design.matrix != 0).sum(axis=0)
     terms: list[Term] = []
     for i, (kind, name) in enumerate(design.terms):
-        if unknown[i] or not np.isfinite(fitted.bse[i]):
+        if unknown[i] or not np.isfinite(errors[i]):
             terms.append(Term(kind=kind, level=name, estimate=None))
             continue
-        bounds = (float(low[i]), float(high[i]))
-        value = Estimate(value=float(fitted.params[i]), low=bounds[0], high=bounds[1], n=int(rows[i]), level=level)
-        terms.append(
-            Term(kind=kind, level=name, estimate=value, error=float(fitted.bse[i]), p=float(fitted.pvalues[i]))
-        )
+        value, error = float(coefficients[i]), float(errors[i])
+        bounds = (value - reach * error, value + reach * error)
+        known = Estimate(value=value, low=bounds[0], high=bounds[1], n=int(rows[i]), level=level)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a perfect fit has errors of 0
+            p_value = float(2 * stats.norm.sf(np.abs(np.divide(value, error))))
+        terms.append(Term(kind=kind, level=name, estimate=known, error=error, p=p_value))
     return tuple(terms)
 
 

@@ -1,35 +1,16 @@
 """Self-bias by ordinal logit, one dimension at a time: no distance between the levels of a scale is assumed."""
 
-import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from statsmodels.miscmodels.ordinal_model import OrderedModel
-from statsmodels.tools.sm_exceptions import ConvergenceWarning, HessianInversionWarning
 
+from judgelm.metrics.ordered_logit import OrderedLogit, ordered_logit
 from judgelm.metrics.self_bias import BiasFit, Term, TooFewRatings, wald_terms
 from judgelm.metrics.self_bias_design import BiasModel, Design, design_of, redundant, unidentified
 from judgelm.metrics.self_bias_rows import PairedRatings
 
-_MOST_STEPS = 1000
-
-
-class _CountedModel(OrderedModel):  # type: ignore[misc]
-    """statsmodels' ordered model for rows that each stand for several alike ones.
-
-    Ratings and reference scores have few values, so tens of thousands of rows are a few hundred different ones; the
-    likelihood is the same, and a fit takes seconds instead of minutes.
-    """
-
-    def __init__(self, levels: NDArray[np.int_], matrix: NDArray[np.float64], counts: NDArray[np.int_]) -> None:
-        super().__init__(levels, matrix, distr="logit")
-        self._counts = counts
-
-    def loglikeobs(self, params: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log-likelihood of each row times how often it occurs, shape (rows,)."""
-        return np.asarray(self._counts * super().loglikeobs(params))
+_MOST_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
@@ -57,33 +38,34 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     gone = redundant(kept.matrix, constant=True)
     if gone.all():
         raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
-    fitted, converged = _maximised(kept.without(gone), levels[~rows])
-    found = iter(wald_terms(kept.without(gone), fitted, np.zeros(int((~gone).sum()), dtype=bool), model.level))
+    design = kept.without(gone)
+    fitted = _maximised(design, levels[~rows])
+    known = np.zeros(len(design.terms), dtype=bool)
+    found = iter(wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
     hidden = unidentified(np.column_stack([kept.matrix, np.ones(len(kept.matrix))]))[:-1]
     terms = [
         Term(kind=kind, level=level, estimate=None) if gone[i] else next(found)
-        for i, (kind, level) in enumerate(design.terms)
+        for i, (kind, level) in enumerate(kept.terms)
     ]
     return BiasFit(
-        terms=tuple(_honest(term, bool(hidden[i]), converged) for i, term in enumerate(terms)),
+        terms=tuple(_honest(term, bool(hidden[i]), fitted.converged) for i, term in enumerate(terms)),
         n=len(kept.matrix),
         unit="log-odds",
         errors="from the likelihood",
-        converged=converged,
+        converged=fitted.converged,
         left_out=f"{int(rows.sum())} ratings that a bias fits perfectly" if rows.any() else "",
     )
 
 
-def _maximised(design: Design, levels: NDArray[np.intp]) -> tuple[Any, bool]:
-    """The fit over the different rows, each with its count."""
-    both = np.column_stack([design.matrix, levels])
-    different, counts = np.unique(both, axis=0, return_counts=True)
-    fitting = _CountedModel(different[:, -1].astype(int), different[:, :-1], counts)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # said in the result instead
-        warnings.simplefilter("ignore", HessianInversionWarning)  # shows as errors that are not finite
-        fitted = fitting.fit(method="bfgs", maxiter=_MOST_STEPS, disp=False)
-    return fitted, bool(fitted.mle_retvals["converged"])
+def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
+    """The fit over the different rows, each with its count.
+
+    Ratings and reference scores have few values, so tens of thousands of rows are a few hundred different ones; the
+    likelihood is the same, and a fit takes milliseconds.
+    """
+    present = np.unique(levels, return_inverse=True)[1]
+    different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
+    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MOST_STEPS)
 
 
 def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> NDArray[np.bool_]:

@@ -143,6 +143,22 @@ def test_slices_that_are_too_small_are_said_and_left_out():
     keep = (rare["task"] == "common") | ((rare["dimension"] == "Helpfulness") & rare["model"].isin(HELM[:2]))
     result = study(RatingTable(frame=rare[keep].reset_index(drop=True)), checks=False)
     assert any(warning.startswith("No fit for task rare: self-bias: 4 ratings") for warning in result.warnings)
+    assert result.counts["fits that failed"] == 1
+    [row] = [row for row in table(result, "slices") if row["fit"] == "task: rare"]
+    assert row["term"].startswith("no fit: self-bias: 4 ratings")
+
+
+def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_a_number(monkeypatch):
+    monkeypatch.setattr("judgelm.metrics.self_bias_ordinal._MOST_STEPS", 2)
+    result = study()
+    why = "the search for the estimates did not converge"
+    assert result.counts["fits that failed"] == 2
+    assert {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")} == {
+        ("dimension: Harmlessness", f"no fit: {why}", None),
+        ("dimension: Helpfulness", f"no fit: {why}", None),
+    }
+    assert f"No fit for dimension Harmlessness: {why}." in result.warnings
+    assert not any(figure.name == "self-bias-ordinal" for figure in result.figures)
 
 
 def test_strangers_and_judges_without_completions_are_said():

@@ -73,6 +73,13 @@ class NamedFit:
     group: str = ""
     detail: str = ""
 
+    @property
+    def failure(self) -> str:
+        """Why there are no estimates, in words; empty where there are."""
+        if self.fit is None:
+            return self.why
+        return "" if self.fit.converged else "the search for the estimates did not converge"
+
     def term(self, kind: TermKind, level: str) -> Term | None:
         """The coefficient; None where the fit has no such term."""
         return next((one for one in self.fit.of(kind) if one.level == level), None) if self.fit else None
@@ -94,8 +101,7 @@ class Fits:
     @property
     def failed(self) -> tuple[NamedFit, ...]:
         """Fits that came to nothing."""
-        everything = (*self.slices, *self.checks, *self.ordinal)
-        return tuple(one for one in everything if one.fit is None or not one.fit.converged)
+        return tuple(fit for fit in (*self.slices, *self.checks, *self.ordinal) if fit.failure)
 
 
 LENGTH_BY_PROMPT = "length within the prompt"

@@ -61,7 +61,7 @@ def study_self_bias(ratings: RatingTable, options: SelfBiasOptions | None = None
         title="Self- and family-bias of judges",
         protocol=_protocol(fits.main, options),
         findings=tuple(findings(fits, powered)),
-        counts=_counts(ratings, paired, options.reference),
+        counts=_counts(ratings, paired, options.reference) | {"fits that failed": len(fits.failed)},
         tables=tuple(table for table in tables if table is not None and table.rows),
         figures=(*forests(paired, fits), *heat_maps(paired, options.reference), bars),
         warnings=tuple(_warnings(ratings, paired, fits, problems)),
@@ -168,5 +168,5 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
         yield f"{', '.join(strangers)} rated no completion of their own, so their self-bias is unknown."
     for one in fits.failed:
         place = f"{one.column} {one.name}".strip()
-        yield f"No fit for {place}: {one.why or 'the search for the estimates did not end'}."
+        yield f"No fit for {place}: {one.failure}."
     yield from problems

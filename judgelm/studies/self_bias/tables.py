@@ -43,18 +43,16 @@ def main_table(fit: BiasFit) -> Table:
 
 
 def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
-    """Self- and family-biases of several fits, one under another."""
+    """Self- and family-biases of several fits, one under another; one that failed has a row that says why."""
     columns = (
         Column(key="fit", heading="Fit"),
         Column(key="ratings", heading="Ratings", kind="count"),
         *_TERM_COLUMNS,
     )
     rows = [
-        ((f"{one.column}: {one.name}" if one.column else one.name), one.fit.n, *_term_cells(term))
+        ((f"{one.column}: {one.name}" if one.column else one.name), one.fit.n if one.fit else None, *cells)
         for one in fits
-        if one.fit is not None
-        for term in one.fit.terms
-        if term.kind in ("self", "family", "indicator")
+        for cells in _fit_cells(one)
     ]
     details = [f"{one[:1].upper()}{one[1:]}." for one in dict.fromkeys(one.detail for one in fits) if one]
     words = " ".join([note, *details, _UNKNOWN])
@@ -130,6 +128,13 @@ def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: 
 def in_order(paired: PairedRatings, name: str) -> tuple[str, str]:
     """Sorting key: family, then name."""
     return paired.families.get(name, name), name
+
+
+def _fit_cells(named: NamedFit) -> list[tuple[Cell, ...]]:
+    """The biases of a fit, or why there are none."""
+    if named.fit is None or named.failure:
+        return [(f"no fit: {named.failure}", None, None, None, None)]
+    return [_term_cells(term) for term in named.fit.terms if term.kind in ("self", "family", "indicator")]
 
 
 def _term_cells(term: Term) -> tuple[Cell, ...]:
