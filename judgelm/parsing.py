@@ -5,7 +5,6 @@ What is readable in one way only is read, however it is dressed (`8, 6`, `**8** 
 reason in words, and what lies outside the judge's scale is `out_of_range`. Nothing is ever guessed.
 """
 
-import math
 import re
 from collections.abc import Sequence
 
@@ -133,10 +132,11 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 
 
 def parse_pair_original(text: str) -> Scores | Unparsed:
-    """The original JudgeLM parser: two numbers split by one blank or comma, any range.
+    """The original JudgeLM parser: two numbers split by one blank or comma, whatever Python's `float` reads.
 
-    It is kept for comparability with published figures and for reading labels that other judges wrote. (The
-    original returns -1, -1 where this returns `Unparsed`.)
+    It is kept for comparability with published figures, so scores can be infinite or NaN (`inf 5`, `nan 5`). NaN is
+    neither above nor below any score, so such a pair is a tie there and here. (The original returns -1, -1 where this
+    returns `Unparsed`.)
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -144,12 +144,9 @@ def parse_pair_original(text: str) -> Scores | Unparsed:
     if len(parts) != 2:
         return Unparsed("off_grammar", text, f"the first line has {len(parts)} parts, not 2")
     try:
-        values = (float(parts[0]), float(parts[1]))
+        return Scores((float(parts[0]), float(parts[1])))
     except ValueError:
         return Unparsed("off_grammar", text, "the first line is not two numbers")
-    if not all(math.isfinite(value) for value in values):
-        return Unparsed("out_of_range", text, "a score is not finite")
-    return Scores(values)
 
 
 def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | Unparsed:

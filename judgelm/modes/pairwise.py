@@ -219,10 +219,10 @@ def in_sample_order(shown: Shown) -> tuple[float, float] | None:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Which of two scores is higher."""
-    if scores[0] == scores[1]:
-        return "tie"
-    return 1 if scores[0] > scores[1] else 2
+    """Which of two scores is higher; a tie where neither is, as with NaN."""
+    if scores[0] > scores[1]:
+        return 1
+    return 2 if scores[1] > scores[0] else "tie"
 
 
 def _mean(pairs: list[tuple[float, float]], place: int) -> float:

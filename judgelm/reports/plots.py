@@ -71,7 +71,10 @@ def score_figure(scores: ScoreHistogram) -> str:
         axes.bar(centres + width / 2, scores.second, width, color=ORANGE, label=second)
         if len(centres) <= 12:
             axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
-        axes.set(xlabel="Score (points on the judge's scale)", ylabel="Answers scored (count)")
+        rest = (
+            f"; {scores.not_finite} replies with a score that is not finite are left out" if scores.not_finite else ""
+        )
+        axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
         axes.grid(axis="y", color=GRID)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
         return svg(figure, "Histogram of the judge's scores by the place an answer was shown at")

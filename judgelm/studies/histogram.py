@@ -12,7 +12,8 @@ from judgelm.records import Judgment
 class ScoreHistogram:
     """How often the judge wrote which score, by the place the answer was shown at.
 
-    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each.
+    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders have
+    a score without a place among them (`inf 5`, as the original's parser reads it) and are left out.
     """
 
     edges: tuple[float, ...]
@@ -20,18 +21,20 @@ class ScoreHistogram:
     second: tuple[int, ...]
     mean_first: float
     mean_second: float
+    not_finite: int = 0
 
 
 def histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Counts over every order shown, None where the judge wrote no scores.
+    """Counts over every order shown, None where the judge wrote no finite scores.
 
     Bins have width 1 and lie around whole scores (a half point counts upwards); a scale wider than 50 gets twenty
     equal ones.
     """
     shown = [order.scores[:2] for judgment in judgments for order in judgment.shown if order.scores is not None]
-    if not shown:
+    written = np.array(shown, dtype=np.float64).reshape(-1, 2)
+    scores = written[np.isfinite(written).all(axis=1)]
+    if not len(scores):
         return None
-    scores = np.array(shown, dtype=np.float64)
     low, high = np.floor(scores.min() + 0.5) - 0.5, np.floor(scores.max() + 0.5) + 0.5
     edges = np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
     first, second = (np.histogram(scores[:, place], bins=edges)[0].tolist() for place in (0, 1))
@@ -42,4 +45,5 @@ def histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
         second=tuple(second),
         mean_first=mean_first,
         mean_second=mean_second,
+        not_finite=len(written) - len(scores),
     )

@@ -192,5 +192,5 @@ def _negated(order: OrderLabel) -> OrderLabel:
 
 
 def _sign(lead: float) -> int:
-    """Sign, with what float arithmetic leaves of an exact tie (7.1 - 6.9 + 6.9 - 7.1) taken for one."""
-    return 0 if abs(lead) < 1e-9 else (1 if lead > 0 else -1)
+    """Sign, with what float arithmetic leaves of an exact tie (7.1 - 6.9 + 6.9 - 7.1) a tie, as NaN is."""
+    return (lead >= 1e-9) - (lead <= -1e-9)
