@@ -26,14 +26,14 @@ def benchmark_command(
     bootstrap: BootstrapOption = 2000,
     json: JsonOption = None,
 ) -> None:
-    """A run by its benchmark's own metric: RewardBench 1 and 2, JudgeBench, LLMBar, Auto-J.
+    """A run by its benchmark's own metric: RewardBench 1 and 2, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
     """
     from judgelm.cli.study_reading import read_judges  # scikit-learn takes seconds to load
     from judgelm.data.labels import read_labels
     from judgelm.metrics.resampling import Resampling
-    from judgelm.studies.benchmark import benchmark_study
+    from judgelm.studies.benchmark.study import benchmark_study
 
     [found] = read_judges([judgments], [], parser="judgelm", scale="any").values()
     result = benchmark_study(

@@ -10,6 +10,7 @@ from judgelm.data.benchmarks.mm_vet import MM_VET
 from judgelm.data.benchmarks.mt_bench import MT_BENCH
 from judgelm.data.benchmarks.pairs import AUTO_J, JUDGEBENCH, LLMBAR, PANDALM
 from judgelm.data.benchmarks.preferences import PREFERENCES, REWARDBENCH, REWARDBENCH_2
+from judgelm.data.benchmarks.prometheus import PROMETHEUS
 from judgelm.data.benchmarks.questions import QA_BENCHMARKS
 from judgelm.errors import ConfigError
 
@@ -17,7 +18,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     one.name: one
     for one in (
         *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, PREFERENCES),
-        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET),
+        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS),
     )
 }
 

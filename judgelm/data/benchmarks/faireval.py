@@ -110,7 +110,7 @@ FAIREVAL = Benchmark(
     name="faireval",
     files="question.jsonl, the answers of the first and of the second model, and review_..._human.txt",
     protocol="The judge's scores of both orders are averaged (the paper draws three replies of each), equal means "
-    "are a tie; accuracy and Cohen's kappa against the one released label of people.",
+    "are a tie; accuracy and Cohen's kappa against the one released label of people (`judgelm study benchmark`).",
     judge_with="--both-orders --order-rule mean",
     source="Wang et al. 2023, Large Language Models are not Fair Evaluators; i-Eval/FairEval",
     load=_load,

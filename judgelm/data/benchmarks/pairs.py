@@ -83,6 +83,38 @@ def _judgebench_entry(row: Row, number: int) -> Entry:
     return Entry(plain_row(sample, Label(sample_id="", winner=_WINNERS[winner])))
 
 
+AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Summarization": ("post_summarization", "text_summarization", "note_summarization"),
+    "Exam Questions": ("math_reasoning", "solving_exam_question_with_math", "solving_exam_question_without_math"),
+    "Code": (
+        *("code_simplification", "code_generation", "explaining_code", "code_correction_rewriting"),
+        "code_to_code_translation",
+    ),
+    "Rewriting": (
+        *("text_simplification", "language_polishing", "instructional_rewriting", "text_correction", "paraphrasing"),
+    ),
+    "Creative Writing": (
+        *("writing_song_lyrics", "writing_social_media_post", "writing_blog_post", "writing_personal_essay"),
+        *("creative_writing", "writing_advertisement", "writing_marketing_materials", "writing_presentation_script"),
+        "counterfactual",
+    ),
+    "Functional Writing": (
+        *("writing_product_description", "writing_job_application", "writing_news_article", "writing_biography"),
+        *("writing_email", "writing_legal_document", "writing_technical_document", "writing_scientific_paper"),
+        *("functional_writing", "writing_cooking_recipe"),
+    ),
+    "General Communication": (
+        *("asking_how_to_question", "open_question", "analyzing_general", "explaining_general", "seeking_advice"),
+        *("recommendation", "value_judgement", "verifying_fact", "chitchat", "roleplay", "planning", "brainstorming"),
+    ),
+    "NLP Tasks": (
+        *("ranking", "text_to_text_translation", "data_analysis", "classification_identification", "title_generation"),
+        *("question_generation", "reading_comprehension", "keywords_extraction", "information_extraction"),
+        *("topic_modeling", "others"),
+    ),
+}
+"""Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
+
 _AUTO_J_LABELS: Mapping[object, str] = {0: "1", 1: "2", 2: "tie"}
 _AUTO_J_NEEDS = ("scenario", "label", "prompt", "response 1", "response 2")
 
@@ -118,7 +150,8 @@ LLMBAR = Benchmark(
     name="llmbar",
     files="one dataset.json for each set, in the folder that names the set",
     protocol="Accuracy per set is the mean of the two orders' accuracies, beside it the share of pairs on which both "
-    "orders agree; the four Adversarial sets are also averaged with equal weights; there are no ties.",
+    "orders agree (LLMBar's own count takes two unreadable orders for equal) and Cohen's kappa between the orders; the "
+    "four Adversarial sets are also averaged with equal weights; there are no ties.",
     judge_with="--both-orders",
     source="Zeng et al. 2024, Evaluating Large Language Models at Evaluating Instruction Following; LLMBar, Dataset/",
     load=_llmbar,
@@ -136,8 +169,9 @@ AUTO_J = Benchmark(
     name="auto-j",
     files="testdata_pairwise.jsonl",
     protocol="Agreement is the share of pairs on which both orders give the human label (1, 2 or tie), consistency the "
-    "share on which both orders say the same, overall and per scenario.",
+    "share on which both orders say the same, overall, per group of scenarios (8) and per scenario (58).",
     judge_with="--both-orders --order-rule tie",
     source="Auto-J (Li et al. 2023), GAIR-NLP/auto-j, data/test/ and codes/leaderboard/pairwise_eval.py",
     load=_auto_j,
+    details={"groups": {group: list(scenarios) for group, scenarios in AUTO_J_GROUPS.items()}},
 )

@@ -1,0 +1,99 @@
+"""A judge asked in both orders, counted as LLMBar's makers do, with the kappas that their file gets wrong."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.paired import cohens_kappa
+from judgelm.metrics.resampling import Estimate, Resampling, share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoOrders:
+    """What both orders say of n pairs. In the first four shares an unreadable order is wrong, and n is all pairs.
+
+    Attributes:
+        n: pairs.
+        unreadable: orders without a verdict, of 2 n.
+        given_right: share of pairs judged right as given; `swapped_right` with the answers exchanged.
+        both_right: share judged right in both orders.
+        equal: LLMBar's count: both orders say the same, and two unreadable ones do so, too.
+        agree: share of the pairs read in both orders on which they say the same; None where there is none.
+        kappa: Cohen's, between the two orders, over the pairs read in both; None where undefined.
+        given_kappa: Cohen's, with the labels, over the pairs read as given; `swapped_kappa` likewise.
+    """
+
+    n: int
+    unreadable: int
+    given_right: Estimate
+    swapped_right: Estimate
+    both_right: Estimate
+    equal: Estimate
+    agree: Estimate | None
+    kappa: Estimate | None
+    given_kappa: Estimate | None
+    swapped_kappa: Estimate | None
+
+
+def two_orders(
+    given: Sequence[int | None],
+    swapped: Sequence[int | None],
+    truth: Sequence[int],
+    clusters: Sequence[Hashable],
+    how: Resampling,
+) -> TwoOrders:
+    """LLMBar's counts over both orders, and kappas over what could be read.
+
+    The published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0 beside labels of 1 and
+    2, so they measure nothing; `kappa_agreement` is right where every reply could be read.
+
+    Args:
+        given: n labels, +1, 0, -1, or None where the order could not be read; likewise `swapped`.
+        swapped: of the exchanged answers, put back in sample order.
+        truth: n labels.
+        clusters: n keys; pairs of one key are resampled together.
+        how: seed and number of resamples.
+
+    Raises:
+        ValueError: n is 0, or the lengths differ.
+
+    Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
+    """
+    first, second, right = (
+        np.array([np.nan if one is None else one for one in side]) for side in (given, swapped, truth)
+    )
+    if not len(right) or not len(first) == len(second) == len(right) == len(clusters):
+        raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
+    readable = ~np.isnan(first) & ~np.isnan(second)
+    neither = np.isnan(first) & np.isnan(second)
+
+    def part(hits: NDArray[np.bool_], rows: NDArray[np.bool_] | None = None) -> Estimate | None:
+        rows = np.ones(len(hits), dtype=bool) if rows is None else rows
+        return share(hits[rows], _of(clusters, rows), how) if rows.any() else None
+
+    def kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> Estimate | None:
+        rows = ~np.isnan(one) & ~np.isnan(other)
+        if not rows.any():
+            return None
+        return cohens_kappa(one[rows].astype(int), other[rows].astype(int), _of(clusters, rows), how)
+
+    everything = [first == right, second == right, (first == right) & (second == right), (first == second) | neither]
+    given_right, swapped_right, both_right, equal = (share(hits, list(clusters), how) for hits in everything)
+    return TwoOrders(
+        n=len(right),
+        unreadable=int(np.isnan(first).sum() + np.isnan(second).sum()),
+        given_right=given_right,
+        swapped_right=swapped_right,
+        both_right=both_right,
+        equal=equal,
+        agree=part(first == second, readable),
+        kappa=kappa(first, second),
+        given_kappa=kappa(first, right),
+        swapped_kappa=kappa(second, right),
+    )
+
+
+def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
+    return [clusters[place] for place in np.flatnonzero(rows)]

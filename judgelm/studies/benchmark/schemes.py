@@ -1,0 +1,123 @@
+"""How each benchmark counts a judgment: what it is worth, which sections there are, and what else is reported."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judgelm.data.benchmarks.preferences import SECOND_SUBSETS, SECTIONS
+from judgelm.errors import InputError
+from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, right_by_vote
+from judgelm.metrics.resampling import Resampling
+from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
+from judgelm.studies.benchmark.orders import (
+    auto_j_table,
+    every_order_right,
+    fair_eval_label,
+    fair_eval_table,
+    llmbar_table,
+)
+from judgelm.studies.pairing import label_of
+from judgelm.studies.result import Table
+
+TIES = "Ties"
+_ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
+"""Folders of the published repository; copies of it name them Adversarial_Neighbor and so on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """How a benchmark counts.
+
+    Attributes:
+        credit: of one judgment, in [0, 1].
+        sections: name -> subset -> weight; None: all subsets are one section, weighted by their numbers of prompts.
+        both_orders: whether each pair is to be judged in both.
+        ties: whether the subset Ties is scored by margins, and is a section of its own.
+        averaged: whether the sections' mean is the benchmark's score.
+        table: what else the benchmark's makers report.
+    """
+
+    credit: Callable[[JoinedJudgment], float]
+    sections: Mapping[str, Mapping[str, float]] | None = None
+    both_orders: bool = True
+    ties: bool = False
+    averaged: bool = True
+    table: Callable[[Sequence[JoinedJudgment], Resampling], Table | None] | None = None
+
+
+def _half_for_ties(joined: JoinedJudgment) -> float:
+    winner = joined.judgment.winner
+    if winner is None and joined.judgment.verdict is not None:
+        raise InputError(f"judgment {joined.judgment.sample_id} is not of a pair; judge this benchmark with mode pair")
+    return 0.5 if winner in (None, "tie") else float(label_of(winner) == truth_of(joined))
+
+
+def _vote(joined: JoinedJudgment) -> float:
+    return float(right_by_vote(order_labels(joined), truth_of(joined)))
+
+
+def _each_order(joined: JoinedJudgment) -> float:
+    return float(np.mean([said == truth_of(joined) for said in order_labels(joined)]))
+
+
+def _mean_right(joined: JoinedJudgment) -> float:
+    return float(fair_eval_label(joined) == truth_of(joined))
+
+
+def _best_of_four(joined: JoinedJudgment) -> float:
+    right, scores = _right_places(joined), joined.judgment.scores
+    if joined.judgment.failure is not None or scores is None:
+        return 1 / len(joined.label.scores or ())
+    return first_place_share(scores, right[0])
+
+
+def _right_places(joined: JoinedJudgment) -> list[int]:
+    """Indices of the right answers, which have the score 1 among the labels."""
+    label, scores = joined.label.scores, joined.judgment.scores
+    if label is None or (scores is not None and len(scores) != len(label)):
+        raise InputError(
+            f"judgment {joined.judgment.sample_id}: not the scores of {len(label or ())} answers; judge this benchmark "
+            "with --mode multi"
+        )
+    return [place for place, score in enumerate(label) if score == 1]
+
+
+def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
+    """The rows' ids are `tied:N` and `ref:N`."""
+    kind, colon, key = joined.label.sample_id.partition(":")
+    if not colon or kind not in ("tied", "ref"):
+        raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it anew')
+    right, scores = _right_places(joined), joined.judgment.scores
+    if scores is None:
+        return TiesPrompt(key=key, tied=kind == "tied", right=None, wrong=None)
+    return TiesPrompt(
+        key=key,
+        tied=kind == "tied",
+        right=tuple(scores[place] for place in right),
+        wrong=tuple(score for place, score in enumerate(scores) if place not in right),
+    )
+
+
+SCHEMES: Mapping[str, Scheme] = {
+    "rewardbench": Scheme(credit=_half_for_ties, sections=SECTIONS, both_orders=False),
+    "rewardbench-2": Scheme(
+        credit=_best_of_four,
+        sections={subset: {subset: 1.0} for subset in SECOND_SUBSETS if subset != TIES},
+        both_orders=False,
+        ties=True,
+    ),
+    "judgebench": Scheme(credit=_vote),
+    "llmbar": Scheme(
+        credit=_each_order,
+        sections={
+            "Natural": {"Natural": 1.0},
+            "Adversarial": dict.fromkeys((*_ADVERSARIAL, *(f"Adversarial_{name}" for name in _ADVERSARIAL)), 1.0),
+        },
+        averaged=False,
+        table=llmbar_table,
+    ),
+    "auto-j": Scheme(credit=every_order_right, table=auto_j_table),
+    "faireval": Scheme(credit=_mean_right, table=fair_eval_table),
+}
+"""The benchmarks of pairs and of best-of-n that this study measures."""

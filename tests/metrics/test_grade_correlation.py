@@ -1,0 +1,94 @@
+"""Correlations and kappa of grades: scipy's and scikit-learn's numbers, and intervals of the same statistics."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import cohen_kappa_score
+
+from judgelm.metrics.grade_correlation import grade_correlation, kappas, kendalls, pearsons, spearmans
+from judgelm.metrics.resampling import Resampling
+
+HOW = Resampling(resamples=200)
+
+
+def drawn(n=60, seed=0):
+    generator = np.random.default_rng(seed)
+    reference = generator.integers(1, 6, n)
+    return np.clip(reference + generator.integers(-1, 2, n), 1, 5), reference
+
+
+def table(x, y):
+    return np.array([[[np.sum((x == i) & (y == j)) for j in range(1, 6)] for i in range(1, 6)]], dtype=float)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_numbers_of_tables_are_scipys_and_scikit_learns(seed):
+    x, y = drawn(seed=seed)
+    tables, levels = table(x, y), np.arange(1.0, 6.0)
+    assert pearsons(tables, levels, levels)[0] == pytest.approx(stats.pearsonr(x, y).statistic)
+    assert spearmans(tables)[0] == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert kendalls(tables)[0] == pytest.approx(stats.kendalltau(x, y).statistic)
+    assert kappas(tables, quadratic=False)[0] == pytest.approx(cohen_kappa_score(x, y))
+    assert kappas(tables, quadratic=True)[0] == pytest.approx(cohen_kappa_score(x, y, weights="quadratic"))
+
+
+def test_every_number_has_its_n_and_an_interval_around_it():
+    x, y = drawn()
+    found = grade_correlation(x, y, None, None, HOW)
+    for name in ("pearson", "kendall", "spearman", "kappa", "weighted_kappa"):
+        one = getattr(found, name)
+        assert one.n == 60
+        assert one.low < one.value < one.high, name
+
+
+def test_four_grades_by_hand():
+    # 3 and 4 changed places: of 6 pairs 5 concordant, 1 discordant, tau 4/6; Pearson and Spearman 1 - 6 * 2 / (4 * 15)
+    found = grade_correlation([1, 2, 4, 3], [1, 2, 3, 4], None, None, HOW)
+    assert found.kendall.value == pytest.approx(4 / 6)
+    assert found.pearson.value == pytest.approx(0.8)
+    assert found.spearman.value == pytest.approx(0.8)
+    # half the same, a quarter expected: (1/2 - 1/4) / (3/4); squares 2 against 4 * 4 * 2.5 / 4 = 10: 1 - 2/10
+    assert found.kappa.value == pytest.approx(1 / 3)
+    assert found.weighted_kappa.value == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("grades", "reference", "why"),
+    [([3, 3, 3], [1, 2, 3], "constant: grades"), ([1, 2, 3], [4, 4, 4], "constant: reference"), ([1], [1], "1 grades")],
+)
+def test_a_correlation_with_a_constant_is_undefined(grades, reference, why):
+    found = grade_correlation(grades, reference, None, None, HOW)
+    assert (found.pearson, found.kendall, found.spearman) == (None, None, None)
+    assert found.why.startswith(why)
+
+
+def test_kappa_needs_whole_grades_and_more_than_one():
+    halves = grade_correlation([1.5, 2, 3], [1, 2, 3], None, None, HOW)
+    assert halves.kappa is None
+    assert halves.pearson is not None
+    assert grade_correlation([4, 4, 4], [4, 4, 4], None, None, HOW).kappa is None
+    means = grade_correlation([1, 2, 3], [1, 2.33, 3], [1, 2, 3], None, HOW)  # kappa of the categories
+    assert means.kappa.value == 1.0
+
+
+def test_answers_of_one_question_are_resampled_together():
+    x, y = drawn(n=30)
+    alone = grade_correlation(np.repeat(x, 8), np.repeat(y, 8), None, None, HOW).pearson
+    clustered = grade_correlation(
+        np.repeat(x, 8), np.repeat(y, 8), None, list(np.repeat(np.arange(30), 8)), HOW
+    ).pearson
+    assert clustered.value == pytest.approx(alone.value)
+    assert clustered.high - clustered.low > 1.8 * (alone.high - alone.low)  # sqrt(8) in the long run
+
+
+def test_gpt_4_with_itself_on_prometheus_triples(shared_data):
+    rows = json.loads(gzip.decompress((shared_data / "prometheus" / "vicuna_eval.json.gz").read_bytes()))
+    first, second, _ = zip(*(row["gpt4_score"] for row in rows), strict=True)
+    found = grade_correlation(first, second, None, [row["idx"] for row in rows], HOW)
+    assert found.n == 320
+    assert found.pearson.value == pytest.approx(stats.pearsonr(first, second).statistic)
+    assert found.weighted_kappa.value == pytest.approx(cohen_kappa_score(first, second, weights="quadratic"))
+    assert 0.6 < found.pearson.low < found.pearson.value < found.pearson.high < 0.95
