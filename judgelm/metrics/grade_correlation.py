@@ -5,7 +5,6 @@ a resample is a resampled table, and 2,000 of them take milliseconds where scipy
 themselves are scipy's and scikit-learn's.
 """
 
-import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,9 @@ from sklearn.metrics import cohen_kappa_score
 
 from judgelm.metrics.resampling import Estimate, Resampling, bootstrap_sums, interval
 
+_MOST_UNDEFINED = 0.05
+"""Of a number's resamples; with more without a value the rest would describe other data."""
+
 Floats = NDArray[np.float64]
 
 
@@ -24,13 +26,13 @@ class GradeCorrelation:
     """How two sets of grades of the same answers go together; each None where undefined.
 
     Attributes:
-        n: answers.
+        n: answers; each of the numbers rests on all of them.
         pearson: of the grades as they are.
         kendall: tau-b, which corrects for ties.
         spearman: with ties at their mean rank.
-        kappa: Cohen's, unweighted: the same grade or not. None too where a grade is not whole.
+        kappa: Cohen's, unweighted: the same grade or not. None, too, where a grade is not whole.
         weighted_kappa: with quadratic weights, so that a grade two off costs four times one that is one off.
-        why: what makes the correlations undefined, in words; empty where they are defined.
+        why: what makes all of them undefined, in words; empty where they are defined.
     """
 
     n: int
@@ -56,7 +58,8 @@ def grade_correlation(
         reference: n numbers, such as the mean of several gradings.
         categories: n whole grades that kappa compares with, since a mean is no category; `reference` when None.
         clusters: n keys; answers of one key (one question) are resampled together. None resamples single answers.
-        how: seed and number of resamples; resamples in which a number is undefined are left out of its interval.
+        how: seed and number of resamples; those in which a number is undefined are left out of its interval, which is
+            NaN where they are more than 5 %.
 
     Raises:
         ValueError: the lengths differ.
@@ -70,39 +73,33 @@ def grade_correlation(
     if len(x) < 2:
         return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation needs two and more")
     constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
-    found = GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
-    if not constant:
-        rows, columns, tables = _resampled(x, y, clusters, how)
-        found = GradeCorrelation(
-            n=len(x),
-            pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
-            kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
-            spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
-        )
-    if np.union1d(x, z).size == 1 or any((values % 1 != 0).any() for values in (x, z)):
-        return found
-    return _with_kappas(found, x.astype(int), z.astype(int), clusters, how)
-
-
-def _with_kappas(
-    found: GradeCorrelation,
-    x: NDArray[np.int_],
-    z: NDArray[np.int_],
-    clusters: Sequence[Hashable] | None,
-    how: Resampling,
-) -> GradeCorrelation:
-    levels = np.union1d(x, z)
-    levels = np.arange(levels[0], levels[-1] + 1)  # the distance between grades counts, also of those that nobody gave
-    _, _, tables = _resampled(x, z, clusters, how, levels)
-    values = {}
-    for name, weights in (("kappa", None), ("weighted_kappa", "quadratic")):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one grade throughout on one side is no mistake of the caller's
-            value = float(cohen_kappa_score(x, z, labels=levels, weights=weights))
-        values[name] = _estimate(value, kappas(tables, quadratic=weights is not None), len(x))
+    if constant:
+        return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
+    rows, columns, tables = _resampled(x, y, clusters, how)
     return GradeCorrelation(
-        n=found.n, pearson=found.pearson, kendall=found.kendall, spearman=found.spearman, why=found.why, **values
+        n=len(x),
+        pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
+        kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
+        spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
+        **_kappas(x, z, clusters, how),
     )
+
+
+def _kappas(x: Floats, z: Floats, clusters: Sequence[Hashable] | None, how: Resampling) -> dict[str, Estimate | None]:
+    """Both kappas; nothing where a grade is not whole, or the categories are constant."""
+    if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
+        return {}
+    both = np.concatenate([x, z])
+    levels = np.arange(both.min(), both.max() + 1)  # the distance between grades counts, also of those nobody gave
+    _, _, tables = _resampled(x, z, clusters, how, levels)
+    return {
+        name: _estimate(
+            cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights),
+            kappas(tables, quadratic=weights is not None),
+            len(x),
+        )
+        for name, weights in (("kappa", None), ("weighted_kappa", "quadratic"))
+    }
 
 
 def _resampled(
@@ -117,11 +114,11 @@ def _resampled(
     return rows.astype(np.float64), columns.astype(np.float64), tables
 
 
-def _estimate(value: float, samples: Floats, n: int) -> Estimate | None:
-    defined = samples[np.isfinite(samples)]
-    if not np.isfinite(value) or not defined.size:
-        return None
-    low, high = interval(defined)
+def _estimate(value: float, samples: Floats, n: int) -> Estimate:
+    """The value with its interval, which is NaN where more than 5 % of the resamples have no value."""
+    low = high = float("nan")
+    if np.isnan(samples).mean() <= _MOST_UNDEFINED:
+        low, high = interval(samples[~np.isnan(samples)])
     return Estimate(value=float(value), low=low, high=high, n=n)
 
 

@@ -61,15 +61,14 @@ def test_four_grades_by_hand():
 )
 def test_a_correlation_with_a_constant_is_undefined(grades, reference, why):
     found = grade_correlation(grades, reference, None, None, HOW)
-    assert (found.pearson, found.kendall, found.spearman) == (None, None, None)
+    assert (found.pearson, found.kendall, found.spearman, found.kappa, found.weighted_kappa) == (None,) * 5
     assert found.why.startswith(why)
 
 
-def test_kappa_needs_whole_grades_and_more_than_one():
+def test_kappa_needs_whole_grades():
     halves = grade_correlation([1.5, 2, 3], [1, 2, 3], None, None, HOW)
     assert halves.kappa is None
     assert halves.pearson is not None
-    assert grade_correlation([4, 4, 4], [4, 4, 4], None, None, HOW).kappa is None
     means = grade_correlation([1, 2, 3], [1, 2.33, 3], [1, 2, 3], None, HOW)  # kappa of the categories
     assert means.kappa.value == 1.0
 
@@ -82,6 +81,12 @@ def test_answers_of_one_question_are_resampled_together():
     ).pearson
     assert clustered.value == pytest.approx(alone.value)
     assert clustered.high - clustered.low > 1.8 * (alone.high - alone.low)  # sqrt(8) in the long run
+
+
+def test_an_interval_of_few_resamples_is_not_given():
+    found = grade_correlation([3, 3, 3, 4], [1, 2, 3, 4], None, None, HOW)  # (3/4)^4 = 0.32 of them have threes alone
+    assert found.pearson.value > 0
+    assert np.isnan(found.pearson.low)
 
 
 def test_gpt_4_with_itself_on_prometheus_triples(shared_data):

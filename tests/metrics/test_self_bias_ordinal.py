@@ -50,6 +50,7 @@ def test_two_levels_are_the_logistic_regression():
     theirs = sm.Logit(ratings.frame["rating_raw"].to_numpy(), design.matrix).fit(disp=False)
     own = [i for i, (kind, _) in enumerate(design.terms) if kind == "self"]
     assert [term.estimate.value for term in fit.of("self")] == pytest.approx(list(theirs.params[own]), abs=1e-6)
+    assert [term.error for term in fit.of("self")] == pytest.approx(list(theirs.bse[own]), abs=1e-6)  # exact, too
     assert (fit.n, fit.unit, fit.errors, fit.left_out) == (640, "log-odds", "from the likelihood", "")
     for term in fit.of("self"):  # of 90 %
         assert term.estimate.high - term.estimate.value == pytest.approx(1.6448536 * term.error, rel=1e-6)

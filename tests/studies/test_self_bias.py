@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from judgelm.data.ratings import RatingTable, read_ratings
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.self_bias_design import BiasModel
-from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
+from judgelm.metrics.self_bias_design import BiasModel, design_of, redundant
+from judgelm.metrics.self_bias_ordinal import fit_ordinal
+from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, paired_ratings, study_self_bias
 
 HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)
@@ -239,3 +241,27 @@ def test_the_papers_robustness_checks_agree_on_the_released_dimensions(released)
         assert found.get("Llama 3 8B", -1) == -1, fit
     assert signs(released, "ordinal", "dimension: Faithfulness")["Llama 3 8B"] == -1
     assert signs(released, "ordinal", "dimension: Logical correctness")["GPT-4o"] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore:Maximum Likelihood optimization failed")  # its differences hide that it is there
+def test_another_optimiser_finds_the_ordinal_fit_of_the_released_faithfulness():
+    folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
+    if not folder:
+        pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
+    paired = paired_ratings(read_ratings([Path(folder) / "Faithfulness.csv"]), SelfBiasOptions())
+    design = design_of(paired.frame, BiasModel(), intercepts=False)
+    gone = redundant(design.matrix, constant=True)
+    levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)[1]
+    rows, counts = np.unique(np.column_stack([design.matrix[:, ~gone], levels]), axis=0, return_counts=True)
+
+    class Counted(OrderedModel):
+        def loglikeobs(self, params):
+            return counts * super().loglikeobs(params)
+
+    theirs = Counted(rows[:, -1].astype(int), rows[:, :-1], distr="logit").fit(method="newton", maxiter=50, disp=False)
+    ours = [term for term, left in zip(fit_ordinal(paired).terms, gone, strict=True) if not left]
+    assert len(ours) > 20
+    for term, value in zip(ours, theirs.params, strict=False):
+        assert term.estimate.value == pytest.approx(value, abs=1e-5), term.level
