@@ -5,6 +5,7 @@ Files of unknown origin are read by `judgelm.data.readers`, which quarantines ba
 
 import fcntl
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,15 @@ def encode_line(row: Mapping[str, object]) -> bytes:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
         return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+
+
+def json_ready(value: Any) -> Any:
+    """The value with null for every float that is not finite, which JSON cannot say, and lists for tuples."""
+    if isinstance(value, dict):
+        return {key: json_ready(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class Appender:

@@ -1,7 +1,6 @@
 """What scripts read: `--json` and `--quiet`, which mean the same in every command that reports something."""
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 
 from judgelm.cli.console import json_default
 from judgelm.errors import RunError
+from judgelm.jsonl import json_ready
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
 JsonOut = Annotated[
@@ -24,16 +24,7 @@ def write_json(path: Path | None, found: Any) -> None:
         RunError: it cannot be written.
     """
     if path is not None:
-        write_text(path, json.dumps(_finite(found), indent=1, default=json_default, allow_nan=False) + "\n")
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for what is no finite number, which JSON cannot say."""
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        write_text(path, json.dumps(json_ready(found), indent=1, default=json_default, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Winner
@@ -120,8 +121,8 @@ class Evaluation:
         return self.excluded if self.failures == "excluded" else self.as_tie
 
     def to_json(self) -> dict[str, object]:
-        """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`."""
-        return asdict(self)
+        """Plain dicts, lists, finite numbers, strings and None, ready for `json.dumps`."""
+        return dict(json_ready(asdict(self)))
 
 
 def evaluate(

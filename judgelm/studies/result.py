@@ -4,11 +4,11 @@ A study computes; it knows no file, no colour and no page. `judgelm.reports.stud
 SVG, PNG and HTML.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate
 
 Cell = str | int | float | Estimate | None
@@ -177,19 +177,10 @@ class StudyResult:
         found = asdict(self)
         for table, plain in zip(self.tables, found["tables"], strict=True):
             keys = [column.key for column in table.columns]
-            plain["rows"] = [dict(zip(keys, map(_plain, row), strict=True)) for row in plain["rows"]]
+            plain["rows"] = [dict(zip(keys, map(json_ready, row), strict=True)) for row in plain["rows"]]
         for one, plain in zip(self.figures, found["figures"], strict=True):
             plain["kind"] = type(one).__name__.lower()
             if isinstance(one, HeatMap):
                 plain["marked"] = sorted(one.marked)
-        found["figures"] = [_plain(one) for one in found["figures"]]
+        found["figures"] = [json_ready(one) for one in found["figures"]]
         return found
-
-
-def _plain(value: Any) -> Any:
-    """A value with null for what is no number: JSON has no NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
