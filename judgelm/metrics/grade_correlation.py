@@ -49,7 +49,7 @@ def grade_correlation(
     reference: Sequence[float],
     categories: Sequence[float] | None,
     clusters: Sequence[Hashable] | None,
-    how: Resampling,
+    resampling: Resampling,
 ) -> GradeCorrelation:
     """Correlations of grades with reference grades, and kappa with reference categories.
 
@@ -58,8 +58,8 @@ def grade_correlation(
         reference: n numbers, such as the mean of several gradings.
         categories: n whole grades that kappa compares with, since a mean is no category; `reference` when None.
         clusters: n keys; answers of one key (one question) are resampled together. None resamples single answers.
-        how: seed and number of resamples; those in which a number is undefined are left out of its interval, which is
-            NaN where they are more than 5 %.
+        resampling: seed and number of resamples; those in which a number is undefined are left out of its interval,
+            which is NaN where they are more than 5 %.
 
     Raises:
         ValueError: the lengths differ.
@@ -75,23 +75,25 @@ def grade_correlation(
     constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
     if constant:
         return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
-    rows, columns, tables = _resampled(x, y, clusters, how)
+    rows, columns, tables = _resampled(x, y, clusters, resampling)
     return GradeCorrelation(
         n=len(x),
         pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
         kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
         spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
-        **_kappas(x, z, clusters, how),
+        **_kappas(x, z, clusters, resampling),
     )
 
 
-def _kappas(x: Floats, z: Floats, clusters: Sequence[Hashable] | None, how: Resampling) -> dict[str, Estimate | None]:
+def _kappas(
+    x: Floats, z: Floats, clusters: Sequence[Hashable] | None, resampling: Resampling
+) -> dict[str, Estimate | None]:
     """Both kappas; nothing where a grade is not whole, or the categories are constant."""
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
         return {}
     both = np.concatenate([x, z])
     levels = np.arange(both.min(), both.max() + 1)  # the distance between grades counts, also of those nobody gave
-    _, _, tables = _resampled(x, z, clusters, how, levels)
+    _, _, tables = _resampled(x, z, clusters, resampling, levels)
     return {
         name: _estimate(
             cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights),
@@ -103,14 +105,14 @@ def _kappas(x: Floats, z: Floats, clusters: Sequence[Hashable] | None, how: Resa
 
 
 def _resampled(
-    x: NDArray[np.number], y: NDArray[np.number], clusters: Sequence[Hashable] | None, how: Resampling,
+    x: NDArray[np.number], y: NDArray[np.number], clusters: Sequence[Hashable] | None, resampling: Resampling,
     levels: NDArray[np.number] | None = None,
 ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
     """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
     rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)
     cells = np.zeros((len(x), len(rows) * len(columns)))
     cells[np.arange(len(x)), np.searchsorted(rows, x) * len(columns) + np.searchsorted(columns, y)] = 1
-    tables = bootstrap_sums(cells, clusters, how).reshape(-1, len(rows), len(columns))
+    tables = bootstrap_sums(cells, clusters, resampling).reshape(-1, len(rows), len(columns))
     return rows.astype(np.float64), columns.astype(np.float64), tables
 
 

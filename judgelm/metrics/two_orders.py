@@ -42,7 +42,7 @@ def two_orders(
     swapped: Sequence[int | None],
     truth: Sequence[int],
     clusters: Sequence[Hashable],
-    how: Resampling,
+    resampling: Resampling,
 ) -> TwoOrders:
     """LLMBar's counts over both orders, and kappas over what could be read.
 
@@ -54,7 +54,7 @@ def two_orders(
         swapped: of the exchanged answers, put back in sample order.
         truth: n labels.
         clusters: n keys; pairs of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: n is 0, or the lengths differ.
@@ -71,16 +71,16 @@ def two_orders(
 
     def part(hits: NDArray[np.bool_], rows: NDArray[np.bool_] | None = None) -> Estimate | None:
         rows = np.ones(len(hits), dtype=bool) if rows is None else rows
-        return share(hits[rows], _of(clusters, rows), how) if rows.any() else None
+        return share(hits[rows], _of(clusters, rows), resampling) if rows.any() else None
 
     def kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> Estimate | None:
         rows = ~np.isnan(one) & ~np.isnan(other)
         if not rows.any():
             return None
-        return cohens_kappa(one[rows].astype(int), other[rows].astype(int), _of(clusters, rows), how)
+        return cohens_kappa(one[rows].astype(int), other[rows].astype(int), _of(clusters, rows), resampling)
 
     everything = [first == right, second == right, (first == right) & (second == right), (first == second) | neither]
-    given_right, swapped_right, both_right, equal = (share(hits, list(clusters), how) for hits in everything)
+    given_right, swapped_right, both_right, equal = (share(hits, list(clusters), resampling) for hits in everything)
     return TwoOrders(
         n=len(right),
         unreadable=int(np.isnan(first).sum() + np.isnan(second).sum()),

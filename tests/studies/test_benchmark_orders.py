@@ -112,7 +112,9 @@ def test_auto_j_reports_agreement_and_consistency_by_group_and_overall(tmp_path)
         "q4|a4|b4": "8 6\n", "q4|b4|a4": "6 8\n",
     }  # fmt: skip
     found = by_id(judge(labelled.samples.values(), Pairwise(both_orders=True), ScriptedEngine(replies)))
-    rows = {row["group"]: row for row in table(benchmark_study("auto-j", found, labelled, HOW), "groups")}
+    result = benchmark_study("auto-j", found, labelled, HOW)
+    rows = {row["group"]: row for row in table(result, "groups")}
+    assert result.findings[1].startswith("Agreement by group: Summarization 50.0 % (95 % interval")
     assert list(rows) == ["Summarization", "Code", "General Communication", "none of the 8 groups", "Overall"]
     assert {name: row["agreement"].value for name, row in rows.items()} == {
         "Summarization": 0.5, "Code": 0.0, "General Communication": 0.0, "none of the 8 groups": 1.0,

@@ -11,7 +11,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlation
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
-from judgelm.studies.benchmark.joined import JoinedJudgment
+from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
 from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
 from judgelm.studies.sentences import said_number
 
@@ -25,81 +25,81 @@ _NUMBERS = (
 )
 
 
-def grades_study(benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, how: Resampling) -> StudyResult:
+def grades_study(
+    benchmark: Benchmark, joined: Sequence[JoinedJudgment], labels: int, resampling: Resampling
+) -> StudyResult:
     """Correlations of a judge's grades with GPT-4's, beside those of GPT-4's gradings with each other.
 
     Args:
         benchmark: its protocol.
         joined: judgments with their rows.
         labels: how many rows there are.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         InputError: a judgment is no grade, or a row has not GPT-4's scores.
     """
-    triples = [_scores(one) for one in joined]
-    graded = [
-        (one.judgment.verdict.score, triple, one.cluster)
-        for one, triple in zip(joined, triples, strict=True)
-        if isinstance(one.judgment.verdict, GradeVerdict)
-    ]
-    if wrong := next((one for one in joined if not isinstance(one.judgment.verdict, GradeVerdict | None)), None):
-        judge_with = f"judgelm-batch {benchmark.judge_with}"
-        raise InputError(f"judgment {wrong.judgment.sample_id} is no grade of one answer; judge with {judge_with}")
-    found = {"judge and GPT-4": _with_judge(graded, how)}
-    found |= _with_itself(triples, [one.cluster for one in joined], how)
-    warnings = [f"{name}: no correlation ({one.why})." for name, one in found.items() if one.why]
+    triples = [_scores(member) for member in joined]
+    graded: list[tuple[float, tuple[float, ...], Hashable]] = []
+    for member, triple in zip(joined, triples, strict=True):
+        verdict = member.judgment.verdict
+        if isinstance(verdict, GradeVerdict):
+            graded.append((verdict.score, triple, member.cluster))
+        elif verdict is not None:
+            command = f"judgelm-batch {benchmark.judge_with}"
+            raise InputError(f"judgment {member.judgment.sample_id} is no grade of one answer; judge with {command}")
+    correlations = {"judge and GPT-4": _with_judge(graded, resampling)}
+    correlations |= _with_itself(triples, [member.cluster for member in joined], resampling)
+    warnings = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
     missing = labels - len(joined)
     if missing:
         warnings.append(f"{missing:,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
-        protocol=f"{benchmark.protocol} Intervals: 95 %, {how.resamples} resamples of questions (seed {how.seed}).",
-        findings=tuple(_findings(found)),
+        protocol=f"{benchmark.protocol} {protocol_of_intervals(resampling)}",
+        findings=tuple(_findings(correlations)),
         counts={"judged": len(joined), "failed": len(joined) - len(graded), "rows_without_judgment": missing},
-        tables=(_table(found),),
-        figures=(_bars(found),),
+        tables=(_table(correlations),),
+        figures=(_bars(correlations),),
         warnings=tuple(warnings),
     )
 
 
 def _scores(joined: JoinedJudgment) -> tuple[float, ...]:
     scores = None if joined.sample is None else joined.sample.metadata.get(SCORES_FIELD)
-    if (
-        not isinstance(scores, list | tuple)
-        or len(scores) < 2
-        or not all(isinstance(one, int | float) for one in scores)
-    ):
+    if not isinstance(scores, list | tuple) or not all(isinstance(score, int | float) for score in scores):
         raise InputError(
             f'row {joined.label.sample_id}: no scores of GPT-4 in "{SCORES_FIELD}"; give the rows as imported'
         )
     return tuple(float(score) for score in scores)
 
 
-def _with_judge(graded: Sequence[tuple[float, tuple[float, ...], Hashable]], how: Resampling) -> GradeCorrelation:
+def _with_judge(
+    graded: Sequence[tuple[float, tuple[float, ...], Hashable]], resampling: Resampling
+) -> GradeCorrelation:
     """The judge's grades with the means, and for kappa with the middle one of three, which is a grade."""
     means = [float(np.mean(scores)) for _, scores, _ in graded]
     middle = [float(np.median(scores)) for _, scores, _ in graded]
-    return grade_correlation([grade for grade, *_ in graded], means, middle, [key for *_, key in graded], how)
+    return grade_correlation([grade for grade, *_ in graded], means, middle, [key for *_, key in graded], resampling)
 
 
 def _with_itself(
-    scores: Sequence[tuple[float, ...]], clusters: Sequence[Hashable], how: Resampling
+    scores: Sequence[tuple[float, ...]], clusters: Sequence[Hashable], resampling: Resampling
 ) -> dict[str, GradeCorrelation]:
     """Every two of GPT-4's gradings; rows with fewer gradings than others leave the rest out."""
-    count = min(len(one) for one in scores)
+    count = min(map(len, scores))
     return {
         f"GPT-4, gradings {first + 1} and {second + 1}": grade_correlation(
-            [one[first] for one in scores], [one[second] for one in scores], None, clusters, how
+            [triple[first] for triple in scores], [triple[second] for triple in scores], None, clusters, resampling
         )
         for first, second in combinations(range(count), 2)
     }
 
 
-def _table(found: dict[str, GradeCorrelation]) -> Table:
+def _table(correlations: dict[str, GradeCorrelation]) -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (name, one.n, *(getattr(one, key) for key, _ in _NUMBERS)) for name, one in found.items()
+        (name, numbers.n, *(getattr(numbers, key) for key, _ in _NUMBERS)) for name, numbers in correlations.items()
     ]
     return Table(
         name="correlations",
@@ -117,7 +117,7 @@ def _table(found: dict[str, GradeCorrelation]) -> Table:
     )
 
 
-def _bars(found: dict[str, GradeCorrelation]) -> Bars:
+def _bars(correlations: dict[str, GradeCorrelation]) -> Bars:
     return Bars(
         name="correlations-figure",
         title="Grades and GPT-4's scores",
@@ -125,17 +125,18 @@ def _bars(found: dict[str, GradeCorrelation]) -> Bars:
         y_label="Value",
         categories=tuple(heading for _, heading in _NUMBERS),
         groups=tuple(
-            Group(name=name, values=tuple(getattr(one, key) for key, _ in _NUMBERS)) for name, one in found.items()
+            Group(name=name, values=tuple(getattr(numbers, key) for key, _ in _NUMBERS))
+            for name, numbers in correlations.items()
         ),
     )
 
 
-def _findings(found: dict[str, GradeCorrelation]) -> list[str]:
-    judge, *others = found.values()
+def _findings(correlations: dict[str, GradeCorrelation]) -> list[str]:
+    judge, *others = correlations.values()
     lines = []
     if judge.pearson is not None:
         lines.append(f"Pearson's correlation of the judge with GPT-4 is {said_number(judge.pearson)}.")
-    itself = [one.pearson.value for one in others if one.pearson is not None]
+    itself = [numbers.pearson.value for numbers in others if numbers.pearson is not None]
     if itself:
         lines.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")
     return lines

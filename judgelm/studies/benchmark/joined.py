@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from judgelm.data.labels import LabelledSet
 from judgelm.errors import InputError
+from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pairing import label_of, orders_of, pair_winner
 
@@ -65,3 +66,8 @@ def truth_of(joined: JoinedJudgment) -> int:
         InputError: it is no pair's label.
     """
     return label_of(pair_winner(joined.label))
+
+
+def protocol_of_intervals(resampling: Resampling) -> str:
+    """How the intervals were drawn, as one sentence."""
+    return f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."

@@ -1,6 +1,7 @@
 """Tables of benchmarks whose makers count over both orders: LLMBar's sets, Auto-J's groups, FairEval's means."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,17 +12,26 @@ from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.pairing import pair_label
 from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.sentences import said_number, said_share
 
 _OTHER = "none of the 8 groups"
 
 
-def consistency(joined: Sequence[JoinedJudgment], how: Resampling) -> Estimate | None:
+class MakersCounts(NamedTuple):
+    """What a benchmark's makers report beyond a score, and what it says in sentences."""
+
+    table: Table
+    findings: tuple[str, ...]
+
+
+def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
     """Share of pairs on which two readable orders say the same; None where there are none."""
-    pairs = [one for one in joined if len(one.judgment.shown) == 2 and one.label.winner is not None]
-    said = [(one, labels) for one in pairs if len(labels := order_labels(one)) == 2 and None not in labels]
-    if not said:
+    pairs = [member for member in joined if len(member.judgment.shown) == 2 and member.label.winner is not None]
+    read = [(member, labels) for member in pairs if len(labels := order_labels(member)) == 2 and None not in labels]
+    if not read:
         return None
-    return share(np.array([labels[0] == labels[1] for _, labels in said]), [one.cluster for one, _ in said], how)
+    alike = np.array([labels[0] == labels[1] for _, labels in read])
+    return share(alike, [member.cluster for member, _ in read], resampling)
 
 
 def every_order_right(joined: JoinedJudgment) -> float:
@@ -29,21 +39,29 @@ def every_order_right(joined: JoinedJudgment) -> float:
     return float(all(label == truth_of(joined) for label in order_labels(joined)))
 
 
-def llmbar_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table | None:
+def llmbar_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts | None:
     """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
     rows: list[tuple[Cell, ...]] = []
-    twice = [one for one in joined if len(one.judgment.shown) == 2]
-    for subset in dict.fromkeys(one.subset for one in twice):
-        members = [one for one in twice if one.subset == subset]
-        given, swapped = zip(*(order_labels(one) for one in members), strict=True)
-        found = two_orders(given, swapped, [truth_of(one) for one in members], [one.cluster for one in members], how)
-        shares = (found.given_right, found.swapped_right, found.both_right, found.equal, found.agree)
-        rows.append((subset, found.n, found.unreadable, *shares, found.kappa, found.given_kappa, found.swapped_kappa))
+    findings: list[str] = []
+    twice = [member for member in joined if len(member.judgment.shown) == 2]
+    for subset in dict.fromkeys(member.subset for member in twice):
+        members = [member for member in twice if member.subset == subset]
+        given, swapped = zip(*(order_labels(member) for member in members), strict=True)
+        truth, clusters = zip(*((truth_of(member), member.cluster) for member in members), strict=True)
+        counts = two_orders(given, swapped, truth, clusters, resampling)
+        shares = (counts.given_right, counts.swapped_right, counts.both_right, counts.equal, counts.agree)
+        rows.append(
+            (subset, counts.n, counts.unreadable, *shares, counts.kappa, counts.given_kappa, counts.swapped_kappa)
+        )
+        kappa = "undefined" if counts.kappa is None else said_number(counts.kappa)
+        findings.append(
+            f"{subset}: orders equal by LLMBar's count {said_share(counts.equal)}; kappa between the orders {kappa}."
+        )
     if not rows:
         return None
     shares_of = ("given_right", "As given"), ("swapped_right", "Swapped"), ("both_right", "Both right")
     kappas = ("kappa", "Kappa between orders"), ("given_kappa", "Kappa, as given"), ("swapped_kappa", "Kappa, swapped")
-    return Table(
+    table = Table(
         name="orders",
         title="Both orders, set by set",
         columns=(
@@ -62,20 +80,23 @@ def llmbar_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table | N
         "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
         "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
     )
+    return MakersCounts(table, tuple(findings))
 
 
-def auto_j_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table | None:
+def auto_j_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts:
     """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
-    named = [(group_of.get(one.subset, _OTHER), one) for one in joined]
+    named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
     rows: list[tuple[Cell, ...]] = []
     for group in (*AUTO_J_GROUPS, _OTHER, "Overall"):
-        members = [one for name, one in named if group in (name, "Overall")]
+        members = [member for name, member in named if group in (name, "Overall")]
         if members:
-            right = np.array([every_order_right(one) == 1 for one in members])
-            agreement = share(right, [one.cluster for one in members], how)
-            rows.append((group, len({one.subset for one in members}), agreement, consistency(members, how)))
-    return Table(
+            right = np.array([every_order_right(member) == 1 for member in members])
+            agreement = share(right, [member.cluster for member in members], resampling)
+            rows.append(
+                (group, len({member.subset for member in members}), agreement, consistency(members, resampling))
+            )
+    table = Table(
         name="groups",
         title="Auto-J's groups of scenarios",
         columns=(
@@ -89,6 +110,8 @@ def auto_j_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table | N
         note="Agreement: both orders give the label; an unreadable order does not. Consistency: over the pairs read in "
         "both orders.",
     )
+    by_group = "; ".join(f"{row[0]} {said_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
+    return MakersCounts(table, (f"Agreement by group: {by_group}.",))
 
 
 def fair_eval_label(joined: JoinedJudgment) -> int | None:
@@ -98,18 +121,18 @@ def fair_eval_label(joined: JoinedJudgment) -> int | None:
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
 
 
-def fair_eval_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table | None:
+def fair_eval_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts:
     """Accuracy and Cohen's kappa against the label of people."""
-    labels = [(fair_eval_label(one), truth_of(one), one.cluster) for one in joined]
+    labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
     clusters = [cluster for *_, cluster in labels]
-    accuracy = share(np.array([label == truth for label, truth, _ in labels]), clusters, how)
+    accuracy = share(np.array([label == truth for label, truth, _ in labels]), clusters, resampling)
     read = [(label, truth, cluster) for label, truth, cluster in labels if label is not None]
     kappa = None
     if read:
         judged, truths, keys = zip(*read, strict=True)
-        kappa = cohens_kappa(np.array(judged), np.array(truths), keys, how)
-    halves = sum(sum(label is not None for label in order_labels(one)) == 1 for one in joined)
-    return Table(
+        kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
+    one_order = sum(sum(label is not None for label in order_labels(member)) == 1 for member in joined)
+    table = Table(
         name="people",
         title="Agreement with people",
         columns=(
@@ -119,8 +142,11 @@ def fair_eval_table(joined: Sequence[JoinedJudgment], how: Resampling) -> Table 
             Column(key="accuracy", heading="Accuracy", kind="share"),
             Column(key="kappa", heading="Cohen's kappa", kind="number"),
         ),
-        rows=((len(labels), len(labels) - len(read), halves, accuracy, kappa),),
+        rows=((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
         source="Wang et al. 2023, Large Language Models are not Fair Evaluators; i-Eval/FairEval",
         note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
         "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
+    )
+    return MakersCounts(
+        table, (f"Cohen's kappa with people is {'undefined' if kappa is None else said_number(kappa)}.",)
     )

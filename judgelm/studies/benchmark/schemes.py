@@ -11,14 +11,14 @@ from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, righ
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.benchmark.orders import (
-    auto_j_table,
+    MakersCounts,
+    auto_j_counts,
     every_order_right,
+    fair_eval_counts,
     fair_eval_label,
-    fair_eval_table,
-    llmbar_table,
+    llmbar_counts,
 )
 from judgelm.studies.pairing import label_of
-from judgelm.studies.result import Table
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
@@ -35,7 +35,7 @@ class Scheme:
         both_orders: whether each pair is to be judged in both.
         ties: whether the subset Ties is scored by margins, and is a section of its own.
         averaged: whether the sections' mean is the benchmark's score.
-        table: what else the benchmark's makers report.
+        counts: what else the benchmark's makers report.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -43,7 +43,7 @@ class Scheme:
     both_orders: bool = True
     ties: bool = False
     averaged: bool = True
-    table: Callable[[Sequence[JoinedJudgment], Resampling], Table | None] | None = None
+    counts: Callable[[Sequence[JoinedJudgment], Resampling], MakersCounts | None] | None = None
 
 
 def _half_for_ties(joined: JoinedJudgment) -> float:
@@ -115,9 +115,9 @@ SCHEMES: Mapping[str, Scheme] = {
             "Adversarial": dict.fromkeys((*_ADVERSARIAL, *(f"Adversarial_{name}" for name in _ADVERSARIAL)), 1.0),
         },
         averaged=False,
-        table=llmbar_table,
+        counts=llmbar_counts,
     ),
-    "auto-j": Scheme(credit=every_order_right, table=auto_j_table),
-    "faireval": Scheme(credit=_mean_right, table=fair_eval_table),
+    "auto-j": Scheme(credit=every_order_right, counts=auto_j_counts),
+    "faireval": Scheme(credit=_mean_right, counts=fair_eval_counts),
 }
 """The benchmarks of pairs and of best-of-n that this study measures."""

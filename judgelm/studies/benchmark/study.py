@@ -16,7 +16,7 @@ from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scor
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.benchmark.grades import GRADED, grades_study
-from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments
+from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
 from judgelm.studies.benchmark.orders import consistency
 from judgelm.studies.benchmark.schemes import SCHEMES, TIES, Scheme, ties_prompt
 from judgelm.studies.pairing import by_id
@@ -53,15 +53,15 @@ def benchmark_study(
     found = _scores(scheme, rest, how) if rest else None
     tied = ties_score([ties_prompt(one) for one in ties], how) if ties else None
     overall = _overall(scheme, found, tied)
-    more = None if scheme.table is None else scheme.table(joined, how)
+    more = None if scheme.counts is None else scheme.counts(joined, how)
     failed = sum(one.judgment.failure is not None for one in joined)
     return StudyResult(
         study="benchmark",
         title=f"{name} by its own protocol",
-        protocol=f"{benchmark.protocol} Intervals: 95 %, {how.resamples} resamples of questions (seed {how.seed}).",
-        findings=tuple(_findings(name, overall, found, tied)),
+        protocol=f"{benchmark.protocol} {protocol_of_intervals(how)}",
+        findings=(*_findings(name, overall, found, tied), *(more.findings if more else ())),
         counts={"judged": len(joined), "failed": failed, "rows_without_judgment": len(labelled.labels) - len(joined)},
-        tables=(*_tables(scheme, found, tied, overall, consistency(joined, how)), *([] if more is None else [more])),
+        tables=(*_tables(scheme, found, tied, overall, consistency(joined, how)), *([more.table] if more else [])),
         figures=(_bars(found, tied),),
         warnings=tuple(_warnings(scheme, joined, len(labelled.labels))),
     )
