@@ -2,11 +2,12 @@
 
 All four depend on the grades only through the table of how often each two occur together, and grades have few values:
 a resample is a resampled table, and 2,000 of them take milliseconds where scipy would be called 2,000 times. The values
-themselves are scipy's and scikit-learn's.
+themselves are scipy's and scikit-learn's. (Thousands of grades that all differ make large tables.)
 """
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,44 +77,47 @@ def grade_correlation(
     if constant:
         return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
     rows, columns, tables = _resampled(x, y, clusters, resampling)
+    kappa, weighted_kappa = _kappas(x, z, clusters, resampling)
     return GradeCorrelation(
         n=len(x),
         pearson=_estimate(stats.pearsonr(x, y).statistic, pearsons(tables, rows, columns), len(x)),
         kendall=_estimate(stats.kendalltau(x, y).statistic, kendalls(tables), len(x)),
         spearman=_estimate(stats.spearmanr(x, y).statistic, spearmans(tables), len(x)),
-        **_kappas(x, z, clusters, resampling),
+        kappa=kappa,
+        weighted_kappa=weighted_kappa,
     )
 
 
 def _kappas(
     x: Floats, z: Floats, clusters: Sequence[Hashable] | None, resampling: Resampling
-) -> dict[str, Estimate | None]:
-    """Both kappas; nothing where a grade is not whole, or the categories are constant."""
+) -> tuple[Estimate | None, Estimate | None]:
+    """Unweighted and quadratic; None where a grade is not whole, or the categories are constant."""
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
-        return {}
+        return None, None
     both = np.concatenate([x, z])
     levels = np.arange(both.min(), both.max() + 1)  # the distance between grades counts, also of those nobody gave
     _, _, tables = _resampled(x, z, clusters, resampling, levels)
-    return {
-        name: _estimate(
-            cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights),
-            kappas(tables, quadratic=weights is not None),
-            len(x),
-        )
-        for name, weights in (("kappa", None), ("weighted_kappa", "quadratic"))
-    }
+
+    def kappa(weights: Literal["quadratic"] | None) -> Estimate:
+        value = cohen_kappa_score(x.astype(int), z.astype(int), labels=levels.astype(int), weights=weights)
+        return _estimate(value, kappas(tables, quadratic=weights is not None), len(x))
+
+    return kappa(None), kappa("quadratic")
 
 
 def _resampled(
-    x: NDArray[np.number], y: NDArray[np.number], clusters: Sequence[Hashable] | None, resampling: Resampling,
-    levels: NDArray[np.number] | None = None,
-) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+    x: Floats,
+    y: Floats,
+    clusters: Sequence[Hashable] | None,
+    resampling: Resampling,
+    levels: Floats | None = None,
+) -> tuple[Floats, Floats, Floats]:
     """Levels of both sides, and tables of resamples, shape (resamples, levels of x, levels of y)."""
     rows, columns = (np.unique(x), np.unique(y)) if levels is None else (levels, levels)
     cells = np.zeros((len(x), len(rows) * len(columns)))
     cells[np.arange(len(x)), np.searchsorted(rows, x) * len(columns) + np.searchsorted(columns, y)] = 1
     tables = bootstrap_sums(cells, clusters, resampling).reshape(-1, len(rows), len(columns))
-    return rows.astype(np.float64), columns.astype(np.float64), tables
+    return rows, columns, tables
 
 
 def _estimate(value: float, samples: Floats, n: int) -> Estimate:

@@ -61,38 +61,34 @@ def two_orders(
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """
-    first, second, right = (
-        np.array([np.nan if one is None else one for one in side]) for side in (given, swapped, truth)
-    )
+    first, second, right = (_with_nan(labels) for labels in (given, swapped, truth))
     if not len(right) or not len(first) == len(second) == len(right) == len(clusters):
         raise ValueError(f"two orders: expected as many labels of each, got {len(first)}, {len(second)}, {len(right)}")
-    readable = ~np.isnan(first) & ~np.isnan(second)
     neither = np.isnan(first) & np.isnan(second)
+    readable = ~np.isnan(first) & ~np.isnan(second)
 
-    def part(hits: NDArray[np.bool_], rows: NDArray[np.bool_] | None = None) -> Estimate | None:
-        rows = np.ones(len(hits), dtype=bool) if rows is None else rows
-        return share(hits[rows], _of(clusters, rows), resampling) if rows.any() else None
-
-    def kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> Estimate | None:
-        rows = ~np.isnan(one) & ~np.isnan(other)
+    def kappa(labels: NDArray[np.float64], others: NDArray[np.float64]) -> Estimate | None:
+        rows = ~np.isnan(labels) & ~np.isnan(others)
         if not rows.any():
             return None
-        return cohens_kappa(one[rows].astype(int), other[rows].astype(int), _of(clusters, rows), resampling)
+        return cohens_kappa(labels[rows].astype(int), others[rows].astype(int), _of(clusters, rows), resampling)
 
-    everything = [first == right, second == right, (first == right) & (second == right), (first == second) | neither]
-    given_right, swapped_right, both_right, equal = (share(hits, list(clusters), resampling) for hits in everything)
     return TwoOrders(
         n=len(right),
         unreadable=int(np.isnan(first).sum() + np.isnan(second).sum()),
-        given_right=given_right,
-        swapped_right=swapped_right,
-        both_right=both_right,
-        equal=equal,
-        agree=part(first == second, readable),
+        given_right=share(first == right, clusters, resampling),
+        swapped_right=share(second == right, clusters, resampling),
+        both_right=share((first == right) & (second == right), clusters, resampling),
+        equal=share((first == second) | neither, clusters, resampling),
+        agree=share((first == second)[readable], _of(clusters, readable), resampling) if readable.any() else None,
         kappa=kappa(first, second),
         given_kappa=kappa(first, right),
         swapped_kappa=kappa(second, right),
     )
+
+
+def _with_nan(labels: Sequence[int | None]) -> NDArray[np.float64]:
+    return np.array([np.nan if label is None else label for label in labels], dtype=np.float64)
 
 
 def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
