@@ -47,7 +47,7 @@ def two_orders(
     """LLMBar's counts over both orders, and kappas over what could be read.
 
     The published `kappa_False` and `kappa_True` write a winner of 2 and an unreadable reply as 0 beside labels of 1 and
-    2, so they measure nothing; `kappa_agreement` is right where every reply could be read.
+    2, so that a right 2 never agrees; `kappa_agreement` is right where every reply could be read.
 
     Args:
         given: n labels, +1, 0, -1, or None where the order could not be read; likewise `swapped`.

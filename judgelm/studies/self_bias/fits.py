@@ -33,7 +33,7 @@ class SelfBiasOptions:
         by: columns to fit apart, besides dimension and task.
         weak: models that the check without weak models leaves out; None takes the paper's two sets.
         other_reference: the paper's alternative reference, the authors' code's, or both.
-        checks: run the robustness checks; the ordinal ones take longest.
+        checks: run the robustness checks.
         label_share: share of human labels that prediction-powered inference is shown, in (0, 1), where all are there.
         draws: how often these labels are drawn.
         resampling: of all bootstrap intervals.
