@@ -58,6 +58,28 @@ def test_the_original_authors_metric_code_is_matched(cli, shared_data, tmp_path,
     assert found["n"] == expected["total_num"]
 
 
+def test_infinite_and_nan_scores_of_the_originals_parser_end_in_valid_json(cli, tmp_path):
+    replies = ["inf 5", "5 inf", "nan 5", "8 6", "inf inf", "-inf nan"]
+    rows = [{"question_id": i, "pred_text": text} for i, text in enumerate(replies)]
+    labels = [{"question_id": i, "text": "8 6", "score": [8, 6]} for i in range(len(replies))]
+    for name, lines in (("given", rows), ("swapped", rows), ("labels", labels)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    files = (tmp_path / "given.jsonl", "--reversed", tmp_path / "swapped.jsonl", "--labels", tmp_path / "labels.jsonl")
+    code, out, err = cli("judgelm", "eval", *files, "--parser", "original", "--json", "-", "--bootstrap", "100")
+    assert code == 0, err
+    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    # first, second, tie, first, tie, tie; the labels say first
+    assert found["counts"]["failed"] == 0
+    assert found["excluded"]["accuracy"]["value"] == pytest.approx(2 / 6)
+    # the same replies to the swapped answers: only the ties are consistent
+    assert found["excluded"]["position"]["consistency"]["value"] == pytest.approx(3 / 6)
+    assert found["scores"]["not_finite"] == 5  # all but "8 6"
+    listed = {row["sample_id"]: (row["judged"], row["scores"]) for row in found["disagreements"]}
+    assert listed["2"] == ("tie", [None, 5.0])
+    code, _, err = cli("judgelm", "report", *files, "--parser", "original", "-o", tmp_path / "report.html")
+    assert code == 0, err
+
+
 @pytest.fixture
 def judged(cli, tmp_path):
     """Four pairs judged in both orders by a script: right, flipped, wrong, unreadable."""
