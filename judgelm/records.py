@@ -12,6 +12,14 @@ from typing import Literal
 Winner = Literal[1, 2, "tie"]
 """Which answer of a pair is better, in *sample* order (never in the order shown)."""
 
+OrderRule = Literal["mean", "given", "tie", "probability"]
+"""Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's
+protocol; the swapped order serves consistency alone), `tie` calls a conflict a tie (PandaLM's protocol), `probability`
+compares P(first better), the mean over the orders, with 0.5."""
+
+LabelRule = Literal["as_judged", OrderRule]
+"""Two orders into the label that is compared: an order rule, or `as_judged`, the verdict that the run decided on."""
+
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
 """Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
 
@@ -300,10 +308,12 @@ class Judgment:
 
     Attributes:
         verdict: None exactly when `failure` is set.
-        scores: in sample order, on the judge's scale.
+        scores: in sample order, on the judge's scale; the mean over the orders, under order rule `given` those of the
+            given order.
         consistent: whether all orders give the same winner or ranking; None with one order, or when an order failed.
-        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised; of modes that end in `correct`
-            or `incorrect` P(correct). None where it was not asked for or cannot be had.
+        probability: P(first better), in [0, 1], over all orders shown, antisymmetrised, or under order rule `given` in
+            the given order; of modes that end in `correct` or `incorrect` P(correct). None where it was not asked for
+            or cannot be had.
         neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
         decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions

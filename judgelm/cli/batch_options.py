@@ -11,6 +11,7 @@ from judgelm.cli.console import load_config
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
+from judgelm.records import OrderRule
 from judgelm.yaml_values import parse_yaml
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
@@ -61,9 +62,10 @@ BothOrders = Annotated[
     bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=_JUDGING)
 ]
 Rule = Annotated[
-    Literal["mean", "tie", "probability"],
+    OrderRule,
     typer.Option(
-        help="Orders into one verdict: by the mean score, a conflict is a tie, or by P(first better).",
+        help="Orders into one verdict: by the mean score, by the given order, a conflict is a tie, or by "
+        "P(first better).",
         rich_help_panel=_JUDGING,
     ),
 ]

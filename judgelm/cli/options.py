@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from judgelm.records import LabelRule
+
 JudgmentsArgument = Annotated[
     Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
 ]
@@ -24,8 +26,11 @@ FailuresOption = Annotated[
     Literal["excluded", "as_tie"] | None, typer.Option(help="Treatment of failures that headlines (both are shown).")
 ]
 RuleOption = Annotated[
-    Literal["as_judged", "mean", "tie", "probability"] | None,
-    typer.Option(help="Two orders into one label, instead of the run's rule; probability needs a --distribution run."),
+    LabelRule | None,
+    typer.Option(
+        help="Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie). "
+        "probability needs a --distribution run."
+    ),
 ]
 TieBandOption = Annotated[
     float | None,
@@ -52,7 +57,7 @@ class ScoringOptions:
     reverse: Path | None
     protocol: Literal["judgelm", "pandalm"]
     failures: Literal["excluded", "as_tie"] | None
-    order_rule: Literal["as_judged", "mean", "tie", "probability"] | None
+    order_rule: LabelRule | None
     tie_band: float | None
     label_reference: Literal["auto", "with", "without"]
     parser: Literal["judgelm", "original"]

@@ -17,7 +17,7 @@ from judgelm.jsonl import parse_json
 from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_original
-from judgelm.records import Judgment
+from judgelm.records import Judgment, LabelRule
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runfile import read_judgments
 from judgelm.studies.cascade import cascade_agreement
@@ -51,8 +51,9 @@ def score(options: ScoringOptions) -> Scored:
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
-        order_rule=options.order_rule or ("tie" if pandalm and _judged_twice(judgments) else "as_judged"),
+        order_rule=options.order_rule or _default_rule(options, judgments, manifest),
         tie_band=_tie_band(options, manifest),
+        run_rule=_mode(manifest).get("order_rule"),
         scale=_scale_in_words(options, manifest),
         resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
     )
@@ -91,7 +92,7 @@ def _cascade(
         scored.labelled.labels,
         clusters=clusters,
         failures_as_ties=protocol.failures == "as_tie",
-        rule=protocol.order_rule,
+        rule=scored.evaluation.order_rule,
         tie_band=protocol.tie_band,
         how=protocol.resampling,
     )
@@ -137,7 +138,7 @@ def _labels(options: ScoringOptions, manifest: dict[str, Any]) -> LabelledSet:
 
     choice = options.label_reference
     if choice == "auto":
-        shown = manifest.get("fingerprint", {}).get("mode", {}).get("reference", "ignore")
+        shown = _mode(manifest).get("reference", "ignore")
         choice = "without" if shown == "ignore" else "with"
         if choice == "with":
             try:
@@ -147,15 +148,27 @@ def _labels(options: ScoringOptions, manifest: dict[str, Any]) -> LabelledSet:
     return read_labels(str(options.labels), with_reference=choice == "with", on_reject=warn)
 
 
-def _judged_twice(judgments: dict[str, Judgment]) -> bool:
-    return any(len(judgment.shown) > 1 for judgment in judgments.values())
+def _default_rule(
+    options: ScoringOptions, judgments: dict[str, Judgment], manifest: dict[str, Any]
+) -> LabelRule | None:
+    """The protocol's rule, None for JudgeLM's; a run that chose how its orders decide keeps its verdicts."""
+    if options.protocol == "pandalm":
+        return "tie" if any(len(judgment.shown) > 1 for judgment in judgments.values()) else "as_judged"
+    mode = _mode(manifest)
+    chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
+    return "as_judged" if chosen else None
+
+
+def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The options that the run's judge was asked with; empty where nobody recorded them."""
+    return dict(manifest.get("fingerprint", {}).get("mode", {}))
 
 
 def _tie_band(options: ScoringOptions, manifest: dict[str, Any]) -> float:
     """As given, else the run's own."""
     if options.tie_band is not None:
         return options.tie_band
-    return float(manifest.get("fingerprint", {}).get("mode", {}).get("tie_band", TIE_BAND))
+    return float(_mode(manifest).get("tie_band", TIE_BAND))
 
 
 def _scale(text: str) -> tuple[float, float]:
@@ -171,6 +184,6 @@ def _scale(text: str) -> tuple[float, float]:
 def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | None:
     """Of a run its mode's scale, of foreign replies what the parser was told."""
     if manifest:
-        low, high = manifest.get("fingerprint", {}).get("mode", {}).get("scale", (None, None))
+        low, high = _mode(manifest).get("scale", (None, None))
         return None if low is None else f"{low:g}-{high:g}"
     return "any" if options.parser == "original" else options.scale

@@ -7,6 +7,7 @@ import typer
 
 from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
 from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.records import LabelRule
 
 
 def compare_judges_command(
@@ -27,8 +28,8 @@ def compare_judges_command(
         Literal["excluded", "as_tie"], typer.Option(help="Leave failed judgments out, or count them as ties.")
     ] = "excluded",
     order_rule: Annotated[
-        Literal["as_judged", "mean", "tie", "probability"],
-        typer.Option(help="Two orders into one label, for all judges alike."),
+        LabelRule,
+        typer.Option(help="Two orders into one label, for all judges alike; given is the rule of `judgelm eval`."),
     ] = "as_judged",
     tie_band: Annotated[
         float, typer.Option(min=0.0, max=0.5, help="Under rule probability: a tie is at most this far from 0.5.")

@@ -87,7 +87,7 @@ def _run(path: Path, number: int, row: _Row, labels: Path | None, how: Resamplin
             reverse=None,
             protocol="pandalm" if number == 2 else "judgelm",
             failures=None,
-            order_rule=None,
+            order_rule=None if number == 2 else "given",
             tie_band=None,
             label_reference="auto",
             parser="judgelm",

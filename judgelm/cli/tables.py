@@ -10,10 +10,11 @@ from judgelm.cli.scoring import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.pairing import RULE_NAMES
 from judgelm.studies.probability import ProbabilityScores
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
-_NAMES = {"accuracy": "agreement (accuracy)", "majority": "always the most frequent label", "gain": "gain over that"}
+_NAMES = {"majority": "always the most frequent label", "gain": "gain over that"}
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 _SHOWN_GROUPS = 12
 
@@ -31,7 +32,7 @@ def print_evaluation(scored: Scored) -> None:
         out.print(cascade_table(scored.cascade.rows()))
     for name, rows in evaluation.groups.items():
         table = Table(title=f"by {name}", title_justify="left")
-        for column in (name, "n", "failed", "agreement", "95 % interval", "most frequent label"):
+        for column in (name, "n", "failed", evaluation.agreement_name, "95 % interval", "most frequent label"):
             table.add_column(column, justify="left" if column == name else "right")
         for row in rows[:_SHOWN_GROUPS]:
             accuracy = _cells(row.accuracy)
@@ -64,6 +65,7 @@ def _print_counts(out: Console, scored: Scored) -> None:
         (counts.judgments_without_label, "judgments without label"),
         (scored.labelled.unlabelled, "rows of the labels file without label"),
         (scored.labelled.rejected, "unusable rows of the labels file"),
+        (counts.half_failed, "judgments whose other order failed; they count for agreement, not for consistency"),
         (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
     ):
         if number:
@@ -76,10 +78,15 @@ def _metrics_table(evaluation: Evaluation) -> Table:
     table.add_column("failures excluded", justify="right")
     table.add_column("failures as ties", justify="right")
     treatments = (evaluation.excluded, evaluation.as_tie)
+    names = _NAMES | {"accuracy": evaluation.agreement_name}
     table.add_row("n", *(str(one.n) if one else "0" for one in treatments))
     for name in _ROWS:
         found = [getattr(one, name, None) for one in treatments]
-        table.add_row(_NAMES.get(name, name), *(_cell(estimate) for estimate in found))
+        table.add_row(names.get(name, name), *(_cell(estimate) for estimate in found))
+    for rule, other in evaluation.other_rules.items():
+        agreements = (other.excluded, other.as_tie)
+        shown = [_cell(one) + ("" if one is None else f", n = {one.n}") for one in agreements]
+        table.add_row(f"agreement, {RULE_NAMES[rule]}", *shown)
     if evaluation.as_tie.position is not None:
         for name in _POSITION:
             found = [getattr(one.position, name, None) if one else None for one in treatments]

@@ -18,6 +18,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import (
     Completion,
     Judgment,
+    OrderRule,
     PairVerdict,
     Prompt,
     Request,
@@ -27,8 +28,6 @@ from judgelm.records import (
     Unparsed,
     Winner,
 )
-
-OrderRule = Literal["mean", "tie", "probability"]
 
 _GIVEN, _SWAPPED = (0, 1), (1, 0)
 
@@ -40,8 +39,10 @@ class Pairwise:
     Attributes:
         template: id of the pair template.
         both_orders: show the answers a second time, exchanged.
-        order_rule: orders into one verdict: `mean` compares the mean scores, `tie` calls a conflict a tie (the PandaLM
-            protocol), `probability` compares P(first better), the mean over the orders, with 0.5.
+        order_rule: orders into one verdict: `mean` compares the mean scores, `given` takes verdict, scores and
+            probability of the given order (the JudgeLM protocol), `tie` calls a conflict a tie (the PandaLM protocol),
+            `probability` compares P(first better), the mean over the orders, with 0.5. Under `given` a failed given
+            order is a failure; a failed swapped order leaves the verdict, and consistency is unknown.
         tie_band: under `probability` a tie is a P(first better) at most this far from 0.5.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
@@ -87,6 +88,8 @@ class Pairwise:
                 raise ConfigError(
                     f"{name} {getattr(self, name)!r} does not exist; there are: {', '.join(get_args(kinds))}"
                 )
+        if self.order_rule == "given" and self.accept_one_order:
+            raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders:
             raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
         for name in ("tie_band", "close_band"):
@@ -160,15 +163,16 @@ class Pairwise:
         self, sample: Sample, shown: tuple[Shown, ...], completions: Sequence[Completion] = (), neutralised: int = 0
     ) -> Judgment:
         """Verdict, scores and probability of what was shown, and what the completions count."""
-        read = [scores for one in shown if (scores := in_sample_order(one)) is not None]
-        failure = next((one.failure for one in shown if one.failure is not None), None)
+        deciding = shown[:1] if self.order_rule == "given" else shown
+        read = [scores for one in deciding if (scores := in_sample_order(one)) is not None]
+        failure = next((one.failure for one in deciding if one.failure is not None), None)
         if read and self.accept_one_order:
             failure = None
-        probability = None if failure else self._probability(shown)
+        probability = None if failure else self._probability(deciding)
         if failure is None and probability is None and self.order_rule == "probability":
             failure = _no_probability(shown)
         scores = None if failure else (_mean(read, 0), _mean(read, 1))
-        winners = [winner_of(pair) for pair in read]
+        winners = [winner_of(pair) for one in shown if (pair := in_sample_order(one)) is not None]
         return Judgment(
             sample_id=sample.id,
             mode=self.name,
@@ -184,7 +188,7 @@ class Pairwise:
         )
 
     def _probability(self, shown: tuple[Shown, ...]) -> float | None:
-        """P(first better) over all orders, or over those that have it where the user accepts one."""
+        """P(first better) over the orders that decide, or over those that have it where the user accepts one."""
         found = [(one.order, one.distribution) for one in shown if one.failure is None]
         given = [(order, one) for order, one in found if one is not None]
         if self.accept_one_order:

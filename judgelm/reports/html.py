@@ -19,6 +19,7 @@ from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.manifest import facts, sessions, throughput
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
 from judgelm.studies.evaluation import Evaluation, GroupRow
+from judgelm.studies.pairing import RULE_NAMES
 
 GROUP_CAP = 60
 _FOLDER = Path(__file__).parent
@@ -109,6 +110,7 @@ def _environment() -> Environment:
         "list_cap": LIST_CAP,
         "failure_names": wording.FAILURE_NAMES,
         "winner_names": wording.WINNER_NAMES,
+        "rule_names": RULE_NAMES,
         "position_sentence": wording.position_sentence,
         "human_sentence": wording.human_sentence,
     }

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
+from judgelm.records import Judgment, Label, LabelRule, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.pairing import pair_winner
+from judgelm.studies.pairing import pair_winner, scores_behind
 
 LIST_CAP = 500
 TEXT_CAP = 20_000
@@ -37,7 +37,8 @@ class Reply:
 class ListedPair:
     """One entry; texts are raw and untrusted, the template escapes them. None where no sample was given.
 
-    Scores are in sample order; they and the probability that the first is better are None where there are none.
+    Scores are those behind the label, in sample order; they and the probability that the first is better are None where
+    there are none.
     """
 
     id: str
@@ -94,7 +95,14 @@ def list_pairs(
     entries = ((judgments[key], tuple(found), answers.get(key)) for key, found in kinds.items())
     return PairList(
         pairs=tuple(
-            _listed(judgment, found, judged, samples.get(judgment.sample_id), labels[judgment.sample_id])
+            _listed(
+                judgment,
+                found,
+                judged,
+                samples.get(judgment.sample_id),
+                labels[judgment.sample_id],
+                evaluation.order_rule,
+            )
             for judgment, found, judged in entries
         ),
         totals={kind: len(ids) for kind, ids in members.items()},
@@ -114,14 +122,14 @@ def clipped(text: str, cap: int = TEXT_CAP) -> str:
 
 
 def _listed(
-    judgment: Judgment, kinds: tuple[str, ...], judged: str | None, sample: Sample | None, label: Label
+    judgment: Judgment, kinds: tuple[str, ...], judged: str | None, sample: Sample | None, label: Label, rule: LabelRule
 ) -> ListedPair:
     """One entry; `judged` is None where the judge agrees with the label."""
     return ListedPair(
         id=judgment.sample_id,
         kinds=kinds,
         judged=judged or WINNER_NAMES[pair_winner(label)],
-        scores=judgment.scores,
+        scores=scores_behind(judgment, rule),
         probability=judgment.probability,
         label=WINNER_NAMES[pair_winner(label)],
         label_scores=label.scores,

@@ -4,6 +4,7 @@ from judgelm.metrics.annotators import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
+from judgelm.studies.pairing import RULE_NAMES
 from judgelm.studies.treatment import PositionEstimates, Treatment
 
 FEW_PAIRS = 100
@@ -55,7 +56,7 @@ def headline(evaluation: Evaluation) -> list[str]:
         ]
     sentences = [
         f"The judge names the labelled winner in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
-        f"(95 % interval {bounds(shown.accuracy)}).",
+        f"(95 % interval {bounds(shown.accuracy)}){_rule_words(evaluation)}.",
         _baseline_sentence(shown),
         _failure_sentence(evaluation),
     ]
@@ -94,6 +95,18 @@ def human_sentence(humans: HumanAgreement) -> str:
     )
 
 
+def _rule_words(evaluation: Evaluation) -> str:
+    """The order rule behind the agreement, and what the other rules say; empty where no two orders were judged."""
+    if evaluation.as_tie.position is None:
+        return ""
+    others = [
+        f"{RULE_NAMES[rule]}: {percent(found.value)} ({bounds(found)}, n = {found.n:,})"
+        for rule, one in evaluation.other_rules.items()
+        if (found := one.excluded if evaluation.failures == "excluded" else one.as_tie) is not None
+    ]
+    return "; ".join([f", {RULE_NAMES[evaluation.order_rule]}", *others])
+
+
 def _baseline_sentence(shown: Treatment) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
     gain = f"{points(shown.gain.value)} (95 % interval {bounds(shown.gain)})"
@@ -107,7 +120,8 @@ def _baseline_sentence(shown: Treatment) -> str:
 def _failure_sentence(evaluation: Evaluation) -> str:
     counts = evaluation.counts
     if counts.failed == 0:
-        return f"None of {counts.joined:,} judgments failed."
+        half = f"; of {counts.half_failed:,} the other order failed: their consistency is unknown"
+        return f"None of {counts.joined:,} judgments failed{half if counts.half_failed else ''}."
     share = f"{counts.failed:,} of {counts.joined:,} judgments failed ({percent(counts.failed / counts.joined)})"
     if evaluation.failures == "as_tie":
         without = evaluation.excluded

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
-from judgelm.records import Judgment, Label
-from judgelm.studies.pairing import TIE_BAND, OrderRule, label_of, pair_label, pair_winner
+from judgelm.records import Judgment, Label, LabelRule
+from judgelm.studies.pairing import TIE_BAND, label_of, pair_label, pair_winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def cascade_agreement(
     *,
     clusters: Mapping[str, Hashable] | None = None,
     failures_as_ties: bool = False,
-    rule: OrderRule = "as_judged",
+    rule: LabelRule = "as_judged",
     tie_band: float = TIE_BAND,
     how: Resampling,
 ) -> CascadeAgreement:

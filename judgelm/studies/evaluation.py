@@ -7,7 +7,7 @@ What the numbers are drawn from is in `judgelm.studies.pairing`; how they look i
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -15,11 +15,21 @@ import numpy as np
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, Label, Winner
+from judgelm.records import Judgment, Label, LabelRule, OrderRule, Winner
 from judgelm.studies.grouping import by_value
 from judgelm.studies.histogram import ScoreHistogram, histogram
 from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
-from judgelm.studies.pairing import TIE_BAND, OrderRule, by_id, label_of, pair_winner, winner_of
+from judgelm.studies.pairing import (
+    RULE_NAMES,
+    TIE_BAND,
+    by_id,
+    label_of,
+    pair_label,
+    pair_winner,
+    protocol_rule,
+    scores_behind,
+    winner_of,
+)
 from judgelm.studies.probability import ProbabilityScores, score_probabilities
 from judgelm.studies.treatment import Treatment, treat
 
@@ -32,15 +42,18 @@ class EvaluationOptions:
 
     Attributes:
         failures: the treatment that headlines, groups and lists use; both are always computed.
-        order_rule: how two orders make one label.
+        order_rule: how two orders make one label; None for `pairing.protocol_rule`: `given` of pairs scored in both
+            orders, as JudgeLM measures, `as_judged` of all else.
         tie_band: under order rule `probability`, how far from 0.5 is still a tie.
+        run_rule: the order rule by which the run decided, for the protocol's sentence; None where nobody said.
         scale: what scores were accepted, in words (`1-10`, `any`); None where nobody said.
         resampling: seed and number of resamples of every interval.
     """
 
     failures: FailureTreatment = "excluded"
-    order_rule: OrderRule = "as_judged"
+    order_rule: LabelRule | None = None
     tie_band: float = TIE_BAND
+    run_rule: OrderRule | None = None
     scale: str | None = None
     resampling: Resampling = field(default_factory=Resampling)
 
@@ -49,7 +62,8 @@ class EvaluationOptions:
 class Counts:
     """How many rows there were, and what became of them; nothing is dropped without standing here.
 
-    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one.
+    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one. Of
+    `half_failed` of the `judged` an order failed that the label does not rest on: their consistency is unknown.
     """
 
     judgments: int
@@ -58,6 +72,7 @@ class Counts:
     judged: int
     failed: int
     failed_orders: int
+    half_failed: int
     labels_without_judgment: int
     judgments_without_label: int
     repaired: int
@@ -87,11 +102,23 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuleAgreement:
+    """Agreement with the labels under another order rule, in [0, 1]; `excluded` is None when every judgment failed."""
+
+    failed: int
+    excluded: Estimate | None
+    as_tie: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """What a run of judgments is worth against labels.
 
     Attributes:
         protocol: one sentence naming order rule, failure treatment and scale; belongs beside every number.
+        order_rule: what made the labels behind every number but those of `other_rules` and `probabilities`.
+        other_rules: agreement by the given order and by the mean of both, where pairs were scored in both orders and
+            `order_rule` is another.
         excluded: None when every judgment failed.
         probabilities: scores of P(first better); None when no judgment has one.
         flips: ids judged differently in the two orders.
@@ -100,6 +127,8 @@ class Evaluation:
     """
 
     protocol: str
+    order_rule: LabelRule
+    other_rules: Mapping[LabelRule, RuleAgreement]
     failures: FailureTreatment
     counts: Counts
     failure_codes: Mapping[str, int]
@@ -119,6 +148,11 @@ class Evaluation:
     def headline(self) -> Treatment | None:
         """The numbers under the chosen treatment."""
         return self.excluded if self.failures == "excluded" else self.as_tie
+
+    @property
+    def agreement_name(self) -> str:
+        """`agreement`, with the rule behind it where two orders made the labels: `agreement, given order`."""
+        return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
         """Plain dicts, lists, finite numbers, strings and None, ready for `json.dumps`."""
@@ -149,14 +183,22 @@ def evaluate(
         InputError: no judgment has a label, a sample is judged twice, or the order rule cannot be applied.
     """
     options = options or EvaluationOptions()
-    found = by_id(judgments)
-    rows = join(found, labels, reverse or {}, clusters, options.order_rule, options.tie_band)
+    found, reverse = by_id(judgments), reverse or {}
+    by_default = protocol_rule(found, reverse)
+    rule = options.order_rule or by_default
+    rows = join(found, labels, reverse, clusters, rule, options.tie_band)
     judged = [row for row in rows if row.judged is not None]
     kept = judged if options.failures == "excluded" else rows
     tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
     how = options.resampling
     return Evaluation(
-        protocol=_protocol(rows, options, bool(reverse)),
+        protocol=_protocol(rows, rule, options, bool(reverse)),
+        order_rule=rule,
+        other_rules={
+            other: _rule_agreement(rows, other, reverse, how)
+            for other in (("given", "mean") if by_default == "given" else ())
+            if other != rule
+        },
         failures=options.failures,
         counts=_counts(found, labels, rows),
         failure_codes=_failure_codes(rows),
@@ -167,7 +209,7 @@ def evaluate(
         groups={name: _group_rows(rows, kept, values, how) for name, values in (groups or {}).items()},
         humans=_humans(kept, how),
         flips=tuple(row.id for row in rows if flipped(row)),
-        disagreements=tuple(_disagreement(row, row.judged) for row in judged if row.judged != row.truth),
+        disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
         mean_prompt_tokens=float(tokens[0]),
         mean_completion_tokens=float(tokens[1]),
@@ -183,6 +225,7 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         judged=len(rows) - failed,
         failed=failed,
         failed_orders=sum(failed_orders(row) for row in rows),
+        half_failed=sum(row.judged is not None and failed_orders(row) > 0 for row in rows),
         labels_without_judgment=len(labels.keys() - judgments.keys()),
         judgments_without_label=len(judgments.keys() - labels.keys()),
         repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
@@ -225,18 +268,31 @@ def _humans(kept: list[JoinedPair], how: Resampling) -> HumanAgreement | None:
     return human_agreement([row.judged or 0 for row in rows], votes, [row.cluster for row in rows], how)
 
 
-def _disagreement(row: JoinedPair, judged: int | None) -> Disagreement:
+def _rule_agreement(
+    rows: list[JoinedPair], rule: LabelRule, reverse: Mapping[str, Judgment], how: Resampling
+) -> RuleAgreement:
+    others = [replace(row, judged=pair_label(row.judgment, rule, reverse.get(row.id)), orders=None) for row in rows]
+    judged = [labelled(row) for row in others if row.judged is not None]
+    return RuleAgreement(
+        failed=len(rows) - len(judged),
+        excluded=treat(judged, how).accuracy if judged else None,
+        as_tie=treat([labelled(row, failure=0) for row in others], how).accuracy,
+    )
+
+
+def _disagreement(row: JoinedPair, rule: LabelRule) -> Disagreement:
     return Disagreement(
         sample_id=row.id,
-        judged=winner_of(judged or 0),
+        judged=winner_of(row.judged or 0),
         label=pair_winner(row.label),
-        scores=row.judgment.scores,
+        scores=scores_behind(row.judgment, rule),
         label_scores=row.label.scores,
     )
 
 
-_RULES: dict[OrderRule, str] = {
+_RULES: dict[LabelRule, str] = {
     "as_judged": "made into one label as the run decided",
+    "given": "and the given order made the label; the swapped order serves the position bias alone",
     "mean": "made into one label by the mean of the scores put back in sample order",
     "tie": "made into one label with a conflict counted as a tie",
     "probability": "made into one label by the mean of P(first better)",
@@ -247,18 +303,20 @@ _FAILURES: dict[FailureTreatment, str] = {
 }
 
 
-def _protocol(rows: list[JoinedPair], options: EvaluationOptions, two_files: bool) -> str:
+def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOptions, two_files: bool) -> str:
     twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
-    if two_files and options.order_rule == "as_judged":
+    if two_files and rule in ("as_judged", "given"):
         orders = "Labels are those of the order given; reversed judgments from a second file serve the position bias"
     elif twice:
         partly = "" if twice == len(rows) else f" ({twice} of {len(rows)} pairs; the others in one)"
-        orders = f"Each pair was judged in both orders{partly}, {_RULES[options.order_rule]}"
+        orders = f"Each pair was judged in both orders{partly}, {_RULES[rule]}"
+        if rule == "as_judged" and options.run_rule is not None:
+            orders += f" (order rule {options.run_rule})"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:
         orders = "Each pair's verdict was put together from those of several judges"
-    if options.order_rule == "probability":
+    if rule == "probability":
         orders += f", a tie within {options.tie_band:g} of a probability of 0.5"
     scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
     return f"{orders}; {_FAILURES[options.failures]}; {scale}."

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from judgelm.distribution import is_assigned
 from judgelm.errors import InputError
-from judgelm.records import Judgment, Label
-from judgelm.studies.pairing import OrderLabel, OrderRule, Orders, label_of, orders_of, pair_label, pair_winner
+from judgelm.records import Judgment, Label, LabelRule
+from judgelm.studies.pairing import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
 from judgelm.studies.treatment import LabelledPair
 
 
@@ -28,7 +28,7 @@ def join(
     labels: Mapping[str, Label],
     reverse: Mapping[str, Judgment],
     clusters: Mapping[str, Hashable] | None,
-    rule: OrderRule,
+    rule: LabelRule,
     tie_band: float,
 ) -> list[JoinedPair]:
     """Judgments and labels of the same samples, in the judgments' order; rule and band are `pair_label`'s.

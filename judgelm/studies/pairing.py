@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from judgelm.distribution import antisymmetrised, winner_by
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
-from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
+from judgelm.records import Judgment, Label, LabelRule, PairVerdict, Shown, Winner
 
-OrderRule = Literal["as_judged", "mean", "tie", "probability"]
-"""`as_judged` keeps the verdict, `mean` compares the mean scores, `tie` calls a conflict a tie (PandaLM), `probability`
-compares P(first better), the mean over the orders, with 0.5."""
+RULE_NAMES: Mapping[LabelRule, str] = {
+    "as_judged": "as judged",
+    "mean": "mean of both orders",
+    "given": "given order",
+    "tie": "a conflict of the orders is a tie",
+    "probability": "mean P(first better) of both orders",
+}
+"""What a table puts behind `agreement`."""
 
 TIE_BAND = 0.05
 """How far from 0.5 a probability is still a tie, unless somebody says otherwise."""
@@ -54,6 +58,11 @@ class OrderLabel:
     label: int | None
     lead: float | None = None
 
+    @property
+    def unscored(self) -> bool:
+        """Whether the judge named a winner without writing scores."""
+        return self.label is not None and self.lead is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
@@ -90,12 +99,14 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
 
 
 def pair_label(
-    judgment: Judgment, rule: OrderRule = "as_judged", reverse: Judgment | None = None, tie_band: float = TIE_BAND
+    judgment: Judgment, rule: LabelRule = "as_judged", reverse: Judgment | None = None, tie_band: float = TIE_BAND
 ) -> int | None:
     """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
 
-    Under every rule but `as_judged` one failed order makes the whole a failure. With a single order `mean` and `tie`
-    give the verdict. Under `probability` an order whose score lines have less than half of the probability failed too.
+    Under `mean`, `tie` and `probability` one failed order makes the whole a failure; under `probability` an order whose
+    score lines have less than half of the probability failed too. Under `given` a failed given order is a failure; a
+    failed swapped order leaves the label, and consistency is unknown. With a single order `mean`, `given` and `tie`
+    give the verdict.
 
     Raises:
         InputError: the rule compares orders, and the judgment does not say what each of them was.
@@ -111,6 +122,8 @@ def pair_label(
             f'order rule "{rule}" needs them, use "as_judged"'
         )
     given, swapped = orders.given, orders.swapped
+    if rule == "given":
+        return given.label
     if swapped is None or given.label is None or swapped.label is None:
         return given.label if swapped is None else None
     if rule == "tie":
@@ -118,6 +131,35 @@ def pair_label(
     if given.lead is None or swapped.lead is None:
         raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores, and the judge wrote none')
     return _sign(given.lead + swapped.lead)
+
+
+def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> LabelRule:
+    """`given`, JudgeLM's protocol, where pairs were scored in both orders; `as_judged` for all else.
+
+    All else is a single order, whose verdict is the label under every rule, and judges that write labels instead of
+    scores (PandaLM, Auto-J): in their own protocols two orders make one label.
+
+    Args:
+        judgments: of `by_id`.
+        reverse: of the same pairs in reverse, from a run of its own; empty without one.
+    """
+    both = False
+    for key, judgment in judgments.items():
+        orders = orders_of(judgment, reverse.get(key))
+        if orders is None or any(order is not None and order.unscored for order in (orders.given, orders.swapped)):
+            return "as_judged"
+        both = both or orders.swapped is not None
+    return "given" if both else "as_judged"
+
+
+def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | None:
+    """The scores behind a judgment's label, in sample order; None where there are none.
+
+    Under `given` those of the given order, else the judgment's, which are the mean over its orders.
+    """
+    if rule != "given":
+        return judgment.scores
+    return next((shown.scores for shown in per_order(judgment.shown) if shown.order == (0, 1)), judgment.scores)
 
 
 def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_band: float) -> int | None:

@@ -1,7 +1,8 @@
 """JudgeLM's Tables 1 to 6 in the paper's own layout, out of evaluated runs of the user's judges.
 
 Source: JudgeLM, section 6. Table 3 adds up what each run's manifest recorded; its total is loading, judging and
-metrics, as the paper counts it.
+metrics, as the paper counts it. Agreement, precision, recall and F1 are those of the given order; the swapped order
+serves consistency and bias. What the mean of both orders agrees in stands in a column of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.result import Bars, Cell, Column, Figure, Group, Lines, Series, StudyResult, Table
-from judgelm.studies.treatment import Treatment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +60,21 @@ class Layout:
 
 
 _MEASURES: Mapping[str, str] = {
-    "agreement": "agreement ↑", "accuracy": "accuracy ↑",
+    "agreement": "agreement, given order ↑", "accuracy": "accuracy ↑",
     "precision": "precision ↑", "recall": "recall ↑", "f1": "F1 ↑",
     "consistency": "consistency ↑", "toward_first": "bias toward 1st ↓", "toward_second": "bias toward 2nd ↓",
-    "delta": "delta bias ↓",
+    "delta": "delta bias ↓", "agreement_by_mean": "agreement, mean of both orders ↑",
 }  # fmt: skip
+_GIVEN_NOTE = "Agreement, precision, recall, F1, n and failed are those of the given order, as in the paper."
+_PANDALM_NOTE = "PandaLM's protocol: a failure is a tie, and so is a conflict of two orders."
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
-_SCALING = ("agreement", *_POSITION)
+_SCALING = ("agreement", *_POSITION, "agreement_by_mean")
 
 LAYOUTS: Mapping[int, Layout] = {
     1: Layout(
         title="Main results",
         heads={"reference": "judged with reference?", "method": "method"},
-        measures=("agreement", "precision", "recall", "f1", "consistency"),
+        measures=("agreement", "precision", "recall", "f1", "consistency", "agreement_by_mean"),
     ),
     2: Layout(
         title="Against people (PandaLM's test set)",
@@ -142,18 +144,23 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
         rows=tuple(
             (
                 *(run.heads[key] for key in layout.heads),
-                *(measure(run.evaluation.headline, name) for name in layout.measures),
+                *(measure(run.evaluation, name) for name in layout.measures),
                 run.evaluation.counts.judged,
                 run.evaluation.counts.failed,
             )
             for run in rows
         ),
-        note="Empty: every judgment failed, or the pairs were judged in one order only. Intervals: 95 %.",
+        note=f"{_PANDALM_NOTE if number == 2 else _GIVEN_NOTE} Empty: every judgment failed, or the pairs were judged "
+        "in one order only. Intervals: 95 %.",
     )
 
 
-def measure(found: Treatment | None, name: str) -> Estimate | None:
-    """A number by its name in the paper's tables; None where it is not defined."""
+def measure(evaluation: Evaluation, name: str) -> Estimate | None:
+    """A number by its name in the tables, under the headline treatment of failures; None where it is not defined."""
+    if name == "agreement_by_mean":
+        other = evaluation.other_rules.get("mean")
+        return None if other is None else other.excluded if evaluation.failures == "excluded" else other.as_tie
+    found = evaluation.headline
     if found is None:
         return None
     if name in _POSITION:
@@ -209,14 +216,12 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
         name="scaling",
         title="Agreement over the rows to fine-tune on",
         x_label="Data scale (rows)" if None not in places else "Data scale (in the order given)",
-        y_label="Agreement (share of pairs)",
+        y_label="Agreement, given order (share of pairs)",
         series=tuple(
             Series(
                 name=size,
                 x=tuple(at[run.heads["data_scale"]] for run in rows if run.heads["judge_size"] == size),
-                y=tuple(
-                    measure(run.evaluation.headline, "agreement") for run in rows if run.heads["judge_size"] == size
-                ),
+                y=tuple(measure(run.evaluation, "agreement") for run in rows if run.heads["judge_size"] == size),
             )
             for size in sizes
         ),
@@ -235,7 +240,7 @@ def _number(text: str) -> float | None:
 
 def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
     """Position bias of each row; None where no run was judged in both orders."""
-    judged = [run for run in rows if measure(run.evaluation.headline, "delta") is not None]
+    judged = [run for run in rows if measure(run.evaluation, "delta") is not None]
     if not judged:
         return None
     names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
@@ -246,7 +251,7 @@ def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
         y_label="Share of pairs",
         categories=tuple(", ".join(run.heads[key] for key in LAYOUTS[number].heads) for run in judged),
         groups=tuple(
-            Group(name=name, values=tuple(measure(run.evaluation.headline, key) for run in judged))
+            Group(name=name, values=tuple(measure(run.evaluation, key) for run in judged))
             for key, name in names.items()
         ),
     )
@@ -255,12 +260,12 @@ def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
 def _best(number: int, rows: Sequence[TableRun]) -> str:
     """Which row names the label most often."""
     name = LAYOUTS[number].measures[0]
-    found = [(estimate, run) for run in rows if (estimate := measure(run.evaluation.headline, name)) is not None]
+    found = [(estimate, run) for run in rows if (estimate := measure(run.evaluation, name)) is not None]
     if not found:
         return f"Table {number}: no judgment could be read."
     estimate, run = max(found, key=lambda one: one[0].value)
     judge = ", ".join(run.heads[key] for key in LAYOUTS[number].heads)
     return (
-        f"Table {number}: highest {name} {100 * estimate.value:.1f} % (95 % interval {100 * estimate.low:.1f} to "
-        f"{100 * estimate.high:.1f}, n = {estimate.n}): {judge}."
+        f"Table {number}: highest {_MEASURES[name].rstrip(' ↑')}: {100 * estimate.value:.1f} % (95 % interval "
+        f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}, n = {estimate.n}), {judge}."
     )

@@ -31,7 +31,8 @@ class JudgeArguments:
         default=200,
         metadata={
             "help": "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every "
-            "evaluation (eval_agreement, eval_consistency, eval_delta_bias, eval_failed); 0 for the eval loss alone."
+            "evaluation (eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 "
+            "for the eval loss alone."
         },
     )
     early_stopping_patience: int | None = field(

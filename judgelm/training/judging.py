@@ -33,10 +33,11 @@ NEVER = 10**9
 _TRAINERS_OWN = ("loss", "mean_token_accuracy", "entropy")
 _DPO_TRAINERS_OWN = ("rewards/accuracies", "rewards/margins")
 _PROTOCOL = (
-    "Each pair was judged in both orders, made into one verdict by the mean of the scores. Agreement is over all "
-    "judgments, and one with an unreadable reply agrees with nothing; consistency and delta_bias (toward the answer "
-    "shown first less toward the second, without sign) are over the readable ones; failed is the share of unreadable "
-    "replies. Intervals: 95 %, resampled by question."
+    "Each pair was judged in both orders. Agreement is that of the given order, as in the JudgeLM paper; "
+    "agreement_by_mean that of the mean of both orders' scores. Both are over all pairs, and an unreadable reply "
+    "agrees with nothing. Consistency and delta_bias (toward the answer shown first less toward the second, without "
+    "sign) are over the pairs readable in both orders; failed is the share of unreadable replies. Intervals: 95 %, "
+    "resampled by question."
 )
 
 
@@ -91,6 +92,7 @@ class ValidationJudging:
         assert self._last is not None
         facts: dict[str, Any] = {
             "protocol": _PROTOCOL,
+            "order_rule": "given",
             "files": [{"file": path.rsplit("/", 1)[-1], "sha": file_sha(path)} for path in self._files],
             "pairs": self.pairs.pairs,
             "pairs_available": self.pairs.available,
@@ -236,7 +238,11 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, judging: V
         raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy as eval_strategy is")
     name = metric.removeprefix("eval_")
     suffixes = ["", *(f"_{way}" for way in judging.pairs.ways)] if judging and len(judging.pairs.ways) > 1 else [""]
-    judged = [f"{one}{suffix}" for one in ("agreement", "failed") for suffix in suffixes] if judging else []
+    judged = (
+        [f"{one}{suffix}" for one in ("agreement", "agreement_by_mean", "failed") for suffix in suffixes]
+        if judging
+        else []
+    )
     own = (*_TRAINERS_OWN, *_DPO_TRAINERS_OWN) if hasattr(args, "beta") else _TRAINERS_OWN
     if name not in (*own, *judged):
         known = ", ".join(f"eval_{one}" for one in (*own, *judged))

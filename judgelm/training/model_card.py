@@ -145,10 +145,12 @@ def _metrics(facts: Mapping[str, Any]) -> list[str]:
     if not metrics:
         return []
     ways = metrics["judged"]
+    names = {"agreement": "agreement, given order"} if metrics.get("order_rule") == "given" else {}
+    names |= {"agreement_by_mean": "agreement, mean of both orders"}
     rows = [
-        (name if way is None else f"{name}, {way.replace('_', ' ')}", _figure(figures.get(name)))
+        (names.get(name, name) + ("" if way is None else f", {way.replace('_', ' ')}"), _figure(figures.get(name)))
         for way, figures in ((None, metrics), *((way, metrics[way]) for way in ways if way in metrics))
-        for name in ("agreement", "consistency", "delta_bias", "failed")
+        for name in ("agreement", "agreement_by_mean", "consistency", "delta_bias", "failed")
     ]
     at = metrics["checkpoint"]
     files = ", ".join(f"`{entry['file']}`" for entry in metrics["files"])

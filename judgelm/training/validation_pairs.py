@@ -10,9 +10,13 @@ import numpy as np
 from judgelm.data.labelled import LabelledPair, draw, read_labelled
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.evaluation import evaluate
+from judgelm.records import Judgment, Label, LabelRule, Sample
+from judgelm.studies.evaluation import EvaluationOptions, evaluate
+from judgelm.studies.pairing import label_of, pair_label, pair_winner
 from judgelm.training.rows import RowCounts
+
+FIGURE_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
+"""The figures with an interval, as logs and cards name them."""
 
 Way = Literal["without_reference", "with_reference"]
 """How a pair is asked about."""
@@ -52,7 +56,9 @@ class Figures:
     """What judgments are worth against labels.
 
     Attributes:
-        agreement: share of all judgments that name the label's winner; one with an unreadable reply names none.
+        agreement: share of all pairs on which the given order names the label's winner; an unreadable reply names none.
+        agreement_by_mean: share of all pairs on which the mean scores of both orders do; with an unreadable reply they
+            name none.
         consistency: share of the readable ones that name the same winner in both orders; None where none is readable.
         delta_bias: among them, the share that leans toward the answer shown first less that toward the second, without
             its sign; None where none is readable.
@@ -60,13 +66,14 @@ class Figures:
     """
 
     agreement: Estimate
+    agreement_by_mean: Estimate
     consistency: Estimate | None
     delta_bias: Estimate | None
     failed: float
 
     def numbers(self) -> dict[str, float]:
         """By name; what is undefined is left out."""
-        found = {name: getattr(self, name) for name in ("agreement", "consistency", "delta_bias")}
+        found = {name: getattr(self, name) for name in FIGURE_NAMES}
         return {name: one.value for name, one in found.items() if one is not None} | {"failed": self.failed}
 
     def facts(self) -> dict[str, Any]:
@@ -134,12 +141,16 @@ def figures(judgments: Sequence[Judgment], pairs: ValidationPairs) -> dict[Way |
 
 def _figures(judgments: Sequence[Judgment], pairs: ValidationPairs) -> Figures:
     questions = {sample.id: sample.question for sample in pairs.samples}
-    found = evaluate(judgments, pairs.labels, clusters=questions)
-    missed = {one.sample_id for one in found.disagreements}.union(found.failed)
-    hits = np.array([one.sample_id not in missed for one in judgments])
+    found = evaluate(judgments, pairs.labels, clusters=questions, options=EvaluationOptions(order_rule="given"))
     position = found.excluded.position if found.excluded else None
+
+    def agreement(rule: LabelRule) -> Estimate:
+        hits = [pair_label(one, rule) == label_of(pair_winner(pairs.labels[one.sample_id])) for one in judgments]
+        return share(np.array(hits), [questions[one.sample_id] for one in judgments], Resampling())
+
     return Figures(
-        agreement=share(hits, [questions[one.sample_id] for one in judgments], Resampling()),
+        agreement=agreement("given"),
+        agreement_by_mean=agreement("mean"),
         consistency=position.consistency if position else None,
         delta_bias=position.delta if position else None,
         failed=found.counts.failed_orders / (2 * found.counts.joined),

@@ -13,10 +13,10 @@ from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment
+from judgelm.records import Judgment, LabelRule
 from judgelm.studies.evaluation import FailureTreatment
 from judgelm.studies.joining import JoinedPair, join, labelled
-from judgelm.studies.pairing import TIE_BAND, OrderRule
+from judgelm.studies.pairing import TIE_BAND
 from judgelm.studies.treatment import Treatment, treat
 
 
@@ -32,7 +32,7 @@ class CompareOptions:
     """
 
     failures: FailureTreatment = "excluded"
-    order_rule: OrderRule = "as_judged"
+    order_rule: LabelRule = "as_judged"
     tie_band: float = TIE_BAND
     resampling: Resampling = field(default_factory=Resampling)
 
