@@ -63,7 +63,7 @@ def fine_tune(base: Path, train: Path, out: Path) -> Path:
 
 
 def judge(model: Path, pairs: Path, labels: Path, out: Path, *protocol: str) -> dict[str, object]:
-    """Judge in both orders and evaluate."""
+    """Judge in both orders and evaluate; agreement by the protocol's order rule, and by the others beside it."""
     run(
         BIN / "judgelm-batch", pairs, "-o", out, "--model", model, "--both-orders", "--overwrite",
         "--max-failure-rate", "1",
@@ -75,7 +75,11 @@ def judge(model: Path, pairs: Path, labels: Path, out: Path, *protocol: str) -> 
     return {
         "n": shown["n"],
         "failures": evaluation["failure_codes"],
+        "order_rule": evaluation["order_rule"],
         "agreement_percent": in_percent(shown["accuracy"]),
+        "agreement_by_other_rules_percent": {
+            rule: in_percent(found["as_tie"]) for rule, found in evaluation["other_rules"].items()
+        },
         "f1_percent": in_percent(shown["f1"]),
         "always_most_frequent_percent": in_percent(shown["majority"]),
         "consistency_percent": in_percent(shown["position"]["consistency"]) if shown["position"] else None,

@@ -57,7 +57,7 @@ def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 def _print_counts(out: Console, scored: Scored) -> None:
     """What did not take part, by reason; never silent."""
-    counts = scored.evaluation.counts
+    counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     codes = ", ".join(f"{code} {number}" for code, number in scored.evaluation.failure_codes.items()) or "none"
     out.print(f"failures: {codes}", highlight=False)
     for number, what in (
@@ -65,7 +65,7 @@ def _print_counts(out: Console, scored: Scored) -> None:
         (counts.judgments_without_label, "judgments without label"),
         (scored.labelled.unlabelled, "rows of the labels file without label"),
         (scored.labelled.rejected, "unusable rows of the labels file"),
-        (counts.half_failed, "judgments whose other order failed; they count for agreement, not for consistency"),
+        (half_failed, "judgments whose other order failed; they count for agreement, not for consistency"),
         (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
     ):
         if number:

@@ -84,7 +84,7 @@ def list_pairs(
     members: dict[str, Sequence[str]] = {
         "disagreement": [pair.sample_id for pair in evaluation.disagreements],
         "order flip": evaluation.flips,
-        "failure": evaluation.failed,
+        "failure": (*evaluation.failed, *evaluation.half_failed),
     }
     kinds: dict[str, list[str]] = {}
     for kind, ids in members.items():
@@ -145,7 +145,7 @@ def failure_examples(
 ) -> dict[str, list[tuple[str, str]]]:
     """By failure code, up to `each` pairs' ids and what the judge (or the engine) said."""
     found: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
-    for key in evaluation.failed:
+    for key in (*evaluation.failed, *evaluation.half_failed):
         judgment = judgments[key]
         failure = judgment.failure or next((shown.failure for shown in judgment.shown if shown.failure), None)
         if failure is not None and len(found[failure.code]) < each:

@@ -118,14 +118,14 @@ def _baseline_sentence(shown: Treatment) -> str:
 
 
 def _failure_sentence(evaluation: Evaluation) -> str:
-    counts = evaluation.counts
+    counts, half_failed = evaluation.counts, len(evaluation.half_failed)
+    half = f" Of {half_failed:,} more the other order failed: their consistency is unknown." if half_failed else ""
     if counts.failed == 0:
-        half = f"; of {counts.half_failed:,} the other order failed: their consistency is unknown"
-        return f"None of {counts.joined:,} judgments failed{half if counts.half_failed else ''}."
+        return f"None of {counts.joined:,} judgments failed.{half}"
     share = f"{counts.failed:,} of {counts.joined:,} judgments failed ({percent(counts.failed / counts.joined)})"
     if evaluation.failures == "as_tie":
         without = evaluation.excluded
         other = "" if without is None else f"; without them agreement is {percent(without.accuracy.value)}"
-        return f"{share} and count as ties here{other}."
+        return f"{share} and count as ties here{other}.{half}"
     as_tie = percent(evaluation.as_tie.accuracy.value)
-    return f"{share} and are left out here; counted as ties, agreement is {as_tie}."
+    return f"{share} and are left out here; counted as ties, agreement is {as_tie}.{half}"

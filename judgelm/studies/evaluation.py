@@ -62,8 +62,7 @@ class EvaluationOptions:
 class Counts:
     """How many rows there were, and what became of them; nothing is dropped without standing here.
 
-    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one. Of
-    `half_failed` of the `judged` an order failed that the label does not rest on: their consistency is unknown.
+    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one.
     """
 
     judgments: int
@@ -72,7 +71,6 @@ class Counts:
     judged: int
     failed: int
     failed_orders: int
-    half_failed: int
     labels_without_judgment: int
     judgments_without_label: int
     repaired: int
@@ -122,7 +120,9 @@ class Evaluation:
         excluded: None when every judgment failed.
         probabilities: scores of P(first better); None when no judgment has one.
         flips: ids judged differently in the two orders.
+        failure_codes: pairs by the code of what failed in them, `half_failed` included.
         failed: ids without a label by the judge.
+        half_failed: ids with a label that does not rest on an order that failed; their consistency is unknown.
         mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
     """
 
@@ -141,6 +141,7 @@ class Evaluation:
     flips: tuple[str, ...]
     disagreements: tuple[Disagreement, ...]
     failed: tuple[str, ...]
+    half_failed: tuple[str, ...]
     mean_prompt_tokens: float
     mean_completion_tokens: float
 
@@ -211,6 +212,7 @@ def evaluate(
         flips=tuple(row.id for row in rows if flipped(row)),
         disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
+        half_failed=tuple(row.id for row in judged if failed_orders(row)),
         mean_prompt_tokens=float(tokens[0]),
         mean_completion_tokens=float(tokens[1]),
     )
@@ -225,7 +227,6 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         judged=len(rows) - failed,
         failed=failed,
         failed_orders=sum(failed_orders(row) for row in rows),
-        half_failed=sum(row.judged is not None and failed_orders(row) > 0 for row in rows),
         labels_without_judgment=len(labels.keys() - judgments.keys()),
         judgments_without_label=len(judgments.keys() - labels.keys()),
         repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
@@ -234,8 +235,8 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
 
 
 def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
-    """Failed pairs by code, the most frequent first."""
-    codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None)
+    """Pairs in which something failed by code, the most frequent first."""
+    codes = Counter(failure_code(row.judgment) for row in rows if row.judged is None or failed_orders(row))
     return dict(sorted(codes.items(), key=lambda item: (-item[1], item[0])))
 
 

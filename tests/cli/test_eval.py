@@ -102,7 +102,7 @@ def judged(cli, tmp_path):
 
 
 def test_failures_are_left_out_or_tied_and_always_counted(cli, judged):
-    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
+    found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "mean")
     # labels all say first; judged: first, second (mean 6.5 : 7.5), second, failed
     assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
     assert found["as_tie"]["accuracy"]["value"] == pytest.approx(1 / 4)
@@ -110,6 +110,33 @@ def test_failures_are_left_out_or_tied_and_always_counted(cli, judged):
     assert found["excluded"]["position"]["consistency"]["value"] == pytest.approx(2 / 3)
     assert found["groups"]["kind"][0]["value"] == "copy"
     assert found["groups"]["vice"][0]["value"] == "empty / wrong"
+
+
+def test_the_given_order_makes_the_label_and_the_mean_stands_beside_it(cli, judged):
+    asked = (judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
+    found = numbers(cli, *asked)
+    # given order: first, first, second, first; mean: first, second, second, failed; labels all say first
+    assert (found["order_rule"], found["excluded"]["accuracy"]["value"], found["counts"]["failed"]) == (
+        "given",
+        0.75,
+        0,
+    )
+    assert found["other_rules"]["mean"]["excluded"]["value"] == pytest.approx(1 / 3)
+    # pair 3 is unreadable when swapped: it has a label, no consistency, and is counted and listed as a failure
+    assert (found["half_failed"], found["failure_codes"]) == (["3"], {"off_grammar": 1})
+    assert found["excluded"]["position"]["consistency"]["n"] == 3
+    same = numbers(cli, *asked, "--order-rule", "mean")
+    assert same["excluded"]["accuracy"] == found["other_rules"]["mean"]["excluded"]
+    assert same["other_rules"]["given"]["excluded"]["value"] == 0.75
+
+
+def test_a_run_that_chose_how_its_orders_decide_keeps_its_verdicts(cli, judged):
+    run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "tied.jsonl", "--both-orders", "--order-rule", "tie")
+    cli(*run, "--engine", "scripted", "--model", judged / "script.json", "--max-failure-rate", "1")
+    found = numbers(cli, judged / "tied.jsonl", "--labels", judged / "pairs.jsonl")
+    assert found["as_tie"]["confusion"][0] == [1, 2, 1]  # first, tie, second, failed
+    assert "as the run decided (order rule tie)" in found["protocol"]
+    assert sorted(found["other_rules"]) == ["given", "mean"]
 
 
 def test_the_pandalm_protocol_turns_a_conflict_into_a_tie(cli, judged):

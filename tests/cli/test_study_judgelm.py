@@ -31,9 +31,13 @@ def test_it_names_the_runs_of_each_row(cli, folder):
     code, out, err = cli("judgelm", "study", "judgelm", file, "-o", folder / "out", "--json", "-")
     assert code == 0, err
     [table] = json.loads(out)["tables"]
-    # the first answer always gets the higher score: a mean of both orders is a tie
+    # the answer shown first always gets the higher score: it is right in the given order, and the mean is a tie
     row = table["rows"][0]
-    assert (row["reference"], row["method"], row["agreement"]["value"], row["n"]) == ("no", "mine", 0.0, 2)
+    assert (row["reference"], row["method"], row["agreement"]["value"], row["n"]) == ("no", "mine", 1.0, 2)
+    assert row["agreement_by_mean"]["value"] == 0.0
+    headings = {column["key"]: column["heading"] for column in table["columns"]}
+    assert headings["agreement"] == "agreement, given order ↑"
+    assert headings["agreement_by_mean"] == "agreement, mean of both orders ↑"
     assert (folder / "out" / "report.html").is_file()
 
 

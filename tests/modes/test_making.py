@@ -19,7 +19,7 @@ def test_a_mode_takes_its_options_and_what_is_the_judges_own():
         ("pair", {"tau": 1}, "mode pair: unknown option tau; it has: accept_one_order, both_orders"),
         ("pair", {"template": "judgelm-v1"}, "unknown option template"),
         ("pair", {"tie_band": "wide"}, "mode pair: tie_band: Input should be a valid number.*'wide'"),
-        ("pair", {"order_rule": "best"}, "order_rule: Input should be 'mean', 'tie' or 'probability'"),
+        ("pair", {"order_rule": "best"}, "order_rule: Input should be 'mean', 'given', 'tie' or 'probability'"),
         ("pair", {"tie_band": 2}, "tie_band is 2.0"),
     ],
 )

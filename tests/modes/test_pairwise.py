@@ -51,6 +51,16 @@ def test_one_order_is_enough_where_the_user_says_so():
     assert judgment.failure is None
 
 
+def test_under_rule_given_the_swapped_order_serves_consistency_alone():
+    judgment = conclude("8 6\n", "9 4\n", order_rule="given")
+    assert (judgment.verdict, judgment.scores, judgment.consistent) == (PairVerdict(winner=1), (8.0, 6.0), False)
+    swapped_failed = conclude("8 6\n", "no idea\n", order_rule="given")
+    assert (swapped_failed.verdict, swapped_failed.consistent) == (PairVerdict(winner=1), None)
+    assert (swapped_failed.failure, swapped_failed.shown[1].failure.code) == (None, "off_grammar")
+    given_failed = conclude("no idea\n", "9 4\n", order_rule="given")
+    assert (given_failed.verdict, given_failed.scores, given_failed.failure.code) == (None, None, "off_grammar")
+
+
 def test_two_failed_orders_fail_even_so():
     assert conclude("x\n", "y\n", accept_one_order=True).failure.code == "off_grammar"
 

@@ -117,6 +117,26 @@ def test_second_order_from_a_file_of_its_own():
     assert "second file" in result.protocol
 
 
+def test_a_judge_that_always_says_8_6_is_measured_in_the_given_order():
+    # ten pairs, the first better in one: the given order agrees in 1 of 10, the mean (7 : 7) is a tie and never does
+    judged = [twice(str(i), (8, 6), (8, 6)) for i in range(10)]
+    truth = {str(i): Label(sample_id=str(i), winner=1 if i == 0 else 2) for i in range(10)}
+    result = evaluate(judged, truth)
+    assert (result.order_rule, result.agreement_name) == ("given", "agreement, given order")
+    assert (result.excluded.accuracy.value, result.other_rules["mean"].excluded.value) == (0.1, 0.0)
+    assert (result.excluded.position.consistency.value, result.excluded.position.toward_first.value) == (0, 1)
+    assert "the given order made the label" in result.protocol
+    assert {one.scores for one in result.disagreements} == {(8, 6)}
+
+
+def test_labels_instead_of_scores_keep_the_verdict_of_both_orders():
+    # a judge in PandaLM's protocol: the first place each time, which its run made a tie
+    shown = tuple(Shown(order=order, text="1", label="1") for order in ((0, 1), (1, 0)))
+    judged = Judgment(sample_id="a", mode="baseline", verdict=PairVerdict(winner="tie"), shown=shown)
+    result = evaluate([judged], labels(a=1))
+    assert (result.order_rule, result.other_rules, result.excluded.accuracy.value) == ("as_judged", {}, 0)
+
+
 def test_tie_rule_over_two_files():
     given, reverse = [once("a", 8, 3), once("b", 9, 1)], {"a": once("a", 3, 8), "b": once("b", 6, 5)}
     options = EvaluationOptions(order_rule="tie")

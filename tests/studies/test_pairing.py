@@ -21,7 +21,7 @@ SWAPPED = Shown(order=(1, 0), text="", scores=(6, 5))
 @pytest.mark.parametrize(
     ("rule", "label"),
     # sample order: (8, 3) and (5, 6): +5 - 1 = +4 by the mean; +1 against -1 conflicts
-    [("as_judged", -1), ("mean", 1), ("tie", 0)],
+    [("as_judged", -1), ("mean", 1), ("given", 1), ("tie", 0)],
 )
 def test_order_rules(rule, label):
     assert pair_label(judgment(GIVEN, SWAPPED, winner=2), rule) == label
@@ -47,6 +47,12 @@ def test_one_failed_order_fails_the_rule():
     broken = Shown(order=(1, 0), text="?", failure=Unparsed("off_grammar", "?"))
     assert pair_label(judgment(GIVEN, broken), "tie") is None
     assert pair_label(judgment(GIVEN, broken), "as_judged") == 1
+
+
+def test_under_rule_given_only_the_given_order_can_fail_the_label():
+    broken = Unparsed("off_grammar", "?")
+    assert pair_label(judgment(GIVEN, replace(SWAPPED, scores=None, failure=broken)), "given") == 1
+    assert pair_label(judgment(replace(GIVEN, scores=None, failure=broken), SWAPPED), "given") is None
 
 
 def test_single_order_is_the_verdict_under_every_rule():

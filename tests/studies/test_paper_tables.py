@@ -38,7 +38,9 @@ def cells(result, name):
 def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
     result = paper_tables({4: [run((1, 1, 2, None), swapped=(1, 2, 2, 1), judge_size="7B", data_scale="3.5k")]})
     [row] = cells(result, "table-4")
-    # three judged: two agree; of those in both orders, pairs 0 and 2 are alike, pair 1 leans to the first place
+    # three judged in the given order: two agree; of those in both orders, pairs 0 and 2 are alike, pair 1 leans to the
+    # first place, and its mean is a tie: one agrees by the mean
+    assert row["agreement_by_mean"].value == pytest.approx(1 / 3)
     assert (row["judge_size"], row["n"], row["failed"]) == ("7B", 3, 1)
     assert row["agreement"].value == pytest.approx(2 / 3)
     assert row["consistency"].value == pytest.approx(2 / 3)

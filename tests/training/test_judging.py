@@ -113,7 +113,10 @@ def test_the_figures_are_those_of_a_batch_run_over_the_saved_judge(trained, worl
     found = evaluations(tuning)[-1]
     assert len(judged) == 50
     right = expected.counts.joined - expected.counts.failed - len(expected.disagreements)
+    assert expected.order_rule == "given"
     assert found[f"eval_agreement{suffix}"] == right / 50
+    by_mean = expected.other_rules["mean"]
+    assert found[f"eval_agreement_by_mean{suffix}"] == by_mean.excluded.value * by_mean.excluded.n / 50
     assert found[f"eval_consistency{suffix}"] == expected.excluded.position.consistency.value
     assert found[f"eval_delta_bias{suffix}"] == expected.excluded.position.delta.value
     assert found[f"eval_failed{suffix}"] == expected.counts.failed_orders / 100
@@ -130,7 +133,7 @@ def test_the_card_has_the_figures_of_the_last_weights_and_the_readme_shows_them(
     assert (metrics["pairs"], metrics["pairs_available"]) == (50, 60)
     readme = (folder / "README.md").read_text()
     assert "50 of 60 labelled pairs of `eval.jsonl`, without reference and with reference" in readme
-    assert f"| agreement, with reference | {metrics['with_reference']['agreement']['value']:.3f} (" in readme
+    assert f"| agreement, given order, with reference | {metrics['with_reference']['agreement']['value']:.3f} (" in readme
 
 
 @pytest.mark.parametrize("peft", [False, True])
