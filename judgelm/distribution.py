@@ -8,10 +8,18 @@ the others without saying so.
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.records import PairDistribution, Winner
+
+OrderRule = Literal["mean", "given", "tie", "probability"]
+"""Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's
+protocol; the swapped order serves consistency alone), `tie` calls a conflict a tie (PandaLM's protocol), `probability`
+compares P(first better), the mean over the orders, with 0.5."""
+
+LabelRule = Literal["as_judged", OrderRule]
+"""Two orders into the label that is compared: an order rule, or `as_judged`, the verdict that the run decided on."""
 
 MOST_VALUES = 100
 """Scores per answer; two answers have the square of it as score lines."""

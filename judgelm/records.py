@@ -12,14 +12,6 @@ from typing import Literal
 Winner = Literal[1, 2, "tie"]
 """Which answer of a pair is better, in *sample* order (never in the order shown)."""
 
-OrderRule = Literal["mean", "given", "tie", "probability"]
-"""Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's
-protocol; the swapped order serves consistency alone), `tie` calls a conflict a tie (PandaLM's protocol), `probability`
-compares P(first better), the mean over the orders, with 0.5."""
-
-LabelRule = Literal["as_judged", OrderRule]
-"""Two orders into the label that is compared: an order rule, or `as_judged`, the verdict that the run decided on."""
-
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
 """Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
 

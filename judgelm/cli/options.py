@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.records import LabelRule
+from judgelm.distribution import LabelRule
 
 JudgmentsArgument = Annotated[
     Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")

@@ -12,12 +12,13 @@ from judgelm.data.labels import LabelledSet, read_labels
 from judgelm.data.readers import read_rows
 from judgelm.data.results import read_results
 from judgelm.data.rows import Reject, Row
+from judgelm.distribution import LabelRule
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_original
-from judgelm.records import Judgment, LabelRule
+from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runfile import read_judgments
 from judgelm.studies.cascade import cascade_agreement

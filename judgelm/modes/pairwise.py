@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from judgelm.distribution import antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
+from judgelm.distribution import OrderRule, antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
 from judgelm.errors import ConfigError
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
@@ -18,7 +18,6 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import (
     Completion,
     Judgment,
-    OrderRule,
     PairVerdict,
     Prompt,
     Request,

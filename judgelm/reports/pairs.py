@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.records import Judgment, Label, LabelRule, PairDistribution, Sample, Shown, Unparsed
+from judgelm.distribution import LabelRule
+from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pairing import pair_winner, scores_behind

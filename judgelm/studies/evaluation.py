@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from judgelm.distribution import LabelRule, OrderRule
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, Label, LabelRule, OrderRule, Winner
+from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.grouping import by_value
 from judgelm.studies.histogram import ScoreHistogram, histogram
 from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.distribution import antisymmetrised, winner_by
+from judgelm.distribution import LabelRule, antisymmetrised, winner_by
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
-from judgelm.records import Judgment, Label, LabelRule, PairVerdict, Shown, Winner
+from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {
     "as_judged": "as judged",

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from judgelm.data.labelled import LabelledPair, draw, read_labelled
+from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, Label, LabelRule, Sample
+from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.pairing import label_of, pair_label, pair_winner
 from judgelm.training.rows import RowCounts

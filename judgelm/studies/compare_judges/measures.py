@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from statsmodels.stats.multitest import multipletests
 
 from judgelm.data.labels import LabelledSet
+from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.records import Judgment, LabelRule
+from judgelm.records import Judgment
 from judgelm.studies.evaluation import FailureTreatment
 from judgelm.studies.joining import JoinedPair, join, labelled
 from judgelm.studies.pairing import TIE_BAND
