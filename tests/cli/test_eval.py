@@ -191,6 +191,9 @@ def test_the_table_says_what_was_left_out(cli, judged):
     code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
     assert code == 0
     assert "failures: off_grammar 1" in out
+    assert "1 judgments whose other order failed" in out
+    assert "agreement, given order" in out
+    assert "agreement, mean of both orders" in out
     assert "by kind" in out
 
 
@@ -202,6 +205,8 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     page = out.read_text()
     assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
     assert "dunno" in page
+    assert '<tr class="lead"><th scope="row">Agreement, given order</th>' in page
+    assert '<th scope="row">Agreement, mean of both orders</th>' in page
     assert "samples/s" in page
 
 

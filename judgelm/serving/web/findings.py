@@ -18,7 +18,7 @@ from judgelm.studies.pairing import label_of
 
 
 def agreement(browsing: Browsing) -> list[str]:
-    """How far the judge agrees with the labels given here, as `judgelm eval` would say it."""
+    """How far the judge agrees with the labels made here, by `evaluate`'s own order rule, which the sentences name."""
     labels = {
         key: Label(sample_id=key, winner=winner)
         for key, winner in browsing.labels.items()
