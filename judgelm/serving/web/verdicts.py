@@ -60,7 +60,8 @@ def details(judgment: Judgment) -> list[str]:
         what = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
         found.append(f"P({what}) {judgment.probability:.2f}")
     if judgment.scores is not None and len(judgment.scores) > 1:
-        mean = "Mean scores" if len(judgment.shown) > 1 else "Scores"
+        by_one_order = len(judgment.shown) < 2 or judgment.scores == judgment.shown[0].scores  # as under rule `given`
+        mean = "Scores" if by_one_order else "Mean scores"
         found.append(f"{mean} {score_text(judgment.scores)}")
     if judgment.consistent is not None:
         found.append(
