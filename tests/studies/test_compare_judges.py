@@ -155,3 +155,18 @@ def test_the_released_judges_of_pandalm(shared_data):
     [row] = table(result, "differences")
     assert (row["first"], row["difference"].n) == ("gpt-3.5-turbo", 999)
     assert row["difference"].value == pytest.approx(0.7107 - 0.6677, abs=1e-4)
+
+
+def test_the_given_order_can_make_the_labels_and_the_table_says_so():
+    # "8 6" in both orders: the run's mean is a tie, the given order names the first, which is right
+    orders = ((0, 1), (1, 0))
+    always = Judgment(
+        sample_id="0",
+        mode="pair",
+        verdict=PairVerdict(winner="tie"),
+        shown=tuple(Shown(order=order, text="8 6", scores=(8, 6)) for order in orders),
+    )
+    options = CompareOptions(order_rule="given", resampling=HOW)
+    result = compare_judges({"always": {"0": always}, "other": judge("2")}, labels("1"), options)
+    assert {row[0]: row[3].value for row in result.tables[0].rows} == {"always": 1.0, "other": 0.0}
+    assert result.tables[0].note.startswith("Agreement, kappa and F1 of pairs judged in both orders: given order.")

@@ -53,7 +53,7 @@ def compare_judges(
         findings=tuple(_findings(board, ranked, found)),
         counts=_counts(board, labels, ranked),
         tables=(
-            tables.standing_table(ranked),
+            tables.standing_table(ranked, options.order_rule),
             tables.between_table(found),
             tables.verdict_table(found),
             *tables.group_tables(board, names, labels.groups, how),

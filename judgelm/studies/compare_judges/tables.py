@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from judgelm.distribution import LabelRule
 from judgelm.metrics.paired import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.measures import Between, Board, Standing
 from judgelm.studies.grouping import by_value
+from judgelm.studies.pairing import RULE_NAMES
 from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
 from judgelm.studies.sentences import file_name, opening
 
@@ -14,8 +16,8 @@ _MOST_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def standing_table(standings: Sequence[Standing]) -> Table:
-    """Each judge by itself."""
+def standing_table(standings: Sequence[Standing], rule: LabelRule) -> Table:
+    """Each judge by itself; `rule` made two orders into one label."""
     return Table(
         name="judges",
         title="Each judge against the labels",
@@ -32,9 +34,10 @@ def standing_table(standings: Sequence[Standing]) -> Table:
             Column(key="toward_second", heading="Leans to the second place", kind="share"),
         ),
         rows=tuple(_standing_row(one) for one in standings),
-        note="Common pairs are those that every judge says something of; only there may the rows be compared. Own "
-        "pairs are all that the judge says something of. Order effects need a run of both orders; kappa is undefined "
-        "where judge and labels have one and the same label throughout.",
+        note=f"Agreement, kappa and F1 of pairs judged in both orders: {RULE_NAMES[rule]}. Common pairs are those that "
+        "every judge says something of; only there may the rows be compared. Own pairs are all that the judge says "
+        "something of. Order effects need a run of both orders; kappa is undefined where judge and labels have one and "
+        "the same label throughout.",
     )
 
 
