@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.batch import BatchHooks, BatchJob, left_to_judge, run_batch, samples_of
+from judgelm.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of
 from judgelm.card import find_card
 from judgelm.cli import batch_options as options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
@@ -126,7 +126,7 @@ def annotate(
         template=template,
         ignore_card=ignore_card,
         adapter=adapter,
-        dtype=dtype,
+        dtype=dtype_of(job, dtype, engine),
         device=device,
         quantization=quantization,
         max_sequences=max_sequences,

@@ -13,14 +13,22 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.data.solves import read_solves, with_solves
-from judgelm.engines.base import Engine
+from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.judgment_rows import judgment_row
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runfile import Retry, RunFiles, input_identity, read_finished, run_paths, short_sha
+from judgelm.runfile import (
+    Retry,
+    RunFiles,
+    input_identity,
+    read_finished,
+    recorded_dtype,
+    run_paths,
+    short_sha,
+)
 from judgelm.runner import judge
 from judgelm.session import Session
 from judgelm.tally import Tally
@@ -116,6 +124,17 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     finally:
         files.close()
     return tally
+
+
+def dtype_of(job: BatchJob, dtype: str, engine: str) -> str:
+    """The numeric format to load a judge in for a job: `auto` is the format of the run that the job goes on with.
+
+    Raises:
+        RunError: the output is there, and is no run's.
+    """
+    if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
+        return dtype
+    return recorded_dtype(Path(job.out)) or dtype
 
 
 def left_to_judge(job: BatchJob, tally: Tally) -> Iterator[Sample]:

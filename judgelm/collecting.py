@@ -8,12 +8,12 @@ from typing import Any
 
 from judgelm.data.answerers import Answerer
 from judgelm.data.answers import answer_row
-from judgelm.engines.base import Engine
+from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
 from judgelm.modes.answering import Answer, Draw
 from judgelm.records import Sample
-from judgelm.runfile import Retry, RunFiles, read_finished, read_manifest
+from judgelm.runfile import Retry, RunFiles, read_finished, read_manifest, recorded_dtype
 from judgelm.runner import drive
 from judgelm.session import Session
 from judgelm.version import VERSION
@@ -82,7 +82,10 @@ def collect(
     if not overwrite and (done := _all_there(out, draws, asked, retry)):
         return done
     engine_name = choose_engine()[0] if answerer.engine == "auto" else answerer.engine
-    engine = load_engine(engine_name, answerer.options)
+    options = answerer.options
+    if options.dtype == "auto" and engine_name in MODEL_ENGINES and not overwrite:
+        options = replace(options, dtype=recorded_dtype(out) or "auto")
+    engine = load_engine(engine_name, options)
     try:
         described = engine.describe()
         files = RunFiles(

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.card import Card, check_card, find_card
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
@@ -85,12 +85,22 @@ class Judge:
         if card is not None and name not in _NAMED_ONLY and engine_options.window_tokens is None:
             engine_options = replace(engine_options, window_tokens=card.window)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
+        self._options, self._cluster = engine_options, cluster
+        self._engine_name = name if cluster is None else engine  # `auto` is the workers' to choose
+        self._load(engine_options)
+
+    def _load(self, options: EngineOptions) -> None:
         began = time.monotonic()
-        if cluster is None:
-            self.engine: Engine = load_engine(name, engine_options)
+        if self._cluster is None:
+            self.engine: Engine = load_engine(self._engine_name, options)
         else:
-            self.engine = load_workers(engine, engine_options, cluster)  # `auto` is theirs to choose
+            self.engine = load_workers(self._engine_name, options, self._cluster)
         self.load_s = time.monotonic() - began
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines on what the engine chose by itself, such as the numeric format on this CPU."""
+        return list(self.engine.stats().get("notes", ()))
 
     def mode(self, name: str = "pair", **options: Any) -> BatchMode:
         """A way of judging, with this judge's template, scale and step; `options` are its other fields.
@@ -168,8 +178,16 @@ class Judge:
     def judge_file(
         self, *inputs: str, out: str, mode: str = "pair", hooks: BatchHooks | None = None, **options: Any
     ) -> Tally:
-        """Judge a file as `judgelm-batch` does; `options` are fields of the mode."""
+        """Judge a file as `judgelm-batch` does; `options` are fields of the mode.
+
+        With dtype `auto` a run that was begun elsewhere goes on in its own numeric format: where this judge was loaded
+        in another one, it is loaded again.
+        """
         job = BatchJob(inputs=inputs, out=out)
+        dtype = dtype_of(job, self._options.dtype, self._engine_name)
+        if dtype not in ("auto", self.engine.describe().get("dtype")):
+            self.engine.close()
+            self._load(replace(self._options, dtype=dtype))
         made = self.mode(mode, **options)
         return run_batch(job, made, self.engine, load_s=self.load_s, hooks=hooks or BatchHooks())
 

@@ -145,6 +145,21 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     return manifest  # type: ignore[no-any-return]
 
 
+def recorded_dtype(out: Path) -> str | None:
+    """The numeric format of the run that a session of OUT would go on with; None where there is no such run.
+
+    A run goes on in it on whatever machine: what `auto` stands for is chosen once.
+
+    Raises:
+        RunError: OUT has no manifest, or it is no manifest.
+    """
+    manifest = read_manifest(out)
+    if manifest is None:
+        return None
+    described = [manifest["fingerprint"].get("engine") or {}, *reversed(manifest["provenance"].values())]
+    return next((dtype for one in described if isinstance(dtype := one.get("dtype"), str) and dtype != "auto"), None)
+
+
 def read_finished(out: Path, retry: Retry = "engine") -> tuple[set[int], Counter[str]]:
     """Hashes of the ids of a run that need not be done again, and those among them that failed and stand, by code.
 

@@ -82,7 +82,7 @@ def batch(
     config: options.Config = None,
 ) -> None:
     """Judge answers with a local judge model: pairs, or as --mode says."""
-    from judgelm.batch import BatchJob  # these load a judge's parts, for which help does not wait
+    from judgelm.batch import BatchJob, dtype_of  # these load a judge's parts, for which help does not wait
     from judgelm.cli import batch_running as running
     from judgelm.cli.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
@@ -105,7 +105,7 @@ def batch(
     running.check_places(job)
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=adapter)
 
-    def load(name: str) -> "Judge":
+    def load(name: str, job: BatchJob) -> "Judge":
         return Judge(
             name,
             engine=running.announced(name, engine, cluster, quiet=quiet),
@@ -113,7 +113,7 @@ def batch(
             template=template,
             ignore_card=ignore_card,
             adapter=adapter,
-            dtype=dtype,
+            dtype=dtype_of(job, dtype, engine),
             device=device,
             quantization=quantization,
             revision=revision,
@@ -129,7 +129,7 @@ def batch(
         tally = judge_in_cascade(both, load, said, run, begin=begin, quiet=quiet)
     else:
         begin(job)
-        with load(model) as judge:
+        with load(model, job) as judge:
             tally = run(job, judge, judge.mode(mode, **said))
     write_json(json_out, {"failure_rate": tally.failure_rate} | tally.row())
     if tally.failure_rate > max_failure_rate:

@@ -9,7 +9,7 @@ from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.cli.batch_showing import RejectPrinter, show_input, show_resume
 from judgelm.cli.batch_summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
-from judgelm.cli.loading import heap_frozen
+from judgelm.cli.loading import heap_frozen, show_notes
 from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.samples import SampleStream
@@ -98,6 +98,8 @@ def run(
     `total` is how many there are to judge, where that is not the input's rows; `look` sees each judgment.
     """
     done = 0
+    if not quiet:
+        show_notes(judge)
 
     def count(tally: Tally, judgment: Judgment) -> None:
         nonlocal done

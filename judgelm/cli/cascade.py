@@ -54,7 +54,7 @@ def cascade_of(
 
 def judge_in_cascade(
     cascade: Cascade,
-    load: Callable[[str], Judge],
+    load: Callable[[str, BatchJob], Judge],
     pair_options: dict[str, Any],
     run: Run,
     *,
@@ -65,7 +65,7 @@ def judge_in_cascade(
 
     Args:
         cascade: what to judge.
-        load: loads a judge by its name.
+        load: loads a judge by its name, for a job.
         pair_options: fields of the pair mode; the small judge gives probabilities in any case.
         run: runs one job.
         begin: is called with each job before its judge is loaded.
@@ -74,7 +74,7 @@ def judge_in_cascade(
     cascade.check_out()
     small, large = cascade.models
     begin(cascade.small_job)
-    with load(small) as judge:
+    with load(small, cascade.small_job) as judge:
         mode = judge.pairwise(**pair_options | {"distribution": True})
         look = cascade.refuse_without_probabilities()
         run(cascade.small_job, judge, mode, total=None, look=look)
@@ -82,10 +82,11 @@ def judge_in_cascade(
     unsure = cascade.unsure()
     if not quiet:
         console.print(f"\n{len(unsure)} pairs are left to {large}", markup=False, highlight=False)
-    begin(cascade.large_job(unsure))
-    with load(large) as judge:
+    large_job = cascade.large_job(unsure)
+    begin(large_job)
+    with load(large, large_job) as judge:
         mode = judge.pairwise(**pair_options)
-        run(cascade.large_job(unsure), judge, mode, total=len(unsure), look=lambda judgment: None)
+        run(large_job, judge, mode, total=len(unsure), look=lambda judgment: None)
         both = (parameters, _parameters(judge.engine))
     tally, counts = join(cascade, both)
     if not quiet:

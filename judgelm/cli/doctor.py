@@ -231,6 +231,8 @@ def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dic
     size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
     table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
     table.add_row("runs in", f"{probe.dtype} on {probe.device}, {probe.threads} CPU threads")
+    for note in probe.notes:
+        table.add_row("chosen", escaped(note))
     before, after = (f"{flops / 1e9:,.0f}" for flops in (probe.ceiling_before, probe.ceiling_after))
     table.add_row("ceiling", f"{before} GFLOP/s before, {after} after: a plain matrix product")
     shape = f"{probe.prompts} prompts of {probe.tokens_per_prompt:.0f} tokens, {MAX_TOKENS} new tokens each"

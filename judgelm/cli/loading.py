@@ -30,7 +30,15 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
     if not quiet:
         console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
     with Judge(model, engine=engine, **options) as judge, heap_frozen():
+        if not quiet:
+            show_notes(judge)
         yield judge
+
+
+def show_notes(judge: Judge) -> None:
+    """What the engine chose by itself, a line each."""
+    for note in judge.notes:
+        console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

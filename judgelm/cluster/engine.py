@@ -16,6 +16,8 @@ from judgelm.errors import EngineError
 from judgelm.records import Completion, Request
 
 _LOAD_POLL_S = 1.0
+_BY_DEVICE = {"engine_args"}
+"""Of an engine's description, what may differ: all get the same arguments, and vLLM chooses the rest by device."""
 _JOINING_S = 10.0
 """How long the first worker that is ready waits for others to have a place; a process takes seconds to start."""
 
@@ -101,12 +103,18 @@ class RayEngine:
 
     def stats(self) -> dict[str, Any]:
         """What the workers' engines have counted, all together, and how the workers fared."""
-        return total_stats(self._pool.stats) | {
-            "workers": str(self._pool.plan),
-            "nodes": self._pool.nodes,
-            "lost_workers": self._pool.lost,
-            "requests_sent_again": self._feeder.sent_again,
-        }
+        total = total_stats(self._pool.stats)
+        notes = {"notes": [*self._pool.notes, *total.get("notes", [])]}
+        return (
+            total
+            | notes
+            | {
+                "workers": str(self._pool.plan),
+                "nodes": self._pool.nodes,
+                "lost_workers": self._pool.lost,
+                "requests_sent_again": self._feeder.sent_again,
+            }
+        )
 
     def close(self) -> None:
         """End the workers."""
@@ -158,7 +166,7 @@ class RayEngine:
         """
         first = self._first = self._first or joined
         sides = [one.loaded.described | one.loaded.versions for one in (first, joined)]
-        for name in sorted(sides[0].keys() | sides[1].keys()):
+        for name in sorted((sides[0].keys() | sides[1].keys()) - _BY_DEVICE):
             there, here = (side.get(name) for side in sides)
             if there != here:
                 raise EngineError(

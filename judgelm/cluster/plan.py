@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError
-
-_GPU_ENGINES = ("auto", "transformers", "vllm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ class Plan:
 
 def gpus_each(name: str, options: EngineOptions) -> int:
     """GPUs of one worker, where there are any: vLLM's devices for one copy of the model."""
-    if name not in _GPU_ENGINES or options.device == "cpu":
+    if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
     given = options.engine_args
     return int(given.get("tensor_parallel_size", 1)) * int(given.get("pipeline_parallel_size", 1))

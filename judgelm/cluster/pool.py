@@ -78,6 +78,7 @@ class Pool:
     Attributes:
         plan: how many there are to be.
         lost: how many were lost.
+        notes: lines for the user on what was chosen for all workers.
     """
 
     def __init__(self, name: str, options: EngineOptions, cluster: Cluster, gpus: int) -> None:
@@ -86,7 +87,9 @@ class Pool:
         self._slots: dict[int, _Slot] = {}
         self._stats_of_lost: list[dict[str, Any]] = []
         self._placed_s = time.monotonic()
+        self._is_resolved = options.dtype != "auto"
         self.lost = 0
+        self.notes: list[str] = []
         try:
             self.plan = make_plan(cluster, _nodes(), gpus)
             self._make = ray.remote(Worker).options(
@@ -180,15 +183,29 @@ class Pool:
         slot.calls = {slot.actor.place.remote(): "place"}
         slot.place, slot.is_ready, slot.stats = None, False, {}
 
+    def _load_placed(self) -> None:
+        """Have workers with a place load. What `auto` stands for is asked of the first one, and holds for all."""
+        idle = [slot for slot in self._slots.values() if slot.place is not None and not (slot.is_ready or slot.calls)]
+        if self._is_resolved:
+            for slot in idle:
+                slot.calls[slot.actor.load.remote(self._name, self._options)] = "load"
+        elif idle and not any("resolve" in slot.calls.values() for slot in self._slots.values()):
+            idle[0].calls[idle[0].actor.resolve.remote(self._name, self._options)] = "resolve"
+
     def _answered(self, number: int, kind: str, value: Any) -> Event | None:
         slot = self._slots[number]
         if kind == "place":
             slot.place = value
-            slot.calls[slot.actor.load.remote(self._name, self._options)] = "load"
+            self._load_placed()
+            return None
+        if kind == "resolve":
+            self._options, note = value
+            self._is_resolved, self.notes = True, [note] if note else []
+            self._load_placed()
             return None
         if kind == "load":
             assert slot.place is not None, "it has said where it is before it loads"
-            slot.is_ready = True
+            slot.is_ready, slot.stats = True, value.stats
             return Joined(worker=number, place=slot.place, loaded=value)
         completions, slot.stats = value
         slot.losses = 0 if completions else slot.losses
@@ -217,6 +234,7 @@ class Pool:
             self._begin(slot)
         else:
             del self._slots[number]
+        self._load_placed()
         if not self._slots:
             raise EngineError(
                 f"{where}{why} (no worker is left: each was lost {_MOST_LOSSES} times in a row before it finished "

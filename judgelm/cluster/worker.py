@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judgelm.engines.base import Engine, EngineOptions
-from judgelm.engines.catalog import load_engine
+from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import EngineError
 from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Completion, Request
@@ -31,9 +31,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a worker has loaded: its engine's description and limits, and the versions around it."""
+    """What a worker has loaded: its engine's description, first counts and limits, and the versions around it."""
 
     described: dict[str, Any]
+    stats: dict[str, Any]
     versions: dict[str, str]
     window: int
     takes_grammar: bool
@@ -55,6 +56,10 @@ class Worker:
         """Where this is; the first call to be answered, as soon as the worker has a place in the cluster."""
         return Place(node=platform.node(), pid=os.getpid())
 
+    def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
+        """The options that all workers load with, what is `auto` chosen on this machine; and a note on it."""
+        return resolve_options(name, options)
+
     def load(self, name: str, options: EngineOptions) -> Loaded:
         """Load the engine; what the engine of a lost worker left behind on this machine is ended first."""
         end_orphans(_MARK)
@@ -62,6 +67,7 @@ class Worker:
         engine = self._engine = load_engine(name, options)
         return Loaded(
             described=engine.describe(),
+            stats=engine.stats(),
             versions={"judgelm": VERSION, "python": platform.python_version()},
             window=engine.window,
             takes_grammar=engine.takes_grammar,

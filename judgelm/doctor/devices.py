@@ -19,7 +19,6 @@ INSTRUCTION_SETS = (
     "bf16",
 )
 """Those that decide how fast matrix products are, by the kernel's names (x86-64, then Arm)."""
-BFLOAT16_SETS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 _DRIVER_TIMEOUT_S = 20.0
 

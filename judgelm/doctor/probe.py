@@ -18,9 +18,9 @@ import torch
 from transformers import AutoConfig
 from transformers.utils import logging as hf_logging
 
-from judgelm.doctor.devices import BFLOAT16_SETS, Devices
+from judgelm.doctor.devices import Devices
 from judgelm.engines.base import Engine, EngineOptions
-from judgelm.engines.catalog import load_engine
+from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.model_files import first_line, split_adapter
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError
@@ -47,6 +47,7 @@ class Probe:
         ceiling_after: the same after it was closed; the larger of the two is the ceiling.
         prompts: judged in the `seconds` measured, warm-up excluded.
         prompt_tokens: of all of them together, as the model read them.
+        notes: lines on what the engine chose by itself, the numeric format among it.
     """
 
     engine: str
@@ -61,6 +62,7 @@ class Probe:
     prompt_tokens: int
     seconds: float
     load_seconds: float
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The fields and what follows from them."""
@@ -112,7 +114,7 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
 
     Args:
         engine: an engine that runs the model on this machine.
-        options: what it is loaded with; `auto` dtype is the checkpoint's own.
+        options: what it is loaded with; `auto` dtype is what the engine takes on this machine.
         seconds: how long to judge; loading, warm-up and the ceilings come on top.
 
     Raises:
@@ -122,6 +124,7 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
     """
     if engine in {"scripted", "openai"}:
         raise ConfigError(f"the {engine} engine runs no model on this machine; probe transformers or vllm")
+    options, note = resolve_options(engine, options)
     parameters, dtype = _look_at_model(options)
     device = torch.device("cuda" if torch.cuda.is_available() and options.device != "cpu" else "cpu")
     before = matmul_ceiling(device, dtype)
@@ -130,7 +133,7 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
     load_seconds = time.monotonic() - began
     try:
         prompts, tokens, measured = _measure(loaded, seconds)
-        described = loaded.describe()
+        described, stats = loaded.describe(), loaded.stats()
     finally:
         loaded.close()
     return Probe(
@@ -146,12 +149,14 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
         prompt_tokens=tokens,
         seconds=measured,
         load_seconds=load_seconds,
+        notes=tuple(line for line in (note, *stats.get("notes", ())) if line),
     )
 
 
 def make_probe_model(folder: Path, devices: Devices) -> EngineOptions:
     """Write a random model of which this machine judges a few prompts a second, and say how to load it.
 
+    It is saved in bfloat16, as most judges are, so that the probe shows what `--dtype auto` makes of those.
     From here on transformers draws no progress bars in this process.
     """
     hidden, layers = (2048, 8) if devices.cuda else (768, 12)
@@ -168,9 +173,9 @@ def make_probe_model(folder: Path, devices: Devices) -> EngineOptions:
         vocab_size=4096,
         max_positions=2048,
         seed=0,
+        dtype=torch.bfloat16,
     )
-    fast = bool(devices.cuda) or bool(BFLOAT16_SETS & set(devices.cpu.instruction_sets))
-    return EngineOptions(model=str(folder), dtype="bfloat16" if fast else "float32")
+    return EngineOptions(model=str(folder))
 
 
 def matmul_ceiling(device: torch.device, dtype: torch.dtype, seconds: float = _CEILING_S) -> float:

@@ -12,6 +12,10 @@ from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.records import Completion, Request
 
 
+MODEL_ENGINES = ("auto", "transformers", "vllm")
+"""Engines, by name, that load a model on this machine or on workers."""
+
+
 class Engine(Protocol):
     """Takes requests, gives completions in any order. Not safe for threads: one runner drives one engine.
 
@@ -58,7 +62,10 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> dict[str, Any]:
-        """What the engine counted since it was loaded (passes, retries, cache hits, cost, ...), for the manifest."""
+        """What the engine counted since it was loaded (passes, retries, cache hits, cost, ...), for the manifest.
+
+        `notes`, where there are any, is a list of lines for the user on what the engine chose by itself.
+        """
         ...
 
     def close(self) -> None:
@@ -74,7 +81,8 @@ class EngineOptions:
         model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter put on top.
         revision: hub revision.
-        dtype: `auto` (the checkpoint's own), `float32`, `bfloat16` or `float16`.
+        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype_choice`), `float32`, `bfloat16` or
+            `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         quantization: `4bit` or `8bit` through bitsandbytes, or None.
         batch_tokens: most tokens in one forward pass; None lets the engine choose.

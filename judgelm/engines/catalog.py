@@ -2,9 +2,14 @@
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, require, require_version
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from judgelm.engines.dtype_choice import DtypeChoice
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -20,6 +25,43 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
         raise ConfigError(f"engine {name!r} does not exist; there are: auto, {', '.join(ENGINES)}")
     load: Callable[[EngineOptions], Engine] = ENGINES[name]
     return load(options)
+
+
+def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
+    """The options with the `dtype` that `auto` stands for on this machine, for others to load the same; and a note.
+
+    A model that cannot be read stays `auto`: loading it says what is wrong. So do engines that run no model here.
+    """
+    if name == "auto":
+        name, _ = choose_engine()
+    if options.dtype != "auto" or name not in ("transformers", "vllm"):
+        return options, ""
+    try:
+        choice = _resolve_transformers(options) if name == "transformers" else _resolve_vllm(options)
+    except ModelError:
+        return options, ""
+    return replace(options, dtype=choice.dtype), choice.note
+
+
+def _resolve_transformers(options: EngineOptions) -> "DtypeChoice":
+    from judgelm.engines.dtype_choice import resolve_dtype
+    from judgelm.engines.loading import device_of
+    from judgelm.engines.model_files import load_config, split_adapter
+
+    base, _ = split_adapter(options)
+    return resolve_dtype(base, load_config(base, options), options, device=device_of(options.device))
+
+
+def _resolve_vllm(options: EngineOptions) -> "DtypeChoice":
+    require("vllm", extra="vllm")
+    from judgelm.engines.model_files import split_adapter
+    from judgelm.engines.vllm_environment import quiet_imports
+
+    with quiet_imports():
+        from judgelm.engines.vllm_loading import choose_dtype
+
+    base, _ = split_adapter(options)
+    return choose_dtype(base, options)
 
 
 def choose_engine() -> tuple[str, str]:

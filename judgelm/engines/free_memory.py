@@ -1,5 +1,7 @@
 """How much room there is for keys and values, and which errors say that there is none."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ def storable_tokens(model: Any, device: torch.device) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     per_token = 2 * config.num_hidden_layers * heads * size * model.dtype.itemsize
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _free_memory()
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_bytes()
     return max(1, int(_MEMORY_SHARE * free / per_token))
 
 
@@ -24,11 +26,45 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, kinds) or "can't allocate memory" in text or "not enough memory" in text
 
 
-def _free_memory() -> int:
-    """Bytes that can be had without swapping, as Linux states it; 4 GiB where it does not."""
+def available_bytes(root: Path = Path("/")) -> int:
+    """Bytes that this process can have without swapping: the machine's, or what its control groups leave of them.
+
+    Args:
+        root: where `proc` and `sys` are mounted; 4 GiB are taken where Linux states nothing.
+    """
     try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            stated = dict(line.split(":", 1) for line in file)
-        return int(stated["MemAvailable"].split()[0]) * 1024
+        stated = dict(line.split(":", 1) for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines())
+        free = int(stated["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return 4 << 30
+    return max(0, min([free, *_left_by_groups(root)]))
+
+
+def _left_by_groups(root: Path) -> Iterator[int]:
+    """What each memory limit above this process leaves; cached files count as free, since they are dropped first."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            mount = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = mount / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount is there
+                yield from _left(folder, *names)
+
+
+def _left(folder: Path, limit: str, used: str, cached: str) -> Iterator[int]:
+    try:
+        most, now = (int((folder / name).read_text(encoding="ascii")) for name in (limit, used))
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
+        yield most - now + int(stat.get(cached, 0))
+    except (OSError, ValueError):
+        return  # no limit ("max"), or no such group here

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, BitsAndBytesConfig
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -16,7 +16,16 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require
-from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter, window_of
+from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
+from judgelm.engines.model_files import (
+    eos_ids,
+    first_line,
+    identity_of,
+    load_config,
+    load_tokenizer,
+    split_adapter,
+    window_of,
+)
 from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.packed_layers import pack
 from judgelm.engines.vision import Vision
@@ -42,7 +51,7 @@ _NEEDS = {
 class Loaded:
     """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from.
 
-    `vision` reads images for it; None where it takes text alone.
+    `vision` reads images for it; None where it takes text alone. `notes` are lines for the user on what was chosen.
     """
 
     model: Any
@@ -52,6 +61,7 @@ class Loaded:
     quantization: str | None
     identity: dict[str, Any]
     vision: Vision | None = None
+    notes: tuple[str, ...] = ()
 
 
 def load(options: EngineOptions) -> Loaded:
@@ -80,9 +90,10 @@ def _without_progress_bars() -> Iterator[None]:
 
 def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     tokenizer = load_tokenizer(base, adapter, options)
-    device = _device(options.device)
+    device = device_of(options.device)
     sees = _sees(base, options)
-    model = _load_model(base, options, device, sees=sees)
+    choice = _dtype(base, options, device)
+    model = _load_model(base, options, device, dtype=choice.dtype, sees=sees)
     if adapter is not None:
         require("peft", extra="train")
         from judgelm.engines.adapters import put_adapter
@@ -99,6 +110,7 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if sees else None,
+        notes=(choice.note,) if choice.note else (),
     )
 
 
@@ -109,12 +121,9 @@ def _sees(source: str, options: EngineOptions) -> bool:
         ModelError: it is one of another kind, which could not even be loaded for text alone.
     """
     try:
-        config = AutoConfig.from_pretrained(
-            source, revision=options.revision, trust_remote_code=options.trust_remote_code
-        )
-    except (OSError, ValueError, KeyError):
+        kind = str(load_config(source, options).model_type)
+    except ModelError:
         return False  # loading the model says it better
-    kind = str(config.model_type)
     if kind in IMAGE_TOKEN_MODELS:
         return True
     if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
@@ -131,9 +140,16 @@ def why_blind(kind: str) -> str:
     return f"{kind} models take text alone; choose a vision-language model, or judge without images"
 
 
-def _load_model(source: str, options: EngineOptions, device: str, *, sees: bool) -> Any:
+def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
+    try:
+        return resolve_dtype(source, load_config(source, options), options, device=device)
+    except ModelError:
+        return DtypeChoice(dtype=options.dtype)  # loading the model says it better
+
+
+def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, sees: bool) -> Any:
     try:
         kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(
@@ -141,7 +157,7 @@ def _load_model(source: str, options: EngineOptions, device: str, *, sees: bool)
             revision=options.revision,
             trust_remote_code=options.trust_remote_code,
             use_safetensors=True,
-            dtype=_DTYPES[options.dtype],
+            dtype=_DTYPES[dtype],
             device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
             # an image's patches all see each other, and are read by attention of transformers' own
             attn_implementation=_SEEING_ATTENTION if sees else ATTENTION_NAME,
@@ -195,7 +211,12 @@ def _check_attention(model: Any, source: str) -> None:
         raise ModelError(f"{source}: the transformers engine cannot run {kind} models packed; use --engine vllm")
 
 
-def _device(name: str) -> str:
+def device_of(name: str) -> str:
+    """The device that an option names, for torch.
+
+    Raises:
+        ConfigError: there is none of that name here.
+    """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
@@ -79,6 +79,18 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
     if not tokenizer.is_fast:
         raise ModelError(f"{source}: has only a slow tokenizer; save it once with tokenizer.json (a fast tokenizer)")
     return tokenizer
+
+
+def load_config(base: str, options: EngineOptions) -> Any:
+    """The model's config.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    try:
+        return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 
 def prefill_parameters(config: Any) -> int:
@@ -25,6 +25,19 @@ def prefill_parameters(config: Any) -> int:
     share = visited / experts if visited and experts else 1.0
     named = [(name, weight.numel()) for name, weight in model.named_parameters() if id(weight) not in apart]
     return sum(round(size * share) if ".experts." in name else size for name, size in named)
+
+
+def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
+    """Weights of the whole model, shared ones counted once; None where the config's kind is not known."""
+    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
+        build: Any = kind.from_config  # untyped in transformers
+        try:
+            with torch.device("meta"):
+                model = build(config, trust_remote_code=trust_remote_code)
+            return sum(int(weight.numel()) for weight in model.parameters())
+        except (OSError, ValueError, KeyError, AttributeError, ImportError):
+            continue
+    return None
 
 
 def parameters_of_described(described: Mapping[str, Any]) -> int | None:

@@ -46,6 +46,7 @@ class TransformersEngine:
 
     def __init__(self, loaded: Loaded, *, batch_tokens: int | None = None, max_sequences: int = 256) -> None:
         self._loaded = loaded
+        self._notes = loaded.notes
         self._device = torch.device(loaded.model.device)
         default = _CUDA_BATCH_TOKENS if self._device.type == "cuda" else _CPU_BATCH_TOKENS
         self.batch_tokens = batch_tokens or default
@@ -150,8 +151,9 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """How often memory was short, the pass that fitted in the end, and prompt tokens that were not read again."""
+        """How often memory was short, the pass that fitted in the end, prompt tokens that were not read again; notes."""
         return {
+            "notes": list(self._notes),
             "out_of_memory": self.halvings,
             "batch_tokens": self.batch_tokens,
             "max_sequences": self.max_sequences,

@@ -14,11 +14,13 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from vllm import EngineArgs, RequestOutput, SamplingParams
+from vllm.config import VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 from vllm.lora.request import LoRARequest
+from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
@@ -27,6 +29,8 @@ from judgelm.engines.vllm_loading import quiet_start
 from judgelm.errors import EngineError
 
 _START_LIMIT_S = 3600.0
+_CONTEXT = UsageContext.LLM_CLASS
+"""What vLLM chooses the tokens of a step by: as for its `LLM` class, which works through a list, not for a server."""
 
 
 class RefusedError(Exception):
@@ -35,6 +39,11 @@ class RefusedError(Exception):
 
 class Backend(Protocol):
     """Takes tokenised prompts, gives vLLM's outputs."""
+
+    @property
+    def config(self) -> VllmConfig:
+        """vLLM's configuration, everything that was left open in the arguments chosen."""
+        ...
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over.
@@ -78,8 +87,13 @@ class InProcess:
         if InProcess._loaded:
             raise EngineError("this process already runs a vLLM engine, and there can be only one: close it first")
         with quiet_start(arguments.model, multiprocessing=False):
-            self._engine = LLMEngine.from_engine_args(arguments)
+            self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcess._loaded = True
+
+    @property
+    def config(self) -> VllmConfig:
+        """vLLM's configuration."""
+        return self._engine.vllm_config
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over."""
@@ -131,6 +145,11 @@ class InLoopThread:
         except BaseException:
             self._stop_loop()
             raise
+
+    @property
+    def config(self) -> VllmConfig:
+        """vLLM's configuration."""
+        return self._engine.vllm_config
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
         """Hand a prompt over; a refusal comes back from `collect`."""
@@ -194,7 +213,7 @@ class InLoopThread:
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
-    return AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(arguments)))
+    return AsyncLLM.from_engine_args(AsyncEngineArgs(**vars(arguments)), usage_context=_CONTEXT)
 
 
 async def _cancel_all() -> None:

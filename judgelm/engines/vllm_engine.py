@@ -31,7 +31,15 @@ from judgelm.engines.score_tree import ROOT
 from judgelm.engines.tree_scoring import CandidateTokens
 from judgelm.engines.vision import Vision
 from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, RefusedError
-from judgelm.engines.vllm_loading import RECORDED_ARGUMENTS, devices, engine_args, has_vision, most_adapters
+from judgelm.engines.vllm_loading import (
+    choose_dtype,
+    devices,
+    engine_args,
+    has_vision,
+    most_adapters,
+    settled_arguments,
+    step_note,
+)
 from judgelm.engines.vllm_prompts import tokens_prompt
 from judgelm.engines.vllm_sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
@@ -64,6 +72,7 @@ class VllmEngine:
         stops: token ids that end a reply.
         followed_mass: share of the probability at which the search for candidates stops.
         vision: the processor of a vision-language model.
+        notes: lines for the user on what was chosen.
     """
 
     takes_grammar = True
@@ -78,8 +87,12 @@ class VllmEngine:
         stops: frozenset[int],
         followed_mass: float = FOLLOWED_MASS,
         vision: Vision | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self._backend: Backend | None = backend
+        self._settled = settled_arguments(backend.config)
+        self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
+        self._notes = notes
         self._arguments = arguments
         self._tokenizer = tokenizer
         self._identity = identity
@@ -106,14 +119,17 @@ class VllmEngine:
         """
         base, adapter = split_adapter(options)
         tokenizer = load_tokenizer(base, adapter, options)
-        arguments = engine_args(base, adapter, tokenizer, options)
+        choice = choose_dtype(base, options)
+        arguments = engine_args(base, adapter, tokenizer, options, dtype=choice.dtype)
+        backend = InProcess(arguments) if devices(arguments) == 1 else InLoopThread(arguments)
         engine = cls(
-            InProcess(arguments) if devices(arguments) == 1 else InLoopThread(arguments),
+            backend,
             arguments,
             tokenizer,
             identity=identity_of(base, adapter, options),
             stops=eos_ids(_generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
+            notes=tuple(note for note in (choice.note, step_note(backend.config, options)) if note),
         )
         if adapter is not None:
             try:
@@ -185,13 +201,11 @@ class VllmEngine:
         return {
             "engine": "vllm",
             "model": self._identity,
-            "dtype": str(arguments.dtype),
+            "dtype": self._dtype,
             "device": current_platform.device_type,
             "window": self._fitter.window,
             "quantization": arguments.quantization,
-            "engine_args": {
-                name: getattr(arguments, name) for name in RECORDED_ARGUMENTS if getattr(arguments, name) is not None
-            },
+            "engine_args": self._settled,
             "versions": {
                 "vllm": vllm.__version__,
                 "torch": torch.__version__,
@@ -200,8 +214,8 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Requests, those of them for branches of candidates, prompt tokens and how many came from the prefix cache."""
-        return dict(self._counts)
+        """Requests, those for branches of candidates, prompt tokens and how many came from the prefix cache; notes."""
+        return {"notes": list(self._notes), **self._counts}
 
     def close(self) -> None:
         """Drop what is in hand, end vLLM and its processes."""

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig
 from vllm import EngineArgs
+from vllm.config import VllmConfig
 from vllm.platforms import current_platform
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.model_files import first_line, window_of
+from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
+from judgelm.engines.model_files import first_line, load_config, window_of
 from judgelm.errors import ConfigError, ModelError
 from judgelm.jsonl import parse_json
 
@@ -32,11 +33,6 @@ _OWN_OPTIONS = {
     "max_num_seqs": "--max-sequences",
     "max_num_batched_tokens": "--batch-tokens",
 }
-RECORDED_ARGUMENTS = (
-    "tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
-    "enforce_eager", "enable_lora", "kv_cache_dtype",
-)  # fmt: skip
-"""Arguments of vLLM that a manifest tells."""
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
 _CPU_DEFAULTS: dict[str, Any] = {
@@ -46,8 +42,19 @@ _CPU_DEFAULTS: dict[str, Any] = {
 }
 
 
-def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineOptions) -> EngineArgs:
+def engine_args(
+    base: str, adapter: str | None, tokenizer: Any, options: EngineOptions, *, dtype: str | None = None
+) -> EngineArgs:
     """The arguments for vLLM; what the user gave under `engine_args` goes before every default.
+
+    docs/judging.md lists them beside vLLM's own defaults, each with a reason.
+
+    Args:
+        base: the model's folder or hub id.
+        adapter: a LoRA adapter's.
+        tokenizer: the model's.
+        options: what the user asked for.
+        dtype: what `choose_dtype` gave; None for `options.dtype` as it is.
 
     Raises:
         ConfigError: an argument that vLLM does not have, or that has an option of its own.
@@ -55,14 +62,14 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
     """
     _check_names(options)
     _check_weights(base)
-    config = _config(base, options)
+    config = load_config(base, options)
     _check_heads(base, config)
     chosen: dict[str, Any] = {
         "model": base,
         "tokenizer": tokenizer.name_or_path,
         "revision": options.revision,
         "trust_remote_code": options.trust_remote_code,
-        "dtype": _dtype(config, options),
+        "dtype": dtype or options.dtype,
         "max_model_len": window_of(config, tokenizer, options),
         "max_num_seqs": options.max_sequences,
         "max_num_batched_tokens": options.batch_tokens,
@@ -87,6 +94,43 @@ def engine_args(base: str, adapter: str | None, tokenizer: Any, options: EngineO
         return EngineArgs(**chosen)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"vLLM refuses its arguments: {first_line(error)}") from error
+
+
+def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
+    """The format for `options.dtype`; vLLM's own `auto` would turn a float32 checkpoint into bfloat16.
+
+    Raises:
+        ModelError: the model's config cannot be read.
+    """
+    reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
+    config = load_config(base, options)
+    return resolve_dtype(base, config, options, device=current_platform.device_type, reserved_bytes=reserved)
+
+
+def settled_arguments(config: VllmConfig) -> dict[str, Any]:
+    """What vLLM made of its arguments, those that decide speed and memory, for the manifest."""
+    scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
+    return {
+        "tensor_parallel_size": parallel.tensor_parallel_size,
+        "pipeline_parallel_size": parallel.pipeline_parallel_size,
+        "max_num_seqs": scheduler.max_num_seqs,
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "enable_chunked_prefill": scheduler.enable_chunked_prefill,
+        "enable_prefix_caching": cache.enable_prefix_caching,
+        "block_size": cache.block_size,
+        "kv_cache_dtype": cache.cache_dtype,
+        "enforce_eager": config.model_config.enforce_eager,
+        "enable_lora": config.lora_config is not None,
+    }
+
+
+def step_note(config: VllmConfig, options: EngineOptions) -> str:
+    """The prompt tokens of a step, where they are vLLM's choice for this device; else empty."""
+    if options.batch_tokens is not None:
+        return ""
+    tokens = config.scheduler_config.max_num_batched_tokens
+    device = "a CPU" if current_platform.is_cpu() else current_platform.get_device_name()
+    return f"vLLM: up to {tokens:,} prompt tokens a step, its choice for {device}; --batch-tokens sets another"
 
 
 def devices(arguments: EngineArgs) -> int:
@@ -166,16 +210,9 @@ def _check_names(options: EngineOptions) -> None:
         )
 
 
-def _config(base: str, options: EngineOptions) -> Any:
-    try:
-        return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
-
-
 def has_vision(base: str, options: EngineOptions) -> bool:
     """Whether the model's config has a part for vision."""
-    return getattr(_config(base, options), "vision_config", None) is not None
+    return getattr(load_config(base, options), "vision_config", None) is not None
 
 
 def _check_heads(base: str, config: Any) -> None:
@@ -188,14 +225,6 @@ def _check_heads(base: str, config: Any) -> None:
             f"{base}: its attention heads have {width} dimensions, and vLLM's CPU build takes only "
             f"{', '.join(map(str, sizes))}; use --engine transformers"
         )
-
-
-def _dtype(config: Any, options: EngineOptions) -> str:
-    """The checkpoint's own format for `auto`: vLLM's `auto` would turn float32 into bfloat16."""
-    if options.dtype != "auto":
-        return options.dtype
-    stated = getattr(config.get_text_config(), "dtype", None)
-    return str(stated).removeprefix("torch.") if stated is not None else "auto"
 
 
 def _quantization(options: EngineOptions) -> str | None:

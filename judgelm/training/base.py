@@ -71,10 +71,11 @@ def make_base(
     vocab_size: int,
     max_positions: int,
     seed: int,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write a randomly initialised Llama and its tokenizer, loadable by `AutoModelForCausalLM` and `AutoTokenizer`.
 
-    The embeddings are tied, the weights float32, the MLP four times as wide as the model less the gate's third;
+    The embeddings are tied, the MLP four times as wide as the model less the gate's third;
     the end of a text is `</s>`, and nothing stands at its beginning.
 
     Args:
@@ -86,6 +87,7 @@ def make_base(
         vocab_size: upper bound; the model gets what the tokenizer really has.
         max_positions: the window, in tokens.
         seed: of the weights; the global random state stays as it was. The same arguments give the same files.
+        dtype: that the weights are saved in.
 
     Raises:
         ConfigError: `hidden_size` and `heads` do not fit, or `vocab_size` is too small.
@@ -107,11 +109,11 @@ def make_base(
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        dtype=torch.float32,
+        dtype=dtype,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        model = LlamaForCausalLM(config).to(dtype)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,0 +1,197 @@
+"""The numeric format that `--dtype auto` stands for.
+
+It is the checkpoint's own, except on a CPU that has no instructions for it: such a CPU emulates bfloat16 and float16,
+several times slower than it computes float32. A few products of the model's shape are measured, and float32 is taken
+where it is clearly faster and fits into memory. No value is lost: nothing is rounded to fewer bits than the checkpoint
+has, except a float16 checkpoint whose float32 form does not fit.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.free_memory import available_bytes
+from judgelm.engines.parameters import all_parameters
+
+_FLAGS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
+    "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
+}
+"""Names that Linux gives the instructions for products of a format, on x86-64 and Arm."""
+_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_CLEARLY = 1.5
+"""Another format must be so many times faster to be taken."""
+_WEIGHTS_SHARE = 0.8
+"""Of the free memory; keys, values and activations need the rest."""
+_ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
+_WIDE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DtypeChoice:
+    """The format to load with (`auto` where the checkpoint's is not known), and a line for the user, often empty."""
+
+    dtype: str
+    note: str = ""
+
+
+def resolve_dtype(
+    base: str, config: Any, options: EngineOptions, *, device: str, reserved_bytes: int = 0
+) -> DtypeChoice:
+    """The format for `options.dtype` on this machine; measures for a tenth of a second on a CPU.
+
+    Args:
+        base: the model's folder or hub id.
+        config: the model's.
+        options: `dtype`, `quantization` and `trust_remote_code` of it.
+        device: where the model will run, as torch names it.
+        reserved_bytes: memory that the engine takes beside the weights.
+    """
+    stored = stored_dtype(base, config)
+    quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
+    if quantized:
+        return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
+    flags = cpu_flags(_cpuinfo())
+    if options.dtype != "auto":
+        return asked(options.dtype, flags, config) if device == "cpu" else DtypeChoice(dtype=options.dtype)
+    if stored == "float32":
+        half = half_format(device, flags)
+        weights = all_parameters(config, trust_remote_code=options.trust_remote_code) if half else None
+        return DtypeChoice(dtype=stored, note=wide_note(half, weights))
+    if stored is None or device != "cpu":
+        return DtypeChoice(dtype=stored or "auto")
+    seconds = measure_products(config)
+    weights = all_parameters(config, trust_remote_code=options.trust_remote_code)
+    return choose(stored, seconds, flags, weights=weights, free_bytes=available_bytes() - reserved_bytes)
+
+
+def asked(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
+    """The format that the user asked for on a CPU, and what it costs where the CPU emulates it."""
+    if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
+        return DtypeChoice(dtype=dtype)
+    seconds = measure_products(config)
+    slower = seconds[dtype] / seconds["float32"]
+    note = f"dtype: {dtype}, as asked ({_why(dtype, flags)}{dtype} products measured {slower:.1f}x slower than float32)"
+    return DtypeChoice(dtype=dtype, note=note if slower >= _CLEARLY else "")
+
+
+def choose(
+    stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
+) -> DtypeChoice:
+    """The format on a CPU for a checkpoint in 16 bits.
+
+    Args:
+        stored: `bfloat16` or `float16`.
+        seconds: time of the same product in `float32`, `bfloat16` and `float16`.
+        flags: the CPU's, empty where they are not known.
+        weights: of the model; None where that is not known, and then it stays as it is stored.
+        free_bytes: memory for them.
+    """
+    slower = seconds[stored] / seconds["float32"]
+    measured = f"{_why(stored, flags)}{stored} products measured {slower:.1f}x slower"
+    if slower < _CLEARLY:
+        return DtypeChoice(
+            dtype=stored, note=f"dtype: {stored}, the checkpoint's ({1 / slower:.1f}x the speed of float32 on this CPU)"
+        )
+    if weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes:
+        hint = ""
+        if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _CLEARLY:
+            hint = f"; --dtype bfloat16 rounds the weights and is {faster:.1f}x faster"
+        return DtypeChoice(dtype="float32", note=f"dtype: float32 ({measured}{hint})")
+    size = "an unknown size" if weights is None else f"{4 * weights / 1e9:.1f} GB"
+    unfit = f"{measured} than float32, which takes {size} where {max(0, free_bytes) / 1e9:.1f} GB are free"
+    if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _CLEARLY:
+        return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
+    return DtypeChoice(dtype=stored, note=f"dtype: {stored}, the checkpoint's ({unfit})")
+
+
+def wide_note(half: str | None, weights: int | None) -> str:
+    """What a float32 checkpoint costs where half its bytes would do; empty where they would not, or are few.
+
+    Args:
+        half: the 16-bit format that the device computes; None where it has none.
+        weights: how many the model has; None where that is not known.
+    """
+    if half is None or weights is None or 4 * weights < _WIDE_BYTES:
+        return ""
+    return (
+        f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} takes "
+        f"{2 * weights / 1e9:.1f} GB and is faster, and so is a checkpoint saved in {half}"
+    )
+
+
+def half_format(device: str, flags: frozenset[str]) -> str | None:
+    """The 16-bit format that a device computes, bfloat16 first; None where it has none."""
+    if device.startswith("cuda"):
+        return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
+    return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
+
+
+def stored_dtype(base: str, config: Any) -> str | None:
+    """The checkpoint's format, by its config or by its first weights; None where neither can be read here."""
+    for part in (config, config.get_text_config()):
+        if (dtype := getattr(part, "dtype", None)) is not None:
+            return str(dtype).removeprefix("torch.")
+    for path in sorted(Path(base).glob("*.safetensors")):
+        try:
+            with safe_open(path, "pt") as file:
+                kinds = [_STORED.get(file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
+        except (OSError, SafetensorError):
+            return None  # loading it says what is wrong
+        return next(filter(None, kinds), None)
+    return None
+
+
+def measure_products(config: Any) -> dict[str, float]:
+    """Seconds of one matrix product of the model's shape in each format, the best of several on one thread.
+
+    The thread's own time is taken, so that other processes of a busy machine do not count.
+    """
+    text = config.get_text_config()
+    low, high = _SIDES
+    width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
+    inner = min(high, max(low, int(getattr(text, "intermediate_size", None) or 4 * width)))
+    rows, weight = torch.randn(_ROWS, width), torch.randn(inner, width)
+    pairs = {
+        name: (rows.to(dtype), weight.to(dtype))
+        for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16))
+    }
+    precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times a second
+    clock = time.thread_time if precise else time.perf_counter
+    best = dict.fromkeys(pairs, float("inf"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            for _ in range(_ROUNDS):
+                for name, (row, matrix) in pairs.items():
+                    began = clock()
+                    torch.nn.functional.linear(row, matrix)
+                    best[name] = min(best[name], max(clock() - began, 1e-9))
+    finally:
+        torch.set_num_threads(threads)
+    return best
+
+
+def cpu_flags(cpuinfo: str) -> frozenset[str]:
+    """The flags of the first processor in the text of /proc/cpuinfo; empty where it has none."""
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(value.split())
+    return frozenset()
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _why(dtype: str, flags: frozenset[str]) -> str:
+    return f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""

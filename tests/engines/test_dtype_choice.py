@@ -1,0 +1,177 @@
+"""What `--dtype auto` stands for: pure choices for CPUs by their flags, and this one for real."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine, resolve_options
+from judgelm.engines.dtype_choice import (
+    asked,
+    choose,
+    cpu_flags,
+    half_format,
+    measure_products,
+    resolve_dtype,
+    stored_dtype,
+    wide_note,
+)
+from judgelm.engines.parameters import all_parameters
+from judgelm.training.base import make_base
+
+# flags as Linux prints them, those that matter and some beside
+ZEN_3 = "processor\t: 0\nmodel name\t: AMD EPYC 7763\nflags\t\t: fpu sse4_2 avx avx2 fma f16c vaes\n"
+ZEN_4 = "processor\t: 0\nflags\t\t: avx2 fma avx512f avx512_vnni avx512_bf16\n"
+SAPPHIRE_RAPIDS = "processor\t: 0\nflags\t\t: avx2 avx512f avx512_bf16 avx512_fp16 amx_bf16 amx_tile amx_int8\n"
+GRAVITON_2 = "processor\t: 0\nFeatures\t: fp asimd evtstrm aes fphp asimdhp cpuid asimdrdm\n"
+GRAVITON_3 = "processor\t: 0\nFeatures\t: fp asimd fphp asimdhp sve svebf16 i8mm bf16\n"
+EMULATED = {"float32": 1.0, "bfloat16": 7.4, "float16": 7.0}
+NATIVE = {"float32": 3.0, "bfloat16": 1.0, "float16": 12.0}
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "dtype", "knows"),
+    [
+        (ZEN_3, "bfloat16", False), (ZEN_3, "float16", False), (ZEN_4, "bfloat16", True), (ZEN_4, "float16", False),
+        (SAPPHIRE_RAPIDS, "bfloat16", True), (SAPPHIRE_RAPIDS, "float16", True), (GRAVITON_2, "bfloat16", False),
+        (GRAVITON_2, "float16", True), (GRAVITON_3, "bfloat16", True),
+    ],
+)  # fmt: skip
+def test_the_flags_of_real_cpus_say_what_they_lack(cpuinfo, dtype, knows):
+    note = choose(dtype, EMULATED, cpu_flags(cpuinfo), weights=1000, free_bytes=GB).note
+    assert (f"this CPU has no {dtype} instructions" in note) is not knows
+
+
+def test_a_cpu_that_emulates_bfloat16_judges_in_float32():
+    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=100_000_000, free_bytes=GB)
+    assert choice.dtype == "float32"
+    assert choice.note == (
+        "dtype: float32 (this CPU has no bfloat16 instructions; bfloat16 products measured 7.4x slower)"
+    )
+
+
+def test_a_cpu_that_computes_bfloat16_keeps_it():
+    choice = choose("bfloat16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
+    assert choice.dtype == "bfloat16"
+    assert choice.note == "dtype: bfloat16, the checkpoint's (3.0x the speed of float32 on this CPU)"
+
+
+def test_a_small_difference_changes_nothing():
+    # Skylake's oneDNN emulates bfloat16 about as fast as it computes float32, at half the memory
+    seconds = {"float32": 1.0, "bfloat16": 1.4, "float16": 9.0}
+    assert choose("bfloat16", seconds, frozenset(), weights=1000, free_bytes=GB).dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(("free", "dtype"), [(5 * GB, "float32"), (5 * GB - 1, "bfloat16")])
+def test_float32_must_fit_into_four_fifths_of_the_memory(free, dtype):
+    # 1e9 weights of 4 bytes are 4 GB, and 0.8 x 5 GB are as many
+    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=free)
+    assert choice.dtype == dtype
+    if dtype == "bfloat16":
+        assert "7.4x slower than float32, which takes 4.0 GB where 5.0 GB are free" in choice.note
+
+
+def test_a_model_of_unknown_size_stays_as_it_is():
+    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=None, free_bytes=GB)
+    assert (choice.dtype, "takes an unknown size" in choice.note) == ("bfloat16", True)
+
+
+def test_float16_loses_nothing_where_float32_fits_and_is_rounded_only_where_it_does_not():
+    roomy = choose("float16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
+    assert roomy.dtype == "float32"
+    assert "float16 products measured 4.0x slower; --dtype bfloat16 rounds the weights and is 3.0x faster" in roomy.note
+    tight = choose("float16", NATIVE, cpu_flags(ZEN_4), weights=GB, free_bytes=GB)
+    assert tight.dtype == "bfloat16"
+    assert tight.note.startswith("dtype: bfloat16, which rounds the weights (this CPU has no float16 instructions")
+    assert choose("float16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=GB).dtype == "float16"  # both are slow
+
+
+def test_what_was_asked_for_stays_and_its_cost_is_said():
+    config = LlamaConfig(hidden_size=256, intermediate_size=512)
+    assert asked("bfloat16", cpu_flags(ZEN_4), config).note == ""
+    assert asked("float32", cpu_flags(ZEN_3), config).note == ""
+    choice = asked("bfloat16", cpu_flags(ZEN_3), config)  # measured on this CPU, which may well have the instructions
+    measured = measure_products(config)
+    slow = measured["bfloat16"] > 2 * measured["float32"]
+    assert (choice.dtype, "bfloat16, as asked (this CPU has no bfloat16" in choice.note) == ("bfloat16", slow)
+
+
+def test_a_float32_checkpoint_says_what_half_of_it_would_take():
+    # Vicuna-7B's 6,738,415,616 weights: 26.95 GB in float32
+    assert wide_note("bfloat16", 6_738_415_616) == (
+        "dtype: float32, the checkpoint's: 27.0 GB of weights; --dtype bfloat16 takes 13.5 GB and is faster, and so is "
+        "a checkpoint saved in bfloat16"
+    )
+    assert wide_note("bfloat16", 268_435_455) == ""  # less than a GiB is not worth a line
+    assert wide_note(None, 6_738_415_616) == ""
+
+
+@pytest.mark.parametrize(("cpuinfo", "half"), [(ZEN_3, None), (ZEN_4, "bfloat16"), (GRAVITON_3, "bfloat16")])
+def test_a_cpu_is_told_of_half_the_bytes_only_where_it_computes_them(cpuinfo, half):
+    assert half_format("cpu", cpu_flags(cpuinfo)) == half
+
+
+def test_the_format_is_read_from_the_weights_where_the_config_is_silent(tmp_path):
+    make_base(["a b a b"], tmp_path, **_TINY, dtype=torch.bfloat16)
+    config = LlamaConfig.from_pretrained(tmp_path)
+    assert stored_dtype(str(tmp_path), config) == "bfloat16"
+    config.dtype = None
+    assert stored_dtype(str(tmp_path), config) == "bfloat16"
+    assert stored_dtype("owner/name", config) is None
+
+
+def test_quantised_models_stay_as_they_are():
+    config = LlamaConfig(dtype="float16", quantization_config={"quant_method": "awq"})
+    assert resolve_dtype("m", config, EngineOptions(model="m"), device="cpu").dtype == "float16"
+    config = LlamaConfig(dtype="float16")
+    options = EngineOptions(model="m", quantization="4bit")
+    assert resolve_dtype("m", config, options, device="cpu").dtype == "float16"
+
+
+def test_all_weights_count_once(tmp_path):
+    # embedding 100 * 8 (tied with the head), one layer of 4 * 8 * 8 + 3 * 8 * 16 + 2 * 8, and the last norm's 8
+    config = LlamaConfig(
+        vocab_size=100, hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1,
+        num_key_value_heads=1, tie_word_embeddings=True,
+    )  # fmt: skip
+    assert all_parameters(config) == 800 + 256 + 384 + 16 + 8
+
+
+_TINY = {
+    "hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 128, "seed": 0,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bfloat16_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bfloat16")
+    make_base(["a b a b"], folder, **_TINY, dtype=torch.bfloat16)
+    return str(folder)
+
+
+def test_this_cpu_loads_what_it_chose_and_says_so(bfloat16_model):
+    resolved, note = resolve_options("transformers", EngineOptions(model=bfloat16_model))
+    engine = load_engine("transformers", EngineOptions(model=bfloat16_model))
+    assert engine.describe()["dtype"] == resolved.dtype
+    [said] = engine.stats()["notes"]
+    assert said.startswith(f"dtype: {resolved.dtype}")
+    assert note.startswith(f"dtype: {resolved.dtype}")
+
+
+def test_a_cpu_whose_library_emulates_bfloat16_takes_float32(bfloat16_model):
+    # oneDNN told to use AVX2 alone is that of a Zen 3; the products are really slow then
+    script = (
+        "import sys; from judgelm.engines.base import EngineOptions; from judgelm.engines.catalog import load_engine\n"
+        "engine = load_engine('transformers', EngineOptions(model=sys.argv[1]))\n"
+        "print(engine.describe()['dtype'], engine.stats()['notes'][0])"
+    )
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    command = [sys.executable, "-c", script, bfloat16_model]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("float32 dtype: float32 (")
+    assert "bfloat16 products measured" in done.stdout
