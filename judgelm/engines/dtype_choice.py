@@ -57,7 +57,7 @@ def resolve_dtype(
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
     if quantized:
         return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
-    flags = cpu_flags(_cpuinfo())
+    flags = this_cpu_flags()
     if options.dtype != "auto":
         return asked(options.dtype, flags, config) if device == "cpu" else DtypeChoice(dtype=options.dtype)
     if stored == "float32":
@@ -75,10 +75,8 @@ def asked(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
     """The format that the user asked for on a CPU, and what it costs where the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
-    seconds = measure_products(config)
-    slower = seconds[dtype] / seconds["float32"]
-    note = f"dtype: {dtype}, as asked ({_why(dtype, flags)}{dtype} products measured {slower:.1f}x slower than float32)"
-    return DtypeChoice(dtype=dtype, note=note if slower >= _CLEARLY else "")
+    finding = slowness(dtype, measure_products(config), flags)
+    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
 
 
 def choose(
@@ -93,11 +91,11 @@ def choose(
         weights: of the model; None where that is not known, and then it stays as it is stored.
         free_bytes: memory for them.
     """
-    slower = seconds[stored] / seconds["float32"]
-    measured = f"{_why(stored, flags)}{stored} products measured {slower:.1f}x slower"
-    if slower < _CLEARLY:
+    measured = slowness(stored, seconds, flags)
+    if not measured:
+        speed = seconds["float32"] / seconds[stored]
         return DtypeChoice(
-            dtype=stored, note=f"dtype: {stored}, the checkpoint's ({1 / slower:.1f}x the speed of float32 on this CPU)"
+            dtype=stored, note=f"dtype: {stored}, the checkpoint's ({speed:.1f}x the speed of float32 on this CPU)"
         )
     if weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes:
         hint = ""
@@ -109,6 +107,15 @@ def choose(
     if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _CLEARLY:
         return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
     return DtypeChoice(dtype=stored, note=f"dtype: {stored}, the checkpoint's ({unfit})")
+
+
+def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
+    """How much slower than float32 a CPU computes a format, and why; empty where it is not clearly slower."""
+    slower = seconds[dtype] / seconds["float32"]
+    if slower < _CLEARLY:
+        return ""
+    why = f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""
+    return f"{why}{dtype} products measured {slower:.1f}x slower"
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
@@ -188,10 +195,7 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
     return frozenset()
 
 
-def _cpuinfo() -> str:
+def this_cpu_flags() -> frozenset[str]:
+    """This processor's flags; empty where the system does not state them."""
     path = Path("/proc/cpuinfo")
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _why(dtype: str, flags: frozenset[str]) -> str:
-    return f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""
+    return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

@@ -151,7 +151,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """How often memory was short, the pass that fitted in the end, prompt tokens that were not read again; notes."""
+        """How often memory was short, the pass that fitted, prompt tokens that were not read again, and notes."""
         return {
             "notes": list(self._notes),
             "out_of_memory": self.halvings,

@@ -42,7 +42,7 @@ class Backend(Protocol):
 
     @property
     def config(self) -> VllmConfig:
-        """vLLM's configuration, everything that was left open in the arguments chosen."""
+        """The configuration as vLLM completed it."""
         ...
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
@@ -92,7 +92,7 @@ class InProcess:
 
     @property
     def config(self) -> VllmConfig:
-        """vLLM's configuration."""
+        """The configuration as vLLM completed it."""
         return self._engine.vllm_config
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
@@ -148,7 +148,7 @@ class InLoopThread:
 
     @property
     def config(self) -> VllmConfig:
-        """vLLM's configuration."""
+        """The configuration as vLLM completed it."""
         return self._engine.vllm_config
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:

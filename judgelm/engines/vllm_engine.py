@@ -214,7 +214,7 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Requests, those for branches of candidates, prompt tokens and how many came from the prefix cache; notes."""
+        """Requests, those for branches of candidates, prompt tokens, how many came from the prefix cache, and notes."""
         return {"notes": list(self._notes), **self._counts}
 
     def close(self) -> None:

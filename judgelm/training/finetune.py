@@ -21,12 +21,13 @@ from judgelm.training.config import JudgeArguments, check_global_batch, processe
 from judgelm.training.epochs import Builder, EpochRows, Passage, lay_out
 from judgelm.training.judging import ValidationJudging, validation_judging
 from judgelm.training.loading import base_name, init_kwargs, load_tokenizer
+from judgelm.training.precision import JudgeSFTConfig, settle_precision
 from judgelm.training.resuming import refuse_finished
 from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
 from judgelm.training.safeguards import Safeguards, safeguards
 from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padding
 
-ARGUMENTS = (JudgeArguments, SFTConfig, ModelConfig)
+ARGUMENTS = (JudgeArguments, JudgeSFTConfig, ModelConfig)
 """What `train/sft.py` is told: data and judge, training, base."""
 ROWS = "rows"
 """The folder beside the checkpoints that holds the rows of all epochs until training is done."""
@@ -56,6 +57,7 @@ class FineTuning:
         judging: what evaluations judge; None where they take the loss alone.
         facts: more of the training, for the card.
         began_from: the card of the judge that this one was before; None where it was none.
+        notes: lines for the user on the numeric formats.
     """
 
     trainer: transformers.Trainer
@@ -67,6 +69,7 @@ class FineTuning:
     judging: ValidationJudging | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     began_from: Card | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
         ConfigError, InputError, ModelError, RunError: as `prepare`.
     """
     tokenizer = load_tokenizer(model, trust_remote_code=args.trust_remote_code)
+    notes = settle_precision(judge, args, model)
     passage, window = passage_of(args), method.options.window
     train, evaluate = _lay_out(tokenizer, method, judge, passage, Path(str(args.output_dir)) / ROWS)
     guards = safeguards(judge, args, model, rows=train.name, passage=passage)
@@ -155,6 +159,7 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
         epochs=epochs,
         eval_counts=evaluate.counts if evaluate else None,
         judging=judging,
+        notes=notes,
     )
 
 

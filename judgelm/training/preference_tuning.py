@@ -27,6 +27,7 @@ from judgelm.training.judging import JudgesWhenEvaluating
 from judgelm.training.judgment_pairs import JudgmentPairBuilder, JudgmentPairOptions
 from judgelm.training.loading import base_name
 from judgelm.training.nan_guard import NanGuard
+from judgelm.training.precision import JudgeDPOConfig
 from judgelm.training.resuming import refuse_finished
 from judgelm.training.trainer import PassesOnce, check_trainable
 
@@ -55,7 +56,7 @@ class DpoArguments(JudgeArguments):
     )
 
 
-ARGUMENTS = (DpoArguments, DPOConfig, ModelConfig)
+ARGUMENTS = (DpoArguments, JudgeDPOConfig, ModelConfig)
 """What `train/dpo.py` is told: data and judge, training, base."""
 
 

@@ -58,7 +58,7 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
     first = trainer.is_world_process_zero()
     told = [f"train: {tuning.train.counts}", _steps(trainer)]
     told += [f"eval: {found}" for found in (tuning.eval_counts, tuning.judging and tuning.judging.pairs) if found]
-    for line in [*told, *tuning.guards.start.notes] if first else ():
+    for line in [*told, *tuning.notes, *tuning.guards.start.notes] if first else ():
         say(line)
     with tuning.guards.watching(), out_of_memory_in_words(trainer):
         trainer.train(resume_from_checkpoint=tuning.guards.start.checkpoint)

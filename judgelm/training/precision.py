@@ -1,0 +1,126 @@
+"""The numeric formats of a training on a CPU, where bfloat16 may be emulated.
+
+TRL trains in bf16 unless told otherwise. A CPU without bfloat16 instructions is several times slower in it than in
+float32: there `bf16` is off where nobody asked for it, and `dtype: auto` is chosen as for judging. What was asked for
+stays, and its cost is said. A run that goes on from a checkpoint keeps the formats that it began with.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig
+from trl import DPOConfig, ModelConfig, SFTConfig  # type: ignore[attr-defined]  # trl loads its names lazily
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.dtype_choice import asked, measure_products, resolve_dtype, slowness, this_cpu_flags
+from judgelm.engines.parameters import all_parameters
+from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
+from judgelm.training.loading import base_name
+from judgelm.training.together import decided_by_first
+
+_TRAINED_BYTES = 12
+"""Of each float32 weight that is trained, beside itself: a gradient and AdamW's two states."""
+
+
+class _OpenPrecision:
+    """Put before a config of TRL: remembers that `bf16` was left open, which TRL makes true."""
+
+    bf16: bool | None
+    fp16: bool
+    bf16_is_open: bool
+
+    def __post_init__(self) -> None:
+        self.bf16_is_open = self.bf16 is None and not self.fp16
+        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which stands behind
+
+
+class JudgeSFTConfig(_OpenPrecision, SFTConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
+
+
+class JudgeDPOConfig(_OpenPrecision, DPOConfig):  # type: ignore[misc]  # untyped in trl
+    """TRL's `DPOConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """The formats of a training: of its products (`bf16`) and of the base's weights; and lines for the user."""
+
+    bf16: bool
+    dtype: str | None
+    notes: tuple[str, ...] = ()
+
+
+def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
+    """Choose what was left open, on all processes alike, and put it into the arguments.
+
+    Args:
+        judge: the recipe's own arguments.
+        args: TRL's `SFTConfig` or `DPOConfig`.
+        model: TRL's `ModelConfig`.
+
+    Returns:
+        lines for the user on what was chosen, and on what was asked for and is slow here.
+    """
+    if args.device.type != "cpu":
+        return ()
+    settled = decided_by_first(lambda: _settled(judge, args, model))
+    if args.bf16 and not settled.bf16:
+        args.bf16, args.mixed_precision = False, "no"
+    model.dtype = settled.dtype
+    return settled.notes
+
+
+def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
+    is_open = getattr(args, "bf16_is_open", False) and args.deepspeed_plugin is None
+    recorded = _recorded(judge, args)
+    quantized = model.load_in_4bit or model.load_in_8bit
+    bf16, dtype = bool(args.bf16), model.dtype
+    if recorded:  # where they differ from what was asked for, the run is refused as another one
+        bf16 = bool(recorded.get("bf16", bf16)) if is_open else bf16
+        dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
+        is_open = False
+    try:
+        config = AutoConfig.from_pretrained(
+            base_name(model), revision=model.model_revision, trust_remote_code=args.trust_remote_code
+        )
+    except (OSError, ValueError, KeyError):
+        return Precision(bf16=bf16, dtype=dtype)  # loading the model says it better
+    notes = []
+    if not quantized and not recorded:
+        dtype, note = _weights(model, config, args)
+        notes.append(note)
+    if bf16:
+        finding = slowness("bfloat16", measure_products(config), this_cpu_flags())
+        if finding and is_open:
+            bf16 = False
+            notes.append(f"bf16: false ({finding} than float32)")
+        elif finding:
+            notes.append(f"bf16: true, as asked ({finding} than float32; bf16: false makes it faster)")
+    return Precision(bf16=bf16, dtype=dtype, notes=tuple(note for note in notes if note))
+
+
+def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, str]:
+    """The format of the base's weights, and a line for the user."""
+    if model.dtype is None:
+        return None, ""
+    if model.dtype != "auto":
+        choice = asked(model.dtype, this_cpu_flags(), config)
+        return model.dtype, choice.note
+    trained = 0 if model.use_peft else _TRAINED_BYTES
+    weights = all_parameters(config, trust_remote_code=args.trust_remote_code) or 0
+    base = base_name(model)
+    options = EngineOptions(model=base, trust_remote_code=args.trust_remote_code)
+    choice = resolve_dtype(base, config, options, device="cpu", reserved_bytes=trained * weights)
+    return choice.dtype, "" if choice.dtype == "auto" else choice.note
+
+
+def _recorded(judge: Any, args: Any) -> dict[str, Any]:
+    """The settings of the checkpoint that the run goes on from; empty where there is none."""
+    if judge.overwrite_output_dir:
+        return {}
+    given = args.resume_from_checkpoint
+    folders = [Path(given)] if given is not None else checkpoints_in(Path(str(args.output_dir)))
+    states = (read_state(folder) for folder in folders if not flaw_of(folder))
+    return next((dict(state.settings) for state in states if state is not None and state.resumable), {})
