@@ -11,7 +11,6 @@ from packaging.requirements import Requirement
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.records import Completion, Request
 
-
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Engines, by name, that load a model on this machine or on workers."""
 

@@ -6,6 +6,7 @@ tokenizer; what the texts are, and how the model learns them, is the caller's bu
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -113,7 +114,8 @@ def make_base(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config).to(dtype)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        model.to(dtype)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

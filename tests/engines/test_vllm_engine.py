@@ -75,6 +75,14 @@ def test_pruned_branches_are_worth_no_more_than_a_hundredth(vllm_engine, transfo
         assert torch.allclose(exact[pruned > 0], pruned[pruned > 0], atol=1e-4)
 
 
+def test_a_step_takes_the_tokens_of_vllms_llm_class_and_says_so(vllm_engine):
+    settled = vllm_engine.describe()["engine_args"]
+    assert (settled["max_num_batched_tokens"], settled["max_num_seqs"], settled["block_size"]) == (4096, 256, 32)
+    assert (settled["enable_chunked_prefill"], settled["enable_prefix_caching"]) == (True, True)
+    [note] = vllm_engine.stats()["notes"]  # none on the format: this judge is small and float32
+    assert note == "vLLM: up to 4,096 prompt tokens a step, its choice for a CPU; --batch-tokens sets another"
+
+
 def test_a_reply_can_be_watched_while_it_is_written(vllm_engine):
     [request] = requests_of(2, candidates=LINES)[:1]
     several = replace(request, key="several", candidates=(), sampling=Sampling(max_tokens=24, temperature=1.0, n=2))
