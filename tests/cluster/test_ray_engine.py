@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from judgelm import Judge
 from judgelm.cluster.engine import total_stats
@@ -13,6 +14,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.errors import EngineError, ModelError
 from judgelm.records import Sample
 from judgelm.runner import judge
+from judgelm.training.base import make_base
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -80,6 +82,16 @@ def test_a_model_that_is_not_on_a_node_is_said_with_its_name():
 def test_workers_without_a_place_are_not_waited_for_for_ever():
     with pytest.raises(EngineError, match=r"no place for a worker in 1 s: 1 worker of 64 cores wanted"):
         Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=64, placing_timeout_s=1))
+
+
+def test_the_format_is_chosen_by_one_worker_for_all(tmp_path):
+    shape = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
+    make_base(["a b a b"], tmp_path, **shape, dtype=torch.bfloat16)
+    with Judge(str(tmp_path), engine="transformers", cluster=TWO) as judge:
+        dtype = judge.engine.describe()["dtype"]
+        assert judge.engine._pool._options.dtype == dtype  # what a worker in place of a lost one loads, too
+        [note] = judge.notes  # of the choice; both workers were told, and chose nothing
+    assert note.startswith(f"dtype: {dtype}")
 
 
 def test_counts_are_those_of_all_workers_together():
