@@ -193,7 +193,12 @@ EngineArgs = Annotated[
 Adapter = Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)]
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 Dtype = Annotated[
-    str, typer.Option(help=f"{', '.join(_DTYPES)}.", rich_help_panel=_MODEL, autocompletion=lambda: list(_DTYPES))
+    str,
+    typer.Option(
+        help=f"{', '.join(_DTYPES)}; auto is the checkpoint's, or on a CPU float32 where that is faster.",
+        rich_help_panel=_MODEL,
+        autocompletion=lambda: list(_DTYPES),
+    ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)]
 Quantization = Annotated[str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)]

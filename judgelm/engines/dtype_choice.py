@@ -122,21 +122,21 @@ def wide_note(half: str | None, weights: int | None) -> str:
     """What a float32 checkpoint costs where half its bytes would do; empty where they would not, or are few.
 
     Args:
-        half: the 16-bit format that the device computes; None where it has none.
+        half: what `half_format` gives.
         weights: how many the model has; None where that is not known.
     """
     if half is None or weights is None or 4 * weights < _WIDE_BYTES:
         return ""
     return (
         f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} takes "
-        f"{2 * weights / 1e9:.1f} GB and is faster, and so is a checkpoint saved in {half}"
+        f"{2 * weights / 1e9:.1f} GB and is faster, and so is a checkpoint that is saved in it"
     )
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """The 16-bit format that a device computes, bfloat16 first; None where it has none."""
+    """The 16-bit format that a device computes, for `--dtype` and in words; None where it has none."""
     if device.startswith("cuda"):
-        return "bfloat16" if torch.cuda.get_device_capability(device)[0] >= 8 else "float16"
+        return "bfloat16 (before Ampere float16)"  # to ask the GPU would start CUDA here, before vLLM's workers
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 

@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from trl import DPOConfig, ModelConfig, SFTConfig  # type: ignore[attr-defined]  # trl loads its names lazily
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.dtype_choice import asked, measure_products, resolve_dtype, slowness, this_cpu_flags
+from judgelm.engines.dtype_choice import asked, measure_products, resolve_dtype, slowness, stored_dtype, this_cpu_flags
 from judgelm.engines.parameters import all_parameters
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.loading import base_name
@@ -108,6 +108,8 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
     if model.dtype != "auto":
         choice = asked(model.dtype, this_cpu_flags(), config)
         return model.dtype, choice.note
+    if stored_dtype(base_name(model), config) == "float32":
+        return "float32", ""
     trained = 0 if model.use_peft else _TRAINED_BYTES
     weights = all_parameters(config, trust_remote_code=args.trust_remote_code) or 0
     base = base_name(model)

@@ -105,10 +105,16 @@ def test_a_float32_checkpoint_says_what_half_of_it_would_take():
     # Vicuna-7B's 6,738,415,616 weights: 26.95 GB in float32
     assert wide_note("bfloat16", 6_738_415_616) == (
         "dtype: float32, the checkpoint's: 27.0 GB of weights; --dtype bfloat16 takes 13.5 GB and is faster, and so is "
-        "a checkpoint saved in bfloat16"
+        "a checkpoint that is saved in it"
     )
     assert wide_note("bfloat16", 268_435_455) == ""  # less than a GiB is not worth a line
     assert wide_note(None, 6_738_415_616) == ""
+
+
+def test_a_gpu_is_told_of_half_the_bytes():
+    assert "--dtype bfloat16 (before Ampere float16) takes 13.5 GB" in wide_note(
+        half_format("cuda:1", frozenset()), 6_738_415_616
+    )
 
 
 @pytest.mark.parametrize(("cpuinfo", "half"), [(ZEN_3, None), (ZEN_4, "bfloat16"), (GRAVITON_3, "bfloat16")])
