@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm import Judge
-from judgelm.batch import BatchHooks, BatchJob, run_batch
+from judgelm.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.cli.batch_options import parse_pairs
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
 from judgelm.cluster.plan import Cluster
@@ -34,9 +34,13 @@ def main() -> int:
     judge_options, mode_options = read_config(options.config)
     jobs = jobs_of(options.inputs, Path(options.out))
     cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
+    engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
+    begun = (found for job in jobs if (found := dtype_of(job, dtype, engine)) != "auto")  # a run keeps its format
     failed = 0.0
-    with Judge(options.model, cluster=cluster, **judge_options) as judge:
-        print(f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", flush=True)
+    with Judge(options.model, cluster=cluster, dtype=next(begun, "auto"), **judge_options) as judge:
+        print(
+            "\n".join([f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", *judge.notes]), flush=True
+        )
         mode = judge.pairwise(**mode_options)
         for job in jobs:
             tally = run_batch(job, mode, judge.engine, hooks=BatchHooks())
