@@ -1,8 +1,9 @@
 """Prompts taken apart: what stands between the fixed texts of a client's template.
 
 A template is text with `{slots}`. The fixed texts around them are anchors, matched as a whole, line ends included, and
-never word by word. Answers may imitate an anchor; so all ways to split are counted, and where there is more than one,
-the split says so and is the one whose first anchors stand first and whose last anchors stand last.
+never word by word. Answers may imitate an anchor; where there is more than one way to split, the split says so and is
+the one whose first anchors stand first and whose last anchors stand last. Time grows with the text's length alone,
+however often an anchor stands in it.
 """
 
 import re
@@ -62,55 +63,50 @@ class Pattern:
         return self._between(text, begin + len(first), end, repeated)
 
     def _between(self, text: str, begin: int, end: int, repeated: bool) -> Split | None:
-        """Split what lies between the outer anchors at the inner ones."""
+        """Split what lies between the outer anchors at the inner ones.
+
+        There is exactly one way where every anchor stands as early as it can and as late as it can at one place.
+        """
         inner = self.anchors[1:-1]
-        places = [_places(text, anchor, begin, end) for anchor in inner]
-        if not _ways(places, [len(anchor) for anchor in inner], most=1):
+        early = _earliest(text, inner, begin, end)
+        if early is None:
             return None
-        ambiguous = repeated or _ways(places, [len(anchor) for anchor in inner], most=2) > 1
-        chosen = _outermost(places, [len(anchor) for anchor in inner])
+        late = _latest(text, inner, begin, end)
+        middle = (len(inner) + 1) // 2
+        chosen = early[:middle] + late[middle:]
         starts = [begin, *(place + len(anchor) for place, anchor in zip(chosen, inner, strict=True))]
         ends = [*chosen, end]
         values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
-        return Split(values=dict(zip(self.slots, values, strict=True)), ambiguous=ambiguous)
+        return Split(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
 
 
-def _places(text: str, anchor: str, begin: int, end: int) -> list[int]:
-    """Where an anchor stands, overlaps included."""
-    found = []
+def places(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
+    """Where an anchor stands between `begin` and `end`, overlaps included: the first `most` places."""
+    found: list[int] = []
     place = text.find(anchor, begin, end)
-    while place >= 0:
+    while place >= 0 and len(found) < most:
         found.append(place)
         place = text.find(anchor, place + 1, end)
     return found
 
 
-def _ways(places: Sequence[Sequence[int]], lengths: Sequence[int], *, most: int) -> int:
-    """How many ways there are to take one place of each anchor, in order and apart; counted up to `most`."""
-    ways, ends = [1], [-1]
-    for found, length in zip(places, lengths, strict=True):
-        counted: list[int] = []
-        passed = total = 0
-        for place in found:  # places ascend, so each end before them is passed once
-            while passed < len(ends) and ends[passed] <= place:
-                total = min(most, total + ways[passed])
-                passed += 1
-            counted.append(total)
-        ways, ends = counted, [place + length for place in found]
-    return min(most, sum(ways))
+def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
+    """One place of each anchor, in order and apart, each as early as can be; None where there is no way."""
+    found: list[int] = []
+    for anchor in anchors:
+        place = text.find(anchor, begin, end)
+        if place < 0:
+            return None
+        found.append(place)
+        begin = place + len(anchor)
+    return found
 
 
-def _outermost(places: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[int]:
-    """One place of each anchor: those of the first half as early as can be, those of the second as late."""
-    count = len(places)
-    early: list[int] = []
-    for found, length_before in zip(places, [0, *lengths], strict=False):
-        least = early[-1] + length_before if early else -1
-        early.append(next(place for place in found if place >= least))
-    late: list[int] = []
-    for found, length in zip(reversed(places), reversed(lengths), strict=True):
-        most = late[-1] - length if late else None
-        late.append(next(place for place in reversed(found) if most is None or place <= most))
-    late.reverse()
-    middle = (count + 1) // 2
-    return early[:middle] + late[middle:]
+def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int]:
+    """As `_earliest`, each place as late as can be; for texts of which that one has found a way."""
+    found: list[int] = []
+    for anchor in reversed(anchors):
+        end = text.rfind(anchor, begin, end)
+        found.append(end)
+    found.reverse()
+    return found

@@ -1,0 +1,98 @@
+"""Prompts that repeat a dialect's own fixed texts ten thousand times: recognised in time linear in their length.
+
+Without this a single request of 2 MB, which the server takes, would hold up all others for seconds.
+"""
+
+import importlib
+import re
+import time
+from dataclasses import replace
+
+import pytest
+
+import captures
+from judgelm.dialects import catalog
+from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.recognising import last_borders
+from judgelm.dialects.splitting import resolved
+
+SMALL, LARGE = 500_000, 2_000_000
+ABSOLUTE_S = 1.0
+TIMES = 8  # four times the text; quadratic time would be sixteen times as long
+NOISE_S = 0.05
+
+
+FAMILIES = dict.fromkeys(getattr(one.recognise, "func", one.recognise).__module__ for one in catalog.DIALECTS)
+
+
+def patterns(value):
+    """All patterns in a module's constants, however they are put together."""
+    if isinstance(value, Pattern):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from patterns(one)
+
+
+def patterns_of(family):
+    return list(patterns(tuple(vars(importlib.import_module(family)).values())))
+
+
+def units(found):
+    """What to repeat: each fixed text of these patterns, and several in a row."""
+    for pattern in found:
+        yield from (*pattern.anchors, "x".join(pattern.anchors), "x".join(pattern.anchors[1:-1]))
+
+
+def check(work, unit, place):
+    """See that work on a text that holds the unit over and over takes little time, and four times as much for four
+    times the text.
+    """
+
+    def seconds(size):
+        began = time.process_time()
+        work(unit * (size // len(unit)))
+        return time.process_time() - began
+
+    large = seconds(LARGE)
+    assert large < ABSOLUTE_S, (place, unit[:80], large)
+    if large > NOISE_S:
+        small, large = (min(seconds(size), seconds(size)) for size in (SMALL, LARGE))
+        assert large < TIMES * small + NOISE_S, (place, unit[:80], small, large)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_full_of_its_own_borders_is_split_in_linear_time(family):
+    blocks = getattr(importlib.import_module(family), "_BLOCKS", ())
+    for pattern in patterns_of(family):
+        ways = [lambda text, by=pattern: by.split(text)]
+        if not pattern.anywhere:
+            ways += [
+                lambda text, by=pattern: resolved(by, text, blocks=blocks),
+                lambda text, by=pattern: last_borders(by, text),
+            ]
+        for unit in dict.fromkeys(filter(None, units([pattern]))):
+            first, *others = pattern.anchors
+            for way in ways:
+                check(lambda text, way=way: way(first + text + "x".join(others)), unit, family)  # noqa: B023
+
+
+@pytest.mark.slow
+def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_time(shared_data):
+    for path in sorted(shared_data.glob("dialects/*/requests.jsonl")):
+        for item, asked in captures.requests(shared_data, path.parent.name):
+            answer = item["answers"][-1] if isinstance(item, dict) and item.get("answers") else None
+            known = catalog.recognise(asked) if answer and any(answer in one.text for one in asked.messages) else None
+            if known is None:
+                continue
+            texts = sorted(map(re.escape, filter(None, (item["question"], *item["answers"]))), key=len, reverse=True)
+            pieces = [piece for one in asked.messages for piece in re.split("|".join(texts), one.text)]
+            family = getattr(known[0].recognise, "func", known[0].recognise).__module__
+            for unit in dict.fromkeys(filter(None, (*pieces, *units(patterns_of(family))))):
+                check(lambda text: recognise_with(asked, answer, text), unit, path.parent.name)  # noqa: B023
+            break
+
+
+def recognise_with(asked, answer, text):
+    messages = tuple(replace(one, text=one.text.replace(answer, text, 1)) for one in asked.messages)
+    return catalog.recognise(replace(asked, messages=messages))
