@@ -6,7 +6,7 @@ reason in words, and what lies outside the judge's scale is `out_of_range`. Noth
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from judgelm.records import Scores, Unparsed
 
@@ -41,6 +41,28 @@ _NAMED_ANY = _named(r"\d{1,3}")
 _BETWEEN_NAMED = re.compile(r"^\s*(?:[,;|.]|and)?\s*", re.IGNORECASE)
 _ANY_NUMBER = re.compile(_NUMBER)
 _SCORE = rf"{_NUMBER}(?:\s*/\s*\d+)?"
+_WHO = r"(?:assistant|answer|response)"
+_HOW_MUCH = rf"({_NUMBER})(?:\s*/\s*(\d+))?(?![\d/])"
+_PAIR_STATED = re.compile(
+    rf"\b(?:output|scores?|ratings?)\s*(?:(?:python\s+)?tuple\s*)?(?:\bis\b|\bare\b)?\s*:?\s*"
+    rf"\(\s*{_HOW_MUCH}\s*,\s*{_HOW_MUCH}\s*\)",
+    re.IGNORECASE,
+)
+_LINE_STATED = re.compile(
+    rf"[>\s-]*{_WHO}\s*([12])\s*:\s*{_HOW_MUCH}(?:\s*\([^()]*\))?\s*(?:[,;]|\band\b)?\s*"
+    rf"{_WHO}\s*([12])\s*:\s*{_HOW_MUCH}[.,;]?(?:\s*\(.*\))?[.,;]?",
+    re.IGNORECASE,
+)
+_HALF_STATED = re.compile(rf"[>\s-]*{_WHO}\s*([12])\s*:\s*{_HOW_MUCH}[.,;]?(?:\s*\(.*\))?[.,;]?", re.IGNORECASE)
+_PHRASE_STATED = re.compile(
+    rf"\b{_WHO}\s*([12])\s+(?:(?:receives|gets|deserves|is\s+given|has|with)\s+)?an?\s+(?:score|rating)\s+of\s+{_HOW_MUCH}",
+    re.IGNORECASE,
+)
+_BOTH_STATED = re.compile(
+    rf"\bboth\s+(?:of\s+them|{_WHO}s|{_WHO}\s*1\s+and\s+(?:{_WHO}\s*)?2)\s+(?:(?:receive|get|deserve|have)\s+)?"
+    rf"an?\s+(?:score|rating)\s+of\s+{_HOW_MUCH}",
+    re.IGNORECASE,
+)
 _LIST = re.compile(rf"{_SCORE}(?:(?:\s*[,;|]\s*|\s+){_SCORE})*\.?")
 _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
@@ -129,6 +151,66 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
     if _NAMED.match(plain):
         return _parse_named("\n".join([plain, *below]), scale, text)
     return Unparsed("off_grammar", text, _why_off_grammar(plain))
+
+
+def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
+    r"""Read the two scores wherever a reply states them, for replies that `parse_pair` does not read.
+
+    A statement is a line of two scores and nothing else, two scores in brackets behind "output", "scores" or "ratings"
+    (`The output tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All
+    statements must agree and both answers must have a score; else nothing is read.
+
+    It is for replies of judges that reason before they score, and never the default: a judge that was asked for the
+    score line first and writes it elsewhere has failed.
+
+    Args:
+        text: the reply.
+        scale: lowest and highest score; a denominator (`8/10`) must equal the highest.
+
+    Returns:
+        The two scores in the order shown, or why there are none.
+
+    Example:
+        >>> parse_pair_anywhere("The second is wrong.\n\nAssistant 1: 9 (right)\nAssistant 2: 2 (wrong)")
+        Scores(values=(9.0, 2.0))
+    """
+    first_line = parse_pair(text, scale)
+    if isinstance(first_line, Scores):
+        return first_line
+    plain = text
+    for dress in _DRESS:
+        plain = dress.sub("", plain)
+    stated: dict[str, dict[float, tuple[str, str | None]]] = {"1": {}, "2": {}}
+    for answer, number, out_of in _statements(plain):
+        stated[answer].setdefault(float(number), (number, out_of))
+    counts = [len(scores) for scores in stated.values()]
+    if max(counts) > 1:
+        return Unparsed("off_grammar", text, "the reply states two different scores for one answer")
+    if min(counts) == 0:
+        return Unparsed("off_grammar", text, "the reply states no score for each of the two answers")
+    (one,), (two,) = (scores.values() for scores in stated.values())
+    return _in_scale((one[0], two[0]), (one[1], two[1]), scale, text)
+
+
+def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
+    """Every statement of a score in a reply: which answer, `1` or `2`, gets how much, out of how much."""
+    for line in text.splitlines():
+        plain = _first_line(line)[0].strip()
+        bare = plain.removeprefix("(").removesuffix(")")
+        if pair := _BARE.fullmatch(bare):
+            yield from (("1", pair[1], None), ("2", pair[2], None))
+        elif pair := _OUT_OF.fullmatch(bare):
+            yield from (("1", pair[1], pair[2]), ("2", pair[3], pair[4]))
+        elif pair := _LINE_STATED.fullmatch(plain):
+            yield from ((pair[1], pair[2], pair[3]), (pair[4], pair[5], pair[6]))
+        elif half := _HALF_STATED.fullmatch(plain):
+            yield half[1], half[2], half[3]
+    for pair in _PAIR_STATED.finditer(text):
+        yield from (("1", pair[1], pair[2]), ("2", pair[3], pair[4]))
+    for half in _PHRASE_STATED.finditer(text):
+        yield half[1], half[2], half[3]
+    for both in _BOTH_STATED.finditer(text):
+        yield from (("1", both[1], both[2]), ("2", both[1], both[2]))
 
 
 def parse_pair_original(text: str) -> Scores | Unparsed:

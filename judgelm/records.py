@@ -271,6 +271,7 @@ class Shown:
         label: the word that the reply ends in, in the modes that conclude in one; of a pair without scores the place of
             the better answer, `1` or `2`, or `tie`.
         referenced: whether a reference stood in the prompt; None where the mode does not say.
+        read_anywhere: whether only the parser `anywhere` found the scores: they do not open the reply.
         repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
         reason: what the judge wrote when it went on from its score line, where that was asked for.
         reason_failure: why there is no reason though it was asked for, or what it lacks: `truncated` where it has no
@@ -286,6 +287,7 @@ class Shown:
     label: str | None = None
     referenced: bool | None = None
     failure: Unparsed | None = None
+    read_anywhere: bool = False
     repaired: Unparsed | None = None
     reason: str | None = None
     reason_failure: Unparsed | None = None
@@ -341,6 +343,11 @@ class Judgment:
     def repaired(self) -> bool:
         """Whether only a grammar-constrained retry made a reply readable."""
         return any(one.repaired is not None for one in self.shown)
+
+    @property
+    def read_anywhere(self) -> bool:
+        """Whether only the parser `anywhere` could read a reply."""
+        return any(one.read_anywhere for one in self.shown)
 
     @property
     def reason(self) -> str | None:

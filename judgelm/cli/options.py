@@ -40,8 +40,13 @@ LabelReferenceOption = Annotated[
     Literal["auto", "with", "without"],
     typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
 ]
+ParserName = Literal["judgelm", "original", "anywhere"]
 ParserOption = Annotated[
-    Literal["judgelm", "original"], typer.Option(help="Reads pred_text; original is the JudgeLM authors' own parser.")
+    ParserName,
+    typer.Option(
+        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
+        "them, counted apart."
+    ),
 ]
 ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
 BootstrapOption = Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")]
@@ -60,7 +65,7 @@ class ScoringOptions:
     order_rule: LabelRule | None
     tie_band: float | None
     label_reference: Literal["auto", "with", "without"]
-    parser: Literal["judgelm", "original"]
+    parser: ParserName
     scale: str
     bootstrap: int
     seed: int

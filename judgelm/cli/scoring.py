@@ -17,7 +17,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing import parse_pair, parse_pair_original
+from judgelm.parsing import parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runfile import read_judgments
@@ -110,8 +110,10 @@ def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
         return read_judgments(path)
     if options.parser == "original":
         return {one.sample_id: one for one in read_results(str(path), parse_pair_original)}
-    parser = partial(parse_pair, scale=_scale(options.scale))
-    return {one.sample_id: one for one in read_results(str(path), parser)}
+    scale = _scale(options.scale)
+    fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
+    results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback)
+    return {one.sample_id: one for one in results}
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:

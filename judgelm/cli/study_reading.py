@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.cli.console import console
-from judgelm.cli.options import ScoringOptions
+from judgelm.cli.options import ParserName, ScoringOptions
 from judgelm.cli.scoring import load_judgments, load_manifest
 from judgelm.data.labels import LabelledSet, read_labels
 from judgelm.data.rows import Reject
@@ -16,7 +16,7 @@ LabelChoice = Literal["auto", "with", "without"]
 
 
 def read_judges(
-    paths: Sequence[Path], names: Sequence[str], *, parser: Literal["judgelm", "original"], scale: str
+    paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
 ) -> dict[str, dict[str, Judgment]]:
     """Judgments of several files by the name of their judge: as given, else the file's, with its folder's if needed.
 
@@ -59,7 +59,7 @@ def _warn(reject: Reject) -> None:
     console.print(f"label left out: {reject.message}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _scoring(path: Path, parser: Literal["judgelm", "original"], scale: str) -> ScoringOptions:
+def _scoring(path: Path, parser: ParserName, scale: str) -> ScoringOptions:
     return ScoringOptions(
         judgments=path,
         labels=path,

@@ -67,6 +67,7 @@ def _print_counts(out: Console, scored: Scored) -> None:
         (scored.labelled.rejected, "unusable rows of the labels file"),
         (half_failed, "judgments whose other order failed; they count for agreement, not for consistency"),
         (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
+        (counts.read_anywhere, "judgments readable only with --parser anywhere; they count as judged"),
     ):
         if number:
             out.print(f"{number} {what}", highlight=False)

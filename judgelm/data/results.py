@@ -1,6 +1,7 @@
 """Judgments that other programs made, read as `Judgment`s so that the same metrics apply to them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
@@ -16,7 +17,9 @@ Parser = Callable[[str], Scores | Unparsed]
 _PANDALM_RESULTS: dict[str, Winner] = {"0": "tie", "tie": "tie", "1": 1, "2": 2}
 
 
-def read_results(path: str, parser: Parser, *, on_reject: OnReject = raise_reject) -> list[Judgment]:
+def read_results(
+    path: str, parser: Parser, *, fallback: Parser | None = None, on_reject: OnReject = raise_reject
+) -> list[Judgment]:
     """Judgments from JudgeLM outputs (`pred_text`) or PandaLM's released ones (`gpt_result`, `pandalm_result`).
 
     One order only, so `consistent` stays None. A reply that says nothing readable is a failure `off_grammar`,
@@ -25,6 +28,7 @@ def read_results(path: str, parser: Parser, *, on_reject: OnReject = raise_rejec
     Args:
         path: the file.
         parser: reads a `pred_text`; a `score` in the same row is the teacher's and is left alone.
+        fallback: reads a `pred_text` that `parser` cannot; what it reads is marked `Shown.read_anywhere`.
         on_reject: called with each row that cannot be used. By default the first one is raised as an error.
 
     Raises:
@@ -36,7 +40,7 @@ def read_results(path: str, parser: Parser, *, on_reject: OnReject = raise_rejec
             on_reject(row)
             continue
         try:
-            judgment = _judgment(row, parser)
+            judgment = _judgment(row, parser, fallback)
             if judgment.sample_id in judgments:
                 raise row_error(row, f'id "{judgment.sample_id}" appeared before in this file; joins are by id')
         except InputError as error:
@@ -48,12 +52,17 @@ def read_results(path: str, parser: Parser, *, on_reject: OnReject = raise_rejec
     return list(judgments.values())
 
 
-def _judgment(row: Row, parser: Parser) -> Judgment:
+def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:
     name = row_id(row, ("question_id", "idx", "id", "review_id"))
     if name is None:
         raise row_error(row, "no id; a result needs question_id, idx or id")
     if "pred_text" in row.data:
-        return _from_reply(name, text_field(row, "pred_text", "pred_text"), parser)
+        text = text_field(row, "pred_text", "pred_text")
+        judgment = _from_reply(name, text, parser)
+        if judgment.failure is None or fallback is None:
+            return judgment
+        second = _from_reply(name, text, fallback)
+        return replace(second, shown=tuple(replace(one, read_anywhere=second.failure is None) for one in second.shown))
     field = next((field for field in row.data if field.endswith("_result")), None)
     if field is None:
         raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")

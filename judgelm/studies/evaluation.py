@@ -64,6 +64,7 @@ class Counts:
     """How many rows there were, and what became of them; nothing is dropped without standing here.
 
     `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one.
+    `read_anywhere` of them state their scores elsewhere than in the first line.
     """
 
     judgments: int
@@ -75,6 +76,7 @@ class Counts:
     labels_without_judgment: int
     judgments_without_label: int
     repaired: int
+    read_anywhere: int
     reasons: int
 
 
@@ -231,6 +233,7 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         labels_without_judgment=len(labels.keys() - judgments.keys()),
         judgments_without_label=len(judgments.keys() - labels.keys()),
         repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
+        read_anywhere=sum(row.judgment.read_anywhere and row.judged is not None for row in rows),
         reasons=sum(row.judgment.reason is not None for row in rows),
     )
 

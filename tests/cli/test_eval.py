@@ -233,3 +233,20 @@ def test_what_cannot_be_evaluated_ends_with_1_and_a_sentence(cli, judged, monkey
     assert code == 1
     assert finding in err
     assert "Traceback" not in err
+
+
+def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
+    replies = {"1": "8 6\nwhy", "2": "It is right.\n\nOutput: (9, 2)", "3": "It is right."}
+    rows = [{"question_id": name, "pred_text": text} for name, text in replies.items()]
+    (tmp_path / "replies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    labels = "".join(json.dumps({"id": name, "winner": 1}) + "\n" for name in replies)
+    (tmp_path / "labels.jsonl").write_text(labels)
+    files = (tmp_path / "replies.jsonl", "--labels", tmp_path / "labels.jsonl")
+    by_default, anywhere = (numbers(cli, *files, *more)["counts"] for more in ((), ("--parser", "anywhere")))
+    assert (by_default["judged"], by_default["failed"], by_default["read_anywhere"]) == (1, 2, 0)
+    assert (anywhere["judged"], anywhere["failed"], anywhere["read_anywhere"]) == (2, 1, 1)
+    _, printed, _ = cli("judgelm", "eval", *files, "--parser", "anywhere", "--bootstrap", "100")
+    assert "1 judgments readable only with --parser anywhere; they count as judged" in printed
+    cli("judgelm", "report", *files, "--parser", "anywhere", "--bootstrap", "100", "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert '<th scope="row">Judged only with --parser anywhere</th><td class="number">1</td>' in page

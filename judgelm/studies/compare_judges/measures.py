@@ -44,6 +44,7 @@ class Standing:
 
     Attributes:
         judged: pairs that it judged and that have a label, the failed ones included.
+        read_anywhere: of them, those whose scores only the parser `anywhere` found.
         alone: its numbers over its own pairs; None where all of them failed.
         common: its agreement over the pairs that every judge says something of.
         kappa: Cohen's, with the labels, over those; None where undefined.
@@ -52,6 +53,7 @@ class Standing:
     name: str
     judged: int
     failed: int
+    read_anywhere: int
     alone: Treatment | None
     common: Estimate
     kappa: Estimate | None
@@ -166,6 +168,7 @@ def _standing(name: str, board: Board, options: CompareOptions) -> Standing:
         name=name,
         judged=len(rows),
         failed=sum(row.judged is None for row in rows),
+        read_anywhere=sum(row.judgment.read_anywhere for row in rows),
         alone=treat(counted, how) if counted else None,
         common=share(board.right(name, board.common), clusters, how),
         kappa=cohens_kappa(board.labels(name, board.common), board.truths(board.common), clusters, how),

@@ -78,6 +78,8 @@ def _counts(board: Board, labels: LabelledSet, ranked: Sequence[Standing]) -> di
     counts = {"labels": len(labels.labels), "judges": len(ranked), "common_pairs": len(board.common)}
     for one in ranked:
         counts |= {f"judged by {one.name}": one.judged, f"failed by {one.name}": one.failed}
+        if one.read_anywhere:
+            counts |= {f"read only by --parser anywhere of {one.name}": one.read_anywhere}
     return counts
 
 
