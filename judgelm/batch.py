@@ -194,7 +194,9 @@ def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> di
     """What must be the same for two sessions to belong to one run."""
     return {
         "model": _content(described["model"]),
-        "engine": {key: described[key] for key in ("engine", "dtype", "window", "quantization") if key in described},
+        "engine": {
+            key: described[key] for key in ("engine", "dtype", "window", "quantization", "thinking") if key in described
+        },
         "template": {"id": mode.template, "sha": mode.template_sha},
         "mode": {"name": mode.name, **_jsonable(asdict(mode))},
         "input": input_identity(files_of(job)),

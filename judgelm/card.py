@@ -14,6 +14,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidat
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
+from judgelm.records import ThinkingMode
 
 CARD_NAME = "judge.json"
 
@@ -29,6 +30,8 @@ class Card:
         step: spacing of the scores it writes; cards from before this was kept stand for whole ones.
         prompt_format: `text` or `chat` (the tokenizer's own chat template).
         reference: which prompts it saw in training: `without`, `with` or `both`.
+        thinking: whether its chat template is told to have it think before it replies (`on`, `off`); `absent` tells the
+            template nothing.
         window: tokens that prompt and reply had at most in training; None where that is not known.
         training: free-form facts (base model, data and its hash, hyper-parameters, versions, measured metrics).
     """
@@ -41,6 +44,7 @@ class Card:
     step: float = 1
     prompt_format: str = "text"
     reference: str = "both"
+    thinking: ThinkingMode = "absent"
     window: int | None = None
     training: dict[str, Any] = field(default_factory=dict)
 

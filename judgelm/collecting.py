@@ -136,6 +136,8 @@ def _asked(answerer: Answerer) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
     options = asdict(answerer.options)
     kept = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "window_tokens")}
+    if answerer.options.thinking is not None:
+        kept["thinking"] = [answerer.options.thinking, answerer.options.thinking_tokens]
     asking = {name: value for name, value in asdict(answerer.asking).items() if name != "chat"}
     return {"name": answerer.name, "engine": answerer.engine, "form": answerer.form, **asking, "options": kept}
 

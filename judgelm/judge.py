@@ -84,6 +84,8 @@ class Judge:
         card = _find_card(engine_options, name)
         if card is not None and name not in _NAMED_ONLY and engine_options.window_tokens is None:
             engine_options = replace(engine_options, window_tokens=card.window)
+        if card is not None and engine_options.thinking is None:
+            engine_options = replace(engine_options, thinking=card.thinking)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # `auto` is the workers' to choose

@@ -32,7 +32,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
     """A judgment as one line of a run file; what only some judgments have stands there only where they have it."""
     extras = {
         "decided_by": judgment.decided_by,
-        "solves": [asdict(solve) for solve in judgment.solves] or None,
+        "solves": [_solve_row(solve) for solve in judgment.solves] or None,
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
     }
@@ -115,6 +115,7 @@ def _given(extras: dict[str, Any]) -> dict[str, Any]:
 
 def _shown_row(shown: Shown) -> dict[str, Any]:
     extras = {
+        "thinking": shown.thinking,
         "part": shown.part or None,
         "anchor": shown.anchor,
         "label": shown.label,
@@ -135,6 +136,10 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
     } | _given(extras)
 
 
+def _solve_row(solve: Solve) -> dict[str, Any]:
+    return {"text": solve.text, "answer": solve.answer} | _given({"thinking": solve.thinking})
+
+
 def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
     """Every prompt shown; a reason that once stood beside them belongs to the first."""
     for place, one in enumerate(row["shown"]):
@@ -146,6 +151,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
     return Shown(
         order=tuple(row["order"]),
         text=row["text"],
+        thinking=row.get("thinking"),
         part=row.get("part", ""),
         label=row.get("label"),
         referenced=row.get("referenced"),

@@ -15,7 +15,11 @@ Winner = Literal[1, 2, "tie"]
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
 """Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
 
-FinishReason = Literal["stop", "length", "too_long", "error"]
+FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
+"""Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
+
+ThinkingMode = Literal["on", "off", "absent"]
+"""Whether a judge is asked to think before it replies; `absent` tells its chat template nothing."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
@@ -106,7 +110,7 @@ class Sampling:
 
     Attributes:
         max_tokens: a reply ends here at the latest, or at the end of the model's window.
-        stop: a reply ends before the first of these strings, which is not part of it.
+        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
         n: how many replies.
         grammar: regular expression that the reply must match, for the engines that can.
         reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
@@ -116,6 +120,7 @@ class Sampling:
     max_tokens: int
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
+    include_stop: bool = False
     n: int = 1
     seed: int = 0
     grammar: str | None = None
@@ -153,7 +158,9 @@ class Completion:
     """An engine's answer to one request.
 
     Attributes:
-        texts: `n` replies; empty when `finish_reasons` tells of a failure.
+        texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
+            thinking's opening, also where the chat template wrote that into the prompt.
+        thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
         finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
         candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
             begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
@@ -169,6 +176,7 @@ class Completion:
     key: str
     texts: tuple[str, ...]
     finish_reasons: tuple[FinishReason, ...]
+    thinking: tuple[str, ...] = ()
     candidate_logprobs: tuple[float, ...] | None = None
     approximation: str = ""
     prompt_tokens: int = 0
@@ -214,12 +222,14 @@ class Solve:
     """The judge's own answer to the question it is to judge.
 
     Attributes:
-        text: all that it wrote, its thinking included.
+        text: all that it wrote, its reasoning included.
         answer: what the text ends in, made comparable; None where none can be extracted.
+        thinking: what a reasoning model thought before it wrote that; None where it did not.
     """
 
     text: str
     answer: str | None = None
+    thinking: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +275,8 @@ class Shown:
 
     Attributes:
         order: `order[i]` is the index in the sample of the answer shown at place i.
+        text: the reply, without the thinking before it.
+        thinking: what a reasoning model thought before the reply; None where it did not.
         part: what this prompt asked for, where a mode asks for several things: a dimension of a rubric, a turn.
         scores: in the order shown.
         anchor: the score of an answer that stood beside the sample's own, to compare it with.
@@ -281,6 +293,7 @@ class Shown:
 
     order: tuple[int, ...]
     text: str
+    thinking: str | None = None
     part: str = ""
     scores: tuple[float, ...] | None = None
     anchor: float | None = None

@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.modes.flow import Asking, Mode, Result
+from judgelm.modes.thinking import apart
+from judgelm.prompts.thinking import reply_so_far
 from judgelm.records import Completion, Judgment, Request, Sample
 
 _POLL_S = 0.5
@@ -18,7 +20,7 @@ Item = TypeVar("Item")
 """What a flow is begun for."""
 
 Listener = Callable[[Request, str], None]
-"""Is told of a request what the first reply to it is so far: all of it, from its beginning."""
+"""Is told of a request what the first reply to it is so far: all of it but thinking, from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def drive(
                 if item is None:
                     more = number >= 0
                     break
-                one = _Running(item, begin(item))
+                one = _Running(item, apart(begin(item), engine.thinking))
                 step = _advance(one, None)
                 if isinstance(step, _Finished):
                     yield step.result
@@ -129,8 +131,8 @@ def _tell(
         if (tell := listener(one.item)) is not None:
             written = engine.progress(request.key for request in one.requests)
             for request in one.requests:
-                if request.key in written:
-                    tell(request, written[request.key])
+                if request.key in written and not request.sampling.include_stop:  # else it is all thinking
+                    tell(request, reply_so_far(written[request.key]))
 
 
 def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:

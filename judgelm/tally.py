@@ -15,6 +15,8 @@ class Tally:
     Attributes:
         winners: of pairs; `labels` of modes that end in a word; `grades` are verdicts of one number, and their sum.
         earlier_failures: stand from sessions before, by code.
+        shown: prompts that the judge was shown; `thinking` of them got a reply with thinking before it, of so many
+            characters together.
         repaired: replies that only a retry held to the grammar made readable.
         reasons: written; `reasons_incomplete` of them have no end, or were written about answers cut further.
         reasons_failed: asked for in vain.
@@ -43,6 +45,9 @@ class Tally:
     neutralised: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    shown: int = 0
+    thinking: int = 0
+    thinking_characters: int = 0
     repaired: int = 0
     reasons: int = 0
     reasons_incomplete: int = 0
@@ -91,6 +96,9 @@ class Tally:
                 self.rankings += 1
 
     def _add_shown(self, shown: Shown) -> None:
+        self.shown += 1
+        self.thinking += shown.thinking is not None
+        self.thinking_characters += len(shown.thinking or "")
         self.grade_distributions += shown.grades is not None
         self.repaired += shown.repaired is not None
         self.reasons += shown.reason is not None

@@ -72,6 +72,8 @@ def batch(
     batch_tokens: options.BatchTokens = None,
     max_sequences: options.MaxSequences = 256,
     window_tokens: options.WindowTokens = None,
+    thinking: options.ThinkingAsked = None,
+    thinking_tokens: options.ThinkingTokens = 4096,
     trust_remote_code: options.TrustRemoteCode = False,
     gpus: options.Gpus = None,
     ray: options.Ray = None,
@@ -120,6 +122,8 @@ def batch(
             batch_tokens=batch_tokens,
             max_sequences=max_sequences,
             window_tokens=window_tokens,
+            thinking=thinking,
+            thinking_tokens=thinking_tokens,
             trust_remote_code=trust_remote_code,
             engine_args=engine_args,
         )

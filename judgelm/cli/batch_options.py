@@ -208,6 +208,23 @@ BatchTokens = Annotated[
 ]
 MaxSequences = Annotated[int, typer.Option(min=1, help="Most replies under way at once.", rich_help_panel=_MODEL)]
 WindowTokens = Annotated[int | None, typer.Option(min=1, help="Limit the model's window.", rich_help_panel=_MODEL)]
+ThinkingAsked = Annotated[
+    Literal["on", "off", "absent"] | None,
+    typer.Option(
+        "--thinking",
+        help="Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing. "
+        "Default: the model card's.",
+        rich_help_panel=_MODEL,
+    ),
+]
+ThinkingTokens = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        help="Room for thinking, beside the reply's own; at most half of the model's window.",
+        rich_help_panel=_MODEL,
+    ),
+]
 TrustRemoteCode = Annotated[
     bool,
     typer.Option(

@@ -86,6 +86,9 @@ def _probability(tally: Tally) -> str:
 
 def _noticed(tally: Tally) -> Iterator[tuple[str, str]]:
     """What is worth a line only where it happened."""
+    if tally.thinking:
+        mean = tally.thinking_characters / tally.thinking
+        yield "replies with thinking", f"{tally.thinking} of {tally.shown}, {mean:,.0f} characters on average"
     for name, count in (
         ("failed in earlier sessions (see --retry)", sum(tally.earlier_failures.values())),
         ("rejected input lines", tally.rejected),

@@ -129,6 +129,8 @@ def serve(
     batch_tokens: options.BatchTokens = None,
     max_sequences: options.MaxSequences = 256,
     window_tokens: options.WindowTokens = None,
+    thinking: options.ThinkingAsked = None,
+    thinking_tokens: options.ThinkingTokens = 4096,
     trust_remote_code: options.TrustRemoteCode = False,
     quiet: options.Quiet = False,
     config: options.Config = None,
@@ -162,6 +164,8 @@ def serve(
         batch_tokens=batch_tokens,
         max_sequences=max_sequences,
         window_tokens=window_tokens,
+        thinking=thinking,
+        thinking_tokens=thinking_tokens,
         trust_remote_code=trust_remote_code,
         engine_args=engine_args,
     ) as judge:  # fmt: skip

@@ -58,6 +58,10 @@ def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
 def _print_counts(out: Console, scored: Scored) -> None:
     """What did not take part, by reason; never silent."""
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
+    if scored.evaluation.mean_thinking_characters is not None:
+        mean = scored.evaluation.mean_thinking_characters
+        said = f"{counts.thinking} of {counts.joined} judgments with thinking, {mean:,.0f} characters a prompt"
+        out.print(said, highlight=False)
     codes = ", ".join(f"{code} {number}" for code, number in scored.evaluation.failure_codes.items()) or "none"
     out.print(f"failures: {codes}", highlight=False)
     for number, what in (

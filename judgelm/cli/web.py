@@ -77,6 +77,8 @@ def web(
     batch_tokens: options.BatchTokens = None,
     max_sequences: options.MaxSequences = 256,
     window_tokens: options.WindowTokens = None,
+    thinking: options.ThinkingAsked = None,
+    thinking_tokens: options.ThinkingTokens = 4096,
     trust_remote_code: options.TrustRemoteCode = False,
     quiet: options.Quiet = False,
     config: options.Config = None,
@@ -110,6 +112,8 @@ def web(
             batch_tokens=batch_tokens,
             max_sequences=max_sequences,
             window_tokens=window_tokens,
+            thinking=thinking,
+            thinking_tokens=thinking_tokens,
             trust_remote_code=trust_remote_code,
             engine_args=options.parse_pairs(engine_arg or (), "--engine-arg"),
         ) as judge:  # fmt: skip

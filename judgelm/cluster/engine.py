@@ -13,6 +13,7 @@ from judgelm.cluster.plan import Cluster, gpus_each
 from judgelm.cluster.pool import Event, Joined, Lost, Pool
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
+from judgelm.prompts.thinking import NOT_ASKED
 from judgelm.records import Completion, Request
 
 _LOAD_POLL_S = 1.0
@@ -31,6 +32,7 @@ class RayEngine:
 
     def __init__(self, pool: Pool) -> None:
         self.takes_grammar = self.sees_images = False  # until a worker says otherwise
+        self.thinking = NOT_ASKED  # as those
         self._pool = pool
         self._feeder = Feeder()
         self._first: Joined | None = None
@@ -147,6 +149,7 @@ class RayEngine:
             self._check_alike(event)
             self.takes_grammar = event.loaded.takes_grammar
             self.sees_images = event.loaded.sees_images
+            self.thinking = event.loaded.thinking
             self._windows[worker] = event.loaded.window
             self._feeder.join(worker, event.loaded.window)
         elif isinstance(event, Lost):

@@ -10,6 +10,7 @@ from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import EngineError
 from judgelm.orphans import end_orphans, mark_children
+from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
 from judgelm.version import VERSION
 
@@ -39,6 +40,7 @@ class Loaded:
     window: int
     takes_grammar: bool
     sees_images: bool
+    thinking: Thinking
 
 
 class Worker:
@@ -72,6 +74,7 @@ class Worker:
             window=engine.window,
             takes_grammar=engine.takes_grammar,
             sees_images=engine.sees_images,
+            thinking=engine.thinking,
         )
 
     def step(

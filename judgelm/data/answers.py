@@ -76,6 +76,7 @@ def answer_row(answer: Answer, model: str) -> dict[str, Any]:
         "decoding_method": answer.draw.decoding.name,
         "model": model,
         "text": answer.text,
+        **({} if answer.thinking is None else {"thinking": answer.thinking}),
         "finish_reason": answer.finish_reason,
         "failure": None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why},
         "prompt_tokens": answer.prompt_tokens,

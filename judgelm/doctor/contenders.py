@@ -55,6 +55,7 @@ class Clocked:
         self._engine = engine
         self.takes_grammar = engine.takes_grammar
         self.sees_images = engine.sees_images
+        self.thinking = engine.thinking
         self.at_work_s = 0.0
 
     @property

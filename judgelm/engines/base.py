@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from packaging.requirements import Requirement
 
 from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.records import Completion, Request
+from judgelm.prompts.thinking import Thinking
+from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
 """Engines, by name, that load a model on this machine or on workers."""
@@ -21,9 +22,11 @@ class Engine(Protocol):
     Attributes:
         window: how many requests the engine wants in hand at once to keep busy.
         takes_grammar: whether it can hold a reply to `Sampling.grammar`.
+        thinking: whether its judge is asked to think, and how much room it has for that.
     """
 
     takes_grammar: bool
+    thinking: Thinking
 
     @property
     def sees_images(self) -> bool:
@@ -88,6 +91,9 @@ class EngineOptions:
         max_sequences: most sequences in hand at once.
         window_tokens: the model's window, where its own config does not say or should be limited.
         trust_remote_code: run Python code that comes with the model.
+        thinking: whether the judge is asked to think, through its chat template; None is what its card says, else
+            `absent`.
+        thinking_tokens: room for its thinking, at most half of its window.
         engine_args: options that only one engine knows, by their own names.
     """
 
@@ -101,7 +107,21 @@ class EngineOptions:
     max_sequences: int = 256
     window_tokens: int | None = None
     trust_remote_code: bool = False
+    thinking: ThinkingMode | None = None
+    thinking_tokens: int = 4096
     engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:
+    """How the judge of an engine thinks.
+
+    Raises:
+        ConfigError: no room for thinking.
+    """
+    if options.thinking_tokens < 1:
+        raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be above 0")
+    asked = options.thinking or "absent"
+    return Thinking(asked=asked, max_tokens=options.thinking_tokens, resumes=resumes).within(window)
 
 
 def require(module: str, *, extra: str) -> None:

@@ -9,6 +9,7 @@ from judgelm.engines.openai_quirks import FEW_TOP_LOGPROBS
 from judgelm.engines.openai_replies import Choice
 from judgelm.engines.openai_replying import Replier
 from judgelm.engines.text_candidates import NEGLIGIBLE, TextTree, frequencies
+from judgelm.prompts.thinking import separate
 from judgelm.records import Request, Sampling
 
 _MOST_TOKENS_ON = 8
@@ -85,7 +86,7 @@ class CandidateAsker:
         """Without stop strings, which candidates may contain."""
         sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._samples, grammar=None)
         replies = await self._replier.draw(written, sampling)
-        texts = [choice.text or "" for choice in replies.choices]
+        texts = [separate(choice.text or "").reply for choice in replies.choices]
         return frequencies(request.candidates, texts), f"frequencies of {len(texts)} sampled replies"
 
     def _unlisted(self, tree: TextTree, choices: Sequence[Choice]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import openai
 
 from judgelm.engines.admission import admit, refuse_images
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.images import ImageError
 from judgelm.engines.openai_bill import OverBudgetError, most_usage
 from judgelm.engines.openai_calls import GaveUpError
@@ -29,6 +29,7 @@ from judgelm.engines.openai_replying import Replier, UnusableReplyError
 from judgelm.engines.openai_serving import Served, discover_all
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
 from judgelm.records import Completion, Request
 
 _HANDS_PER_PLACE = 4
@@ -46,6 +47,7 @@ class OpenAIEngine:
         served: what they can.
         fitter: the length policy, where the tokenizer is known.
         loop: where the endpoint's requests run; the engine closes it.
+        thinking: whether the model is asked to think.
     """
 
     def __init__(
@@ -56,8 +58,10 @@ class OpenAIEngine:
         served: Served,
         fitter: Fitter | None,
         loop: LoopThread,
+        thinking: Thinking = NOT_ASKED,
     ) -> None:
         self.takes_grammar = served.takes_grammar
+        self.thinking = thinking
         self._options = options
         self._model = model
         self._pool = pool
@@ -65,7 +69,7 @@ class OpenAIEngine:
         self._fitter = fitter
         self._loop: LoopThread | None = loop
         self._writer = PromptWriter(served.api, fitter, takes_ids=served.takes_ids)
-        self._replier = Replier(pool, model)
+        self._replier = Replier(pool, model, thinking.asked)
         self._candidates = CandidateAsker(self._replier, self._writer, options.candidate_samples)
         self._in_hand: dict[str, int] = {}
         self._numbers = 0
@@ -88,7 +92,11 @@ class OpenAIEngine:
         loop = LoopThread()
         try:
             served = loop.run(discover_all(pool, options.model, endpoint_args, hello))
-            fitter = None if tokenizer is None else Fitter(tokenizer, _window(tokenizer, served, options))
+            asked = options.thinking or "absent"
+            window = served.window if tokenizer is None else _window(tokenizer, served, options)
+            fitter = None if tokenizer is None else Fitter(tokenizer, window or 0, thinking=asked)
+            resumes = served.api == "completions" and served.takes_ids
+            thinking = thinking_policy(options, window=window, resumes=resumes)
         except OverBudgetError as error:
             loop.close(pool.close())
             raise ConfigError(
@@ -97,7 +105,7 @@ class OpenAIEngine:
         except BaseException:
             loop.close(pool.close())
             raise
-        return cls(endpoint_args, options.model, pool, served, fitter, loop)
+        return cls(endpoint_args, options.model, pool, served, fitter, loop, thinking)
 
     @property
     def sees_images(self) -> bool:
@@ -175,7 +183,7 @@ class OpenAIEngine:
         if self._options.tokenizer is not None:
             described["tokenizer"] = self._options.tokenizer
         window = self._fitter.window if self._fitter is not None else self._served.window
-        return described | ({} if window is None else {"window": window})
+        return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
         """Requests sent, what went wrong on the way, tokens as billed, and what they cost.
@@ -269,10 +277,13 @@ class OpenAIEngine:
         logprobs, approximation = None, ""
         if asks:
             logprobs, approximation = await self._candidates.logprobs(written, request, replies.choices)
+        opening = "" if written.api == "chat" else opening_of(written.text)
+        thoughts = tuple(choice.thinking for choice in replies.choices)
         return Completion(
             key=request.key,
-            texts=tuple(text for text, _ in ended),
+            texts=tuple(opening + text for text, _ in ended),
             finish_reasons=tuple(reason for _, reason in ended),
+            thinking=thoughts if any(thoughts) else (),
             candidate_logprobs=logprobs,
             approximation=approximation,
             prompt_tokens=replies.prompt_tokens,

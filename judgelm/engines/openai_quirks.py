@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 CONTINUATION = {"add_generation_prompt": False, "continue_final_message": True}
+CHAT_TEMPLATE = "chat_template_kwargs"
 FEW_TOP_LOGPROBS = 5
-_PLAIN = ("temperature", "stop", "seed", "n")
+_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
 _LOGPROBS = ("logprobs", "top_logprobs")
 _TOO_LONG = re.compile(
     r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"

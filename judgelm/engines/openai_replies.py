@@ -34,6 +34,7 @@ class Choice:
 
     Attributes:
         text: None where the server gave none.
+        thinking: what it gives apart as the model's reasoning; empty where it gives none.
         finish_reason: the server's own word.
         refusal: what the model said instead of a reply.
         steps: the log-probabilities token by token; None where the server gave none.
@@ -43,6 +44,7 @@ class Choice:
     finish_reason: str
     refusal: str | None
     steps: tuple[Step, ...] | None
+    thinking: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class _Logprobs(BaseModel):
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
 
 
 class _Choice(BaseModel):
@@ -144,13 +148,15 @@ def read_choices(data: Any) -> tuple[Choice, ...]:
 
 def _choice(given: _Choice) -> Choice:
     message = given.message or _Message(content=given.text)
-    if message.content is None and not message.refusal and given.finish_reason == "stop":
+    thinking = message.reasoning_content or message.reasoning or ""
+    if message.content is None and not (message.refusal or thinking) and given.finish_reason == "stop":
         raise BadReplyError("a finished reply without a text")
     return Choice(
         text=message.content,
         finish_reason=given.finish_reason,
         refusal=message.refusal or None,  # some servers write an empty one into every reply
         steps=None if given.logprobs is None else _steps(given.logprobs),
+        thinking=thinking.strip(),
     )
 
 

@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 
 from judgelm.engines.openai_pool import Pool
 from judgelm.engines.openai_prompts import Written, body_of
+from judgelm.engines.openai_quirks import CHAT_TEMPLATE
 from judgelm.engines.openai_replies import Choice
-from judgelm.records import FinishReason, Sampling
+from judgelm.prompts.thinking import template_arguments
+from judgelm.records import FinishReason, Sampling, ThinkingMode
 
 
 class UnusableReplyError(Exception):
@@ -27,9 +29,11 @@ class Replier:
     Args:
         pool: where.
         model: the server's name for it.
+        thinking: what the server is told of it, for its chat template.
     """
 
-    def __init__(self, pool: Pool, model: str) -> None:
+    def __init__(self, pool: Pool, model: str, thinking: ThinkingMode = "absent") -> None:
+        self._told = template_arguments(thinking)
         self.pool = pool
         self._model = model
 
@@ -46,7 +50,10 @@ class Replier:
         while len(choices) < wanted:
             # the same seed would give the same replies again
             rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
-            got, usage = await self.pool.ask(written.api, body_of(self._model, written, rest, logprobs=logprobs))
+            body = body_of(self._model, written, rest, logprobs=logprobs)
+            if self._told and written.api == "chat":
+                body[CHAT_TEMPLATE] = self._told
+            got, usage = await self.pool.ask(written.api, body)
             choices += got
             prompt_tokens = usage.prompt_tokens
             completion_tokens += usage.completion_tokens
@@ -68,9 +75,14 @@ class Replier:
         if choice.finish_reason not in ("stop", "length"):
             raise UnusableReplyError(f"the server ended the reply with finish_reason {choice.finish_reason!r}")
         text = choice.text or ""
+        if not text and choice.thinking:
+            return "", "thinking"
         if written.continued:  # some servers begin the reply anew instead, and not all of them say so
             text = text.removeprefix(written.continued)
         ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
         if ends:
-            return text[: min(ends)], "stop"
+            end = min(ends)
+            if sampling.include_stop:
+                end += next(len(mark) for mark in sampling.stop if text.startswith(mark, end))
+            return text[:end], "stop"
         return text, "stop" if choice.finish_reason == "stop" else "length"

@@ -66,7 +66,7 @@ class Waiting:
         replies = [self._ended[number] for number in range(n)]
         return Completion(
             key=self.request.key,
-            texts=tuple(reply.text for reply in replies),
+            texts=tuple(self.fitted.opening + reply.text for reply in replies),
             finish_reasons=tuple(reply.finish_reason for reply in replies),
             candidate_logprobs=self.candidate_logprobs,
             prompt_tokens=len(self.fitted.ids),
@@ -124,8 +124,15 @@ def read_reply(
         return text, "stop"
     ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
     if ends:
-        return text[: min(ends)], "stop"
+        return text[: _end(text, min(ends), sampling)], "stop"
     return text, "length" if len(ids) == sampling.max_tokens else None
+
+
+def _end(text: str, stop: int, sampling: Sampling) -> int:
+    """Where a reply ends whose first stop string begins at `stop`."""
+    if not sampling.include_stop:
+        return stop
+    return stop + next(len(mark) for mark in sampling.stop if text.startswith(mark, stop))
 
 
 def draw(reply: Reply, logits: torch.Tensor, greedy: int) -> int:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.fitting import prompt_key
-from judgelm.records import Completion, FinishReason, Prompt, Request
+from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 
 _TOKEN = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
 
@@ -32,12 +33,14 @@ class ScriptedEngine:
             reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
             know, or for which the function raises LookupError, fails with `error`.
         window: how many requests it likes to have in hand.
+        thinking: whether the judge of the script is asked to think.
     """
 
     takes_grammar = False
     sees_images = True  # a function of the prompt may look at them
 
-    def __init__(self, script: Script, *, window: int = 256) -> None:
+    def __init__(self, script: Script, *, window: int = 256, thinking: Thinking = NOT_ASKED) -> None:
+        self.thinking = thinking
         self._script = script
         self._window = window
         self._waiting: deque[Request] = deque()
@@ -49,16 +52,16 @@ class ScriptedEngine:
         Raises:
             ModelError: the file is not a JSON object of texts.
         """
-        path = Path(options.model)
+        path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
-            return cls({"*": options.model.replace("\\n", "\n")})
+            return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)
         try:
             script = parse_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: cannot read the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
             raise ModelError(f"{path}: a script is a JSON object from prompt to reply, both texts")
-        return cls(script)
+        return cls(script, thinking=thinking)
 
     @property
     def window(self) -> int:
@@ -97,7 +100,7 @@ class ScriptedEngine:
             script = getattr(self._script, "__qualname__", "function")
         else:
             script = hashlib.sha256(json.dumps(dict(self._script), sort_keys=True).encode()).hexdigest()
-        return {"engine": "scripted", "model": {"path": "script", "sha": script}}
+        return {"engine": "scripted", "model": {"path": "script", "sha": script}, **self.thinking.described()}
 
     def stats(self) -> dict[str, Any]:
         """Nothing to count."""
@@ -112,7 +115,7 @@ class ScriptedEngine:
         except LookupError:
             why = f"the script has no reply for {prompt_key(request.prompt)!r}"
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
-        text, tokens, reason = _limit(reply, request.sampling.stop, request.sampling.max_tokens)
+        text, tokens, reason = _limit(reply, request.sampling)
         n = request.sampling.n
         return Completion(
             key=request.key,
@@ -136,11 +139,14 @@ def _certain(text: str, candidates: tuple[str, ...]) -> tuple[float, ...]:
     return tuple(0.0 if one == longest else -math.inf for one in candidates)
 
 
-def _limit(reply: str, stop: tuple[str, ...], max_tokens: int) -> tuple[str, int, FinishReason]:
+def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:
     """The reply up to the first stop string or the token limit, as a model would have been stopped."""
-    ends = [place for mark in stop if (place := reply.find(mark)) >= 0]
-    text = reply[: min(ends)] if ends else reply
+    ends = [(place, len(mark)) for mark in sampling.stop if (place := reply.find(mark)) >= 0]
+    text = reply
+    if ends:
+        place, length = min(ends)
+        text = reply[: place + length if sampling.include_stop else place]
     tokens = _TOKEN.findall(text)
-    if len(tokens) > max_tokens:
-        return "".join(tokens[:max_tokens]), max_tokens, "length"
+    if len(tokens) > sampling.max_tokens:
+        return "".join(tokens[: sampling.max_tokens]), sampling.max_tokens, "length"
     return text, len(tokens), "stop"

@@ -23,7 +23,7 @@ from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
 from judgelm.engines.adapters import check_safetensors
 from judgelm.engines.admission import admit, refuse_images
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
 from judgelm.engines.replies import read_reply
@@ -44,6 +44,7 @@ from judgelm.engines.vllm_prompts import tokens_prompt
 from judgelm.engines.vllm_sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, FinishReason, Request
 
 
@@ -73,6 +74,7 @@ class VllmEngine:
         followed_mass: share of the probability at which the search for candidates stops.
         vision: the processor of a vision-language model.
         notes: lines for the user on what was chosen.
+        thinking: whether the model is asked to think.
     """
 
     takes_grammar = True
@@ -88,6 +90,7 @@ class VllmEngine:
         followed_mass: float = FOLLOWED_MASS,
         vision: Vision | None = None,
         notes: tuple[str, ...] = (),
+        thinking: Thinking = NOT_ASKED,
     ) -> None:
         self._backend: Backend | None = backend
         self._settled = settled_arguments(backend.config)
@@ -99,7 +102,8 @@ class VllmEngine:
         self._stops = stops
         self._followed_mass = followed_mass
         self._vision = vision
-        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0), vision)
+        self.thinking = thinking
+        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0), vision, thinking.asked)
         self._candidates = CandidateTokens(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
@@ -130,6 +134,7 @@ class VllmEngine:
             stops=eos_ids(_generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
             notes=tuple(note for note in (choice.note, step_note(backend.config, options)) if note),
+            thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
         )
         if adapter is not None:
             try:
@@ -206,6 +211,7 @@ class VllmEngine:
             "window": self._fitter.window,
             "quantization": arguments.quantization,
             "engine_args": self._settled,
+            **self.thinking.described(),
             "versions": {
                 "vllm": vllm.__version__,
                 "torch": torch.__version__,
@@ -321,7 +327,8 @@ class VllmEngine:
         )
 
     def _read(self, one: _InHand, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
-        return read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
+        text, reason = read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
+        return one.fitted.opening + text, reason
 
     def _lora(self, adapter: str) -> LoRARequest:
         if adapter not in self._adapters:

@@ -23,6 +23,7 @@ def reply_sampling(wanted: Sampling, search: CandidateSearch | None) -> Sampling
             temperature=wanted.temperature,
             seed=wanted.seed if wanted.temperature > 0 else None,
             stop=list(wanted.stop) or None,
+            include_stop_str_in_output=wanted.include_stop,
             structured_outputs=StructuredOutputsParams(regex=wanted.grammar) if wanted.grammar else None,
             logprob_token_ids=list(search.tree.vocabulary) if search else None,
             output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,

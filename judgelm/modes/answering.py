@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from judgelm.errors import ConfigError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
@@ -50,10 +51,14 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered, or why it did not; `text` is None exactly when `failure` is set."""
+    """What a model answered, or why it did not; `text` is None exactly when `failure` is set.
+
+    `thinking` is what it thought before it answered; None where it did not.
+    """
 
     draw: Draw
     text: str | None
+    thinking: str | None = None
     failure: Unparsed | None = None
     finish_reason: FinishReason = "stop"
     prompt_tokens: int = 0
@@ -97,12 +102,13 @@ class Answering:
         )
         [completion] = yield [Request(key="0", prompt=self.prompt(draw.question.question), sampling=sampling)]
         ended = completion.finish_reasons[0]
-        if ended in ("error", "too_long"):
-            failure = Unparsed("engine" if ended == "error" else "too_long", "", completion.error)
+        if (found := failure_of(completion)) is not None:
+            failure = Unparsed(found.code, "", completion.error)
             return Answer(draw=draw, text=None, failure=failure, finish_reason=ended)
         return Answer(
             draw=draw,
             text=completion.texts[0].strip(),
+            thinking=thinking_of(completion),
             finish_reason=ended,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,

@@ -8,10 +8,11 @@ Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.prompts.other_judges import HELPFULNESS, OTHER_JUDGES, BaselineJudge, JudgePrompt
@@ -188,24 +189,22 @@ class Baseline:
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
         """A reply with its label or grade; one that was cut off has none, but for a label in a line that has ended."""
-        ended = completion.finish_reasons[0]
-        if ended == "error":
-            return Shown(order=order, text="", failure=Unparsed("engine", completion.error), cut=completion.cut)
-        if ended == "too_long":
-            return Shown(order=order, text="", failure=Unparsed("too_long", "", completion.error))
-        text = completion.texts[0]
-        if ended == "length" and not (self.judge == _LABEL_FIRST and "\n" in text.lstrip()):
+        text = completion.texts[0] if completion.texts else ""
+        shown = Shown(order=order, text=text, thinking=thinking_of(completion), cut=completion.cut)
+        if (failure := failure_of(completion)) is not None:
+            return replace(shown, failure=failure)
+        if completion.finish_reasons[0] == "length" and not (self.judge == _LABEL_FIRST and "\n" in text.lstrip()):
             failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")
-            return Shown(order=order, text=text, failure=failure, cut=completion.cut)
+            return replace(shown, failure=failure)
         if self.prompt.answers == 2:
             label = _PAIR_REPLIES[self.judge](text)
             if isinstance(label, Unparsed):
-                return Shown(order=order, text=text, failure=label, cut=completion.cut)
-            return Shown(order=order, text=text, label=label, cut=completion.cut)
+                return replace(shown, failure=label)
+            return replace(shown, label=label)
         grade = _GRADES[self.judge](text)
         if isinstance(grade, Unparsed):
-            return Shown(order=order, text=text, failure=grade, cut=completion.cut)
-        return Shown(order=order, text=text, scores=(grade,), cut=completion.cut)
+            return replace(shown, failure=grade)
+        return replace(shown, scores=(grade,))
 
     def _conclude(
         self, sample: Sample, shown: tuple[Shown, ...], prompts: list[Prompt], completions: list[Completion]

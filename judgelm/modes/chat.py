@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.conversation import FOLLOW_UP
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking, Flow
@@ -30,6 +31,7 @@ class Exchange:
 
     Attributes:
         reply: None where there is none.
+        thinking: what the judge thought before it; None where it did not.
         failure: why there is no reply, or `truncated` where it has no end.
         cut: answers under judgment that had to be cut to make room for the talk.
         neutralised: look-alikes of turn markers defused in all that was said up to the question.
@@ -37,6 +39,7 @@ class Exchange:
 
     question: str
     reply: str | None
+    thinking: str | None = None
     failure: Unparsed | None = None
     cut: tuple[Cut, ...] = ()
     neutralised: int = 0
@@ -127,20 +130,16 @@ class FollowUp:
         return replace(self, history=(*self.history, exchange))
 
     def _exchange(self, question: str, neutralised: int, completion: Completion) -> Exchange:
-        ended = completion.finish_reasons[0]
-        failure = None
-        if ended == "error":
-            failure = Unparsed("engine", completion.error)
-        elif ended == "too_long":
-            failure = Unparsed("too_long", "", completion.error)
-        elif ended == "length":
+        failure = failure_of(completion)
+        if failure is None and completion.finish_reasons[0] == "length":
             failure = Unparsed("truncated", "", f"no end within {self.max_tokens} tokens or the window")
         reply = completion.texts[0].strip() if completion.texts else None
         if reply == "":
-            reply, failure = None, Unparsed("off_grammar", "", "the reply is empty")
+            reply, failure = None, failure or Unparsed("off_grammar", "", "the reply is empty")
         return Exchange(
             question=question,
             reply=reply,
+            thinking=thinking_of(completion),
             failure=failure,
             cut=completion.cut,
             neutralised=neutralised,
@@ -241,7 +240,14 @@ def _with_replies(judgment: Judgment, talk: FollowUp, asked: int) -> Judgment:
     """The judgment with what was said behind it."""
     order = talk.shown.order
     shown = [
-        Shown(order=order, part=f"{FOLLOW_UP} {number}", text=one.reply or "", failure=one.failure, cut=one.cut)
+        Shown(
+            order=order,
+            part=f"{FOLLOW_UP} {number}",
+            text=one.reply or "",
+            thinking=one.thinking,
+            failure=one.failure,
+            cut=one.cut,
+        )
         for number, one in enumerate(talk.history, 1)
     ]
     for number in range(len(shown) + 1, asked + 1):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.verdicts import share_of_first
@@ -176,21 +177,17 @@ def read_qa_reply(completion: Completion, *, rule: LabelRule, max_tokens: int) -
         rule: how a reply becomes a label.
         max_tokens: the room that the reply had.
     """
-    ended = completion.finish_reasons[0]
-    if ended == "error":
-        return Shown(
-            order=_ORDER, text="", referenced=True, failure=Unparsed("engine", completion.error), cut=completion.cut
-        )
-    if ended == "too_long":
-        return Shown(order=_ORDER, text="", referenced=True, failure=Unparsed("too_long", "", completion.error))
-    text = completion.texts[0]
+    text = completion.texts[0] if completion.texts else ""
+    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), referenced=True, cut=completion.cut)
+    if (failure := failure_of(completion)) is not None:
+        return replace(shown, failure=failure)
     found = _label(text, rule)
-    if ended == "length" and (rule == "strict" or isinstance(found, Unparsed)):
+    if completion.finish_reasons[0] == "length" and (rule == "strict" or isinstance(found, Unparsed)):
         found = Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
     if not isinstance(found, Unparsed):
-        return Shown(order=_ORDER, text=text, referenced=True, label=found, cut=completion.cut)
+        return replace(shown, label=found)
     label = None if rule == "strict" else "incorrect"
-    return Shown(order=_ORDER, text=text, referenced=True, label=label, failure=found, cut=completion.cut)
+    return replace(shown, label=label, failure=found)
 
 
 def label_request(shown: Shown, prompt: Prompt, *, max_tokens: int) -> Request | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from judgelm.errors import ConfigError
+from judgelm.modes.completions import failure_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.modes.qa import context_of
@@ -66,12 +67,12 @@ class QaAnswering:
         prompt = self.prompt(sample)
         sampling = sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        ended, text, answer = completion.finish_reasons[0], "", None
-        if ended in ("error", "too_long"):
-            failure: Unparsed | None = Unparsed("engine" if ended == "error" else "too_long", "", completion.error)
+        text, answer, failure = "", None, failure_of(completion)
+        if failure is not None:
+            failure = Unparsed(failure.code, "", completion.error)
         else:
             text = completion.texts[0]
-            answer, failure = self._read(text, cut_off=ended == "length")
+            answer, failure = self._read(text, cut_off=completion.finish_reasons[0] == "length")
         return Prediction(
             sample_id=sample.id,
             text=text,

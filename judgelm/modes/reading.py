@@ -1,6 +1,9 @@
 """One completion of a pair prompt, read."""
 
+from dataclasses import replace
+
 from judgelm.distribution import ScoreLines, pair_distribution
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.parsing import parse_pair
 from judgelm.records import Completion, Scores, Shown, Unparsed
 
@@ -22,18 +25,17 @@ def read_reply(
         max_tokens: the room that the reply had.
         lines: the candidates that were asked for; None when none were.
     """
-    reason = completion.finish_reasons[0]
-    if reason == "error":
-        return Shown(order=order, text="", failure=Unparsed("engine", completion.error), cut=completion.cut)
-    if reason == "too_long":
-        return Shown(order=order, text="", failure=Unparsed("too_long", "", completion.error))
+    thinking = thinking_of(completion)
+    if (failure := failure_of(completion)) is not None:
+        return Shown(order=order, text="", thinking=thinking, failure=failure, cut=completion.cut)
     text, logprobs = completion.texts[0], completion.candidate_logprobs
     parsed: Scores | Unparsed = Unparsed("truncated", text, f"no end of line within {max_tokens} tokens")
-    if reason != "length":
+    if completion.finish_reasons[0] != "length":
         parsed = parse_pair(text, scale)
     found = None
     if lines is not None and logprobs is not None:
         found = pair_distribution(lines, logprobs, completion.approximation)
+    shown = Shown(order=order, text=text, thinking=thinking, distribution=found, cut=completion.cut)
     if isinstance(parsed, Unparsed):
-        return Shown(order=order, text=text, failure=parsed, distribution=found, cut=completion.cut)
-    return Shown(order=order, text=text, scores=parsed.values, distribution=found, cut=completion.cut)
+        return replace(shown, failure=parsed)
+    return replace(shown, scores=parsed.values)

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from judgelm.modes.completions import failure_of
 from judgelm.records import Completion, Judgment, Prompt, Request, Sampling, Shown, Unparsed
 
 Reasons = Literal["none", "all", "close", "flips"]
@@ -67,16 +68,13 @@ def explain(judgment: Judgment, places: Sequence[int], prompts: Sequence[Prompt]
 
 def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
     """What was shown, with its reason or why there is none; a reason that has no end is kept and marked."""
-    ended = completion.finish_reasons[0]
-    if ended == "error":
-        return replace(shown, reason_failure=Unparsed("engine", completion.error))
-    if ended == "too_long":
-        return replace(shown, reason_failure=Unparsed("too_long", "", completion.error))
+    if (failure := failure_of(completion)) is not None:
+        return replace(shown, reason_failure=failure)
     reason = completion.texts[0].strip()
     if not reason:
         return replace(shown, reason_failure=Unparsed("off_grammar", "", "nothing follows the score line"))
     lacks = None
-    if ended == "length":
+    if completion.finish_reasons[0] == "length":
         lacks = Unparsed("truncated", "", f"no end within {max_tokens} tokens or the window")
     elif completion.cut != shown.cut:
         lacks = Unparsed("too_long", "", "the answers were cut further than for the scores, to make room for it")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
-from judgelm.modes.solving import failure_of
 from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
 from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
 from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
@@ -109,16 +109,16 @@ class Rubric:
 
     def _read(self, scale: Scale, completion: Completion) -> Shown:
         """The level of one dimension; a reply that was cut off has none, since the judge had not come to its end."""
-        text, cut = "".join(completion.texts[:1]), completion.cut
+        text = "".join(completion.texts[:1])
+        shown = Shown(order=(0,), text=text, thinking=thinking_of(completion), part=scale.name, cut=completion.cut)
         failure = failure_of(completion)
         if failure is None and completion.finish_reasons[0] == "length":
             failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")
         level = failure or scale.read(text)
         if isinstance(level, Unparsed):
-            return Shown(order=(0,), text=text, part=scale.name, failure=level, cut=cut)
+            return replace(shown, failure=level)
         score = scale.levels[level]
-        scores = None if score is None else (score,)
-        return Shown(order=(0,), text=text, part=scale.name, label=level, scores=scores, cut=cut)
+        return replace(shown, label=level, scores=None if score is None else (score,))
 
     def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: tuple[Shown, ...]) -> Judgment:
         shares = [

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from judgelm.modes.solving import failure_of
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.parsing import parse_scores
 from judgelm.records import Completion, GradeDistribution, Scores, Shown, Unparsed
 
@@ -27,15 +27,16 @@ def read_scores(
         scale: lowest and highest score of the judge.
         max_tokens: the room that the reply had.
     """
+    thinking = thinking_of(completion)
     if (failure := failure_of(completion)) is not None:
-        return Shown(order=order, text="", failure=failure, cut=completion.cut)
+        return Shown(order=order, text="", thinking=thinking, failure=failure, cut=completion.cut)
     text = completion.texts[0]
     parsed: Scores | Unparsed = Unparsed("truncated", text, f"no end of line within {max_tokens} tokens")
     if completion.finish_reasons[0] != "length":
         parsed = parse_scores(text, count, scale)
     if isinstance(parsed, Unparsed):
-        return Shown(order=order, text=text, failure=parsed, cut=completion.cut)
-    return Shown(order=order, text=text, scores=parsed.values, cut=completion.cut)
+        return Shown(order=order, text=text, thinking=thinking, failure=parsed, cut=completion.cut)
+    return Shown(order=order, text=text, thinking=thinking, scores=parsed.values, cut=completion.cut)
 
 
 def grade_distribution(scores: Sequence[float], completion: Completion) -> GradeDistribution | None:

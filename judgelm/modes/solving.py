@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.prompts.final_answers import Task, final_answer
@@ -85,8 +86,12 @@ class Solving:
             return Solved(failure=failure, completions=(completion,), neutralised=neutralised)
         letters = question_of(sample).letters
         solves = tuple(
-            Solve(text=text, answer=final_answer(text, self.task, letters=letters, finished=ended != "length"))
-            for text, ended in zip(completion.texts, completion.finish_reasons, strict=True)
+            Solve(
+                text=text,
+                answer=final_answer(text, self.task, letters=letters, finished=ended == "stop"),
+                thinking=thinking_of(completion, number),
+            )
+            for number, (text, ended) in enumerate(zip(completion.texts, completion.finish_reasons, strict=True))
         )
         return Solved(solves=solves, completions=(completion,), neutralised=neutralised)
 
@@ -130,14 +135,6 @@ class Solving:
         if answer is not None and not isinstance(answer, str):
             raise _wrong(sample, "a solve's answer is no text")
         return Solve(text=text, answer=answer)
-
-
-def failure_of(completion: Completion) -> Unparsed | None:
-    """Why a request has no reply at all; None where it has one."""
-    ended = completion.finish_reasons[0]
-    if ended == "error":
-        return Unparsed("engine", completion.error)
-    return Unparsed("too_long", "", completion.error) if ended == "too_long" else None
 
 
 def judging_sampling(sample: Sample, *, temperature: float, seed: int, max_tokens: int, chat: bool) -> Sampling:

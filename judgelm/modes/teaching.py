@@ -6,10 +6,11 @@ score line first and explains only where that was asked for.
 Source: JudgeLM, section 3.1 and Figures 3 and 4 (the prompts to GPT-4, without and with a reference).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.pairwise import winner_of
@@ -88,32 +89,24 @@ def read_review(completion: Completion, *, scale: tuple[float, float], max_token
     A reply that ends within its score line is a failure even where its beginning looks like scores. One whose reason
     lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not kept.
     """
+    text = completion.texts[0] if completion.texts else ""
+    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), cut=completion.cut)
+    if (failure := failure_of(completion)) is not None:
+        return replace(shown, failure=failure)
     ended = completion.finish_reasons[0]
-    if ended == "error":
-        return Shown(order=_ORDER, text="", failure=Unparsed("engine", completion.error), cut=completion.cut)
-    if ended == "too_long":
-        return Shown(order=_ORDER, text="", failure=Unparsed("too_long", "", completion.error))
-    text = completion.texts[0]
     cut_off = Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
     line, reason = split_score_line(text, scale)
     if ended == "length" and not line.endswith(("\n", "\r")):
-        return Shown(order=_ORDER, text=text, failure=cut_off, cut=completion.cut)
+        return replace(shown, failure=cut_off)
     parsed = parse_pair(text, scale)
     if isinstance(parsed, Unparsed):
-        return Shown(order=_ORDER, text=text, failure=parsed, cut=completion.cut)
+        return replace(shown, failure=parsed)
     lacks = None
     if ended == "length":
         lacks = Unparsed("truncated", "", cut_off.why)
     elif not reason:
         lacks = Unparsed("off_grammar", "", "nothing follows the score line")
-    return Shown(
-        order=_ORDER,
-        text=text,
-        scores=parsed.values,
-        reason=None if lacks else reason,
-        reason_failure=lacks,
-        cut=completion.cut,
-    )
+    return replace(shown, scores=parsed.values, reason=None if lacks else reason, reason_failure=lacks)
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:

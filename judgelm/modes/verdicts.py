@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from judgelm.distribution import LEAST_ASSIGNED
+from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import Asking
-from judgelm.modes.solving import failure_of
 from judgelm.prompts.final_answers import read_verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
 
@@ -26,16 +26,17 @@ def read_labelled(
         max_tokens: the room that the reply had.
         referenced: whether a reference stood in the prompt.
     """
+    text = completion.texts[0] if completion.texts else ""
+    shown = Shown(order=order, text=text, thinking=thinking_of(completion), referenced=referenced, cut=completion.cut)
     if (failure := failure_of(completion)) is not None:
-        return Shown(order=order, text="", failure=failure, referenced=referenced, cut=completion.cut)
-    text = completion.texts[0]
+        return replace(shown, failure=failure)
     if completion.finish_reasons[0] == "length":
         failure = Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
-        return Shown(order=order, text=text, failure=failure, referenced=referenced, cut=completion.cut)
+        return replace(shown, failure=failure)
     found = read_verdict(text, labels)
     if isinstance(found, Unparsed):
-        return Shown(order=order, text=text, failure=found, referenced=referenced, cut=completion.cut)
-    return Shown(order=order, text=text, label=found.label, referenced=referenced, cut=completion.cut)
+        return replace(shown, failure=found)
+    return replace(shown, label=found.label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

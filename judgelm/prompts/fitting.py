@@ -15,7 +15,8 @@ from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.special_tokens import Defuser
-from judgelm.records import Cut, Prompt, Span, Unparsed
+from judgelm.prompts.thinking import OPEN, SKIPPED, opening_of, template_arguments
+from judgelm.records import Cut, Prompt, Span, ThinkingMode, Unparsed
 
 MIN_ANSWER_TOKENS = 16
 """An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
@@ -52,11 +53,15 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens defused."""
+    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens defused.
+
+    `opening` is the opened thinking block that its chat template ends in; the reply begins within it.
+    """
 
     text: str
     ids: list[int]
     images: tuple[str, ...] = ()
+    opening: str = ""
     cut: tuple[Cut, ...] = ()
     neutralised: int = 0
 
@@ -81,19 +86,25 @@ class Fitter:
         tokenizer: a fast tokenizer.
         window: tokens that prompt and reply may have together.
         images: of a vision-language model; without, a prompt with images is refused.
+        thinking: what chat templates are told of it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, window: int, images: ImageTexts | None = None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, window: int, images: ImageTexts | None = None, thinking: ThinkingMode = "absent"
+    ) -> None:
         self.tokenizer = tokenizer
         self.window = window
         self._images = images
+        self._thinking = thinking
         self._defuser = Defuser(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
     def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
 
-        A continuation comes on top: it is part of the reply, and what it continues was fitted without it.
+        A continuation comes on top: it is part of the reply, and what it continues was fitted without it. Where the
+        chat template opens a thinking block and the judge is not to think, or the reply has a forced beginning of
+        another kind, the block's end comes on top, too.
 
         Returns:
             The fitted prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
@@ -106,9 +117,16 @@ class Fitter:
         fitted = self._fit(prompt, self.window - reply_tokens)
         if prompt.images and not isinstance(fitted, Unparsed):
             fitted = replace(fitted, images=prompt.images)
-        if not prompt.continuation or isinstance(fitted, Unparsed):
+        if isinstance(fitted, Unparsed):
             return fitted
-        text = fitted.text + prompt.continuation
+        opening, behind = opening_of(fitted.text) if prompt.chat else "", prompt.continuation
+        if opening and behind.startswith(OPEN):  # the block is the continuation's own
+            fitted = replace(fitted, text=fitted.text.removesuffix(opening))
+        elif opening and (behind or self._thinking == "off"):
+            behind = SKIPPED + behind
+        if not behind:
+            return replace(fitted, opening=opening)
+        text = fitted.text + behind
         return replace(fitted, text=text, ids=self.encode(text, chat=prompt.chat))
 
     def _fit(self, prompt: Prompt, limit: int) -> Fitted | Unparsed:
@@ -237,7 +255,9 @@ class Fitter:
 
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
-            return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, **template_arguments(self._thinking)
+            )
         except (ValueError, TemplateError) as error:
             raise ConfigError(
                 f"the tokenizer's chat template cannot take this prompt ({str(error).splitlines()[0]}); "

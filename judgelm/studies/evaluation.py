@@ -63,7 +63,8 @@ class EvaluationOptions:
 class Counts:
     """How many rows there were, and what became of them; nothing is dropped without standing here.
 
-    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one.
+    `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one, before
+    `thinking` the judge thought.
     `read_anywhere` of them state their scores elsewhere than in the first line.
     """
 
@@ -78,6 +79,7 @@ class Counts:
     repaired: int
     read_anywhere: int
     reasons: int
+    thinking: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,7 @@ class Evaluation:
         failed: ids without a label by the judge.
         half_failed: ids with a label that does not rest on an order that failed; their consistency is unknown.
         mean_prompt_tokens: per joined judgment; likewise `mean_completion_tokens`.
+        mean_thinking_characters: per prompt that was thought about; None where none was.
     """
 
     protocol: str
@@ -147,6 +150,7 @@ class Evaluation:
     half_failed: tuple[str, ...]
     mean_prompt_tokens: float
     mean_completion_tokens: float
+    mean_thinking_characters: float | None = None
 
     @property
     def headline(self) -> Treatment | None:
@@ -218,6 +222,7 @@ def evaluate(
         half_failed=tuple(row.id for row in judged if failed_orders(row)),
         mean_prompt_tokens=float(tokens[0]),
         mean_completion_tokens=float(tokens[1]),
+        mean_thinking_characters=_mean_thinking(rows),
     )
 
 
@@ -235,7 +240,13 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
         read_anywhere=sum(row.judgment.read_anywhere and row.judged is not None for row in rows),
         reasons=sum(row.judgment.reason is not None for row in rows),
+        thinking=sum(any(one.thinking is not None for one in row.judgment.shown) for row in rows),
     )
+
+
+def _mean_thinking(rows: list[JoinedPair]) -> float | None:
+    lengths = [len(one.thinking) for row in rows for one in row.judgment.shown if one.thinking is not None]
+    return float(np.mean(lengths)) if lengths else None
 
 
 def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:

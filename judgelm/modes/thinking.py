@@ -1,0 +1,190 @@
+"""Thinking apart from replies: what stands between every flow and its engine.
+
+A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
+`Completion.thinking`. A judge that is asked to think (`Thinking.asked`) thinks once about each prompt: the reason, the
+repair and the label's probability go on from the same thinking.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from judgelm.modes.flow import Asking, Result
+from judgelm.prompts.thinking import CLOSE, OPEN, Separated, Thinking, separate
+from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
+
+_AFTER_THINKING = "\n\n"
+"""What Qwen's, DeepSeek's and GLM's models write between the block and the reply."""
+
+_Blocks = dict[tuple[tuple[Span, ...], bool], str]
+"""What the judge thought about each prompt of a flow, as it wrote it."""
+
+
+class _Step(NamedTuple):
+    """A request as the engine is asked first, and the flow's own."""
+
+    asked: Request
+    wanted: Request
+    thinks_first: bool = False
+
+
+def apart(flow: Asking[Result], thinking: Thinking) -> Asking[Result]:
+    """The flow with thinking separated from what it is sent.
+
+    Args:
+        flow: of any mode.
+        thinking: of the engine that answers.
+    """
+    blocks: _Blocks = {}
+    completions: list[Completion] | None = None
+    try:
+        while True:
+            requests = next(flow) if completions is None else flow.send(completions)
+            if thinking.asked == "on":
+                completions = yield from _thought(requests, thinking, blocks)
+            else:
+                received = yield requests
+                completions = [separated(one, thinking) for one in received]
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
+    finally:
+        flow.close()
+
+
+def separated(completion: Completion, thinking: Thinking) -> Completion:
+    """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
+    found = [separate(text) for text in completion.texts]
+    if not any(one.block for one in found) and "thinking" not in completion.finish_reasons:
+        return completion
+    told = completion.thinking or ("",) * len(found)  # by a server that separates by itself
+    thoughts = ["\n\n".join(filter(None, (said, one.thinking))) for said, one in zip(told, found, strict=True)]
+    reasons: tuple[FinishReason, ...] = tuple(
+        reason if one.closed else "thinking" for one, reason in zip(found, completion.finish_reasons, strict=True)
+    )
+    return replace(
+        completion,
+        texts=tuple(one.reply for one in found),
+        thinking=tuple(thoughts) if any(thoughts) else (),
+        finish_reasons=reasons,
+        error=_endless(thinking) if "thinking" in reasons else completion.error,
+    )
+
+
+def _endless(thinking: Thinking) -> str:
+    if thinking.asked == "on":
+        return (
+            f"the judge's thinking has no end within {thinking.max_tokens} tokens; give it more with "
+            "--thinking-tokens, or judge with --thinking off"
+        )
+    return "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
+
+
+def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Asking[list[Completion]]:
+    """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
+    steps = [_step(request, thinking, blocks) for request in requests]
+    received = yield [step.asked for step in steps]
+    done: list[Completion] = list(received)
+    behind: dict[int, tuple[Request, Separated]] = {}
+    for place, (step, completion) in enumerate(zip(steps, received, strict=True)):
+        if step.thinks_first and completion.finish_reasons[0] in ("stop", "length"):
+            text = completion.texts[0] if step.wanted.prompt.chat else f"{OPEN}\n{completion.texts[0]}"
+            found = _thoughts(text)
+            if not found.closed:
+                done[place] = separated(replace(completion, texts=(found.block,)), thinking)
+                continue
+            _keep(blocks, step.wanted.prompt, found.block)
+            behind[place] = (_resumed(step.wanted, thinking, found.block), found)
+        else:
+            done[place] = _at_once(step, completion, thinking, blocks)
+    replies = (yield [request for request, _ in behind.values()]) if behind else []
+    for (place, (_, found)), reply in zip(behind.items(), replies, strict=True):
+        done[place] = _joined(received[place], found, separated(reply, thinking))
+    return done
+
+
+def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
+    sampling, prompt = request.sampling, request.prompt
+    if thinking.resumes and sampling.n == 1:
+        block = blocks.get((prompt.spans, prompt.chat))
+        if block is not None:
+            return _Step(_resumed(request, thinking, block), request)
+        narrow = sampling.stop or sampling.grammar or request.candidates or prompt.continuation
+        if narrow or not prompt.chat:
+            first = Sampling(
+                max_tokens=thinking.max_tokens,
+                temperature=sampling.temperature,
+                stop=(CLOSE,),
+                include_stop=True,
+                seed=sampling.seed,
+                reserve=_reserve(sampling, thinking),
+            )
+            opened = replace(prompt, continuation="" if prompt.chat else f"{OPEN}\n")
+            return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
+    elif prompt.continuation:  # a reply that goes on from its own beginning has been thought about, or never is
+        return _Step(request, request)
+    room = replace(
+        sampling,
+        max_tokens=sampling.max_tokens + thinking.max_tokens,
+        stop=(),
+        reserve=_reserve(sampling, thinking),
+    )
+    return _Step(replace(request, sampling=room), request)
+
+
+def _thoughts(text: str) -> Separated:
+    """What was written up to the end of thinking; a reply without any thinking is none of the judge's reply yet."""
+    found = separate(text)
+    if found.closed and found.block:
+        return found._replace(block=found.block.rstrip() + _AFTER_THINKING)
+    return found if not found.closed else Separated("", None, "")
+
+
+def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
+    """A completion of thinking and reply together, or of a reply behind known thinking."""
+    first = separate(completion.texts[0]) if completion.texts and not step.asked.prompt.continuation else None
+    if first is not None and first.closed:
+        _keep(blocks, step.wanted.prompt, first.block)
+    found = separated(completion, thinking)
+    if step.asked.sampling.stop == step.wanted.sampling.stop:
+        return found
+    ended = [_stopped(text, step.wanted.sampling.stop) for text in found.texts]
+    reasons = (
+        ["stop" if cut is not None else reason for cut, reason in zip(ended, found.finish_reasons, strict=True)]
+        if found.texts
+        else list(found.finish_reasons)
+    )
+    texts = [text if cut is None else cut for cut, text in zip(ended, found.texts, strict=True)]
+    return replace(found, texts=tuple(texts), finish_reasons=tuple(reasons))
+
+
+def _stopped(text: str, stop: Sequence[str]) -> str | None:
+    """The text before the first of these strings; None where it holds none."""
+    ends = [place for mark in stop if (place := text.find(mark)) >= 0]
+    return text[: min(ends)] if ends else None
+
+
+def _keep(blocks: _Blocks, prompt: Prompt, block: str) -> None:
+    blocks[prompt.spans, prompt.chat] = block
+
+
+def _resumed(request: Request, thinking: Thinking, block: str) -> Request:
+    """The request, its reply to be written behind the thinking, its answers cut as for that."""
+    prompt = replace(request.prompt, continuation=block + request.prompt.continuation)
+    reserve = _reserve(request.sampling, thinking)
+    return replace(request, prompt=prompt, sampling=replace(request.sampling, reserve=reserve))
+
+
+def _reserve(sampling: Sampling, thinking: Thinking) -> int:
+    return thinking.max_tokens + (sampling.max_tokens if sampling.reserve is None else sampling.reserve)
+
+
+def _joined(first: Completion, found: Separated, reply: Completion) -> Completion:
+    """Thinking and reply, which were two requests, as one completion."""
+    thoughts = tuple("\n\n".join(filter(None, (found.thinking, one))) for one in reply.thinking or ("",))
+    return replace(
+        reply,
+        thinking=thoughts if any(thoughts) else (),
+        prompt_tokens=first.prompt_tokens + reply.prompt_tokens,
+        completion_tokens=first.completion_tokens + reply.completion_tokens,
+    )
