@@ -11,7 +11,8 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.records import PairDistribution, Winner
+from judgelm.records import Winner
+from judgelm.score_distributions import PairDistribution
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
 """Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's

@@ -7,11 +7,9 @@ from typing import Any
 
 from judgelm.records import (
     Cut,
-    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
-    PairDistribution,
     PairVerdict,
     RankingVerdict,
     Shown,
@@ -19,6 +17,7 @@ from judgelm.records import (
     Unparsed,
     Verdict,
 )
+from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 _VERDICTS: Mapping[str, type[Verdict]] = {
     "pair": PairVerdict,

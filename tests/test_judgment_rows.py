@@ -9,7 +9,6 @@ from judgelm.distribution import pair_distribution, score_lines
 from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import (
     Cut,
-    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
@@ -19,6 +18,7 @@ from judgelm.records import (
     Solve,
     Unparsed,
 )
+from judgelm.score_distributions import GradeDistribution
 
 PLAIN = Judgment(
     sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(Shown(order=(0, 1), text="8 6", scores=(8, 6)),),

@@ -15,7 +15,7 @@ from transformers.models.auto.modeling_auto import (
 )
 from transformers.utils import logging as hf_logging
 
-from judgelm.engines.base import EngineOptions, require
+from judgelm.engines.base import EngineOptions, require, thinking_policy
 from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import (
     eos_ids,
@@ -30,6 +30,7 @@ from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.packed_layers import pack
 from judgelm.engines.vision import Vision
 from judgelm.errors import ConfigError, ModelError
+from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
@@ -51,7 +52,8 @@ _NEEDS = {
 class Loaded:
     """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from.
 
-    `vision` reads images for it; None where it takes text alone. `notes` are lines for the user on what was chosen.
+    `vision` reads images for it; None where it takes text alone. `notes` are lines for the user on what was chosen,
+    `thinking` is whether it is asked to think.
     """
 
     model: Any
@@ -62,6 +64,7 @@ class Loaded:
     identity: dict[str, Any]
     vision: Vision | None = None
     notes: tuple[str, ...] = ()
+    thinking: Thinking = NOT_ASKED
 
 
 def load(options: EngineOptions) -> Loaded:
@@ -102,15 +105,17 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     model.eval()
     _check_attention(model, base)
     pack(model)
+    window = window_of(model.config, tokenizer, options)
     return Loaded(
         model=model,
         tokenizer=tokenizer,
-        window=window_of(model.config, tokenizer, options),
+        window=window,
         eos_ids=eos_ids(model.generation_config, tokenizer),
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if sees else None,
         notes=(choice.note,) if choice.note else (),
+        thinking=thinking_policy(options, window=window, resumes=True),
     )
 
 

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from judgelm.engines.admission import admit, refuse_images
-from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.base import EngineOptions
 from judgelm.engines.free_memory import is_out_of_memory, storable_tokens
 from judgelm.engines.image_features import ImageFeatures
 from judgelm.engines.loading import Loaded, load, why_blind
@@ -26,7 +26,6 @@ from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.fitting import Fitted, Fitter
-from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024
@@ -41,19 +40,11 @@ class TransformersEngine:
         loaded: model and tokenizer.
         batch_tokens: most tokens in a pass (one prompt may be longer); None chooses by device.
         max_sequences: most replies under way at once.
-        thinking: whether the model is asked to think.
     """
 
     takes_grammar = False
 
-    def __init__(
-        self,
-        loaded: Loaded,
-        *,
-        batch_tokens: int | None = None,
-        max_sequences: int = 256,
-        thinking: Thinking = NOT_ASKED,
-    ) -> None:
+    def __init__(self, loaded: Loaded, *, batch_tokens: int | None = None, max_sequences: int = 256) -> None:
         self._loaded = loaded
         self._notes = loaded.notes
         self._device = torch.device(loaded.model.device)
@@ -61,8 +52,8 @@ class TransformersEngine:
         self.batch_tokens = batch_tokens or default
         self.max_sequences = max_sequences
         self.halvings = 0
-        self.thinking = thinking
-        self._fitter = Fitter(loaded.tokenizer, loaded.window, loaded.vision, thinking.asked)
+        self.thinking = loaded.thinking
+        self._fitter = Fitter(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokens(loaded.tokenizer)
         self._waiting: deque[Waiting] = deque()
@@ -78,13 +69,7 @@ class TransformersEngine:
         Raises:
             ModelError: it cannot be loaded.
         """
-        loaded = load(options)
-        return cls(
-            loaded,
-            batch_tokens=options.batch_tokens,
-            max_sequences=options.max_sequences,
-            thinking=thinking_policy(options, window=loaded.window, resumes=True),
-        )
+        return cls(load(options), batch_tokens=options.batch_tokens, max_sequences=options.max_sequences)
 
     @property
     def sees_images(self) -> bool:

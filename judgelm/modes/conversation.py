@@ -29,16 +29,8 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.records import (
-    Completion,
-    GradeVerdict,
-    Judgment,
-    PairDistribution,
-    Prompt,
-    Request,
-    Sample,
-    Shown,
-)
+from judgelm.records import Completion, GradeVerdict, Judgment, Prompt, Request, Sample, Shown
+from judgelm.score_distributions import PairDistribution
 
 Turns = Literal["each", "last", "whole"]
 

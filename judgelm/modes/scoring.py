@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.parsing import parse_scores
-from judgelm.records import Completion, GradeDistribution, Scores, Shown, Unparsed
+from judgelm.records import Completion, Scores, Shown, Unparsed
+from judgelm.score_distributions import GradeDistribution
 
 _LEAST_LISTED = 1e-4
 

@@ -54,7 +54,7 @@ def apart(flow: Asking[Result], thinking: Thinking) -> Asking[Result]:
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
     """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
-    found = [separate(text) for text in completion.texts]
+    found = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(one.block for one in found) and "thinking" not in completion.finish_reasons:
         return completion
     told = completion.thinking or ("",) * len(found)  # by a server that separates by itself
@@ -142,7 +142,9 @@ def _thoughts(text: str) -> Separated:
 
 def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
     """A completion of thinking and reply together, or of a reply behind known thinking."""
-    first = separate(completion.texts[0]) if completion.texts and not step.asked.prompt.continuation else None
+    first = (
+        separate(completion.texts[0], bare=False) if completion.texts and not step.asked.prompt.continuation else None
+    )
     if first is not None and first.closed:
         _keep(blocks, step.wanted.prompt, first.block)
     found = separated(completion, thinking)

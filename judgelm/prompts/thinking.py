@@ -27,9 +27,9 @@ class Thinking:
     Attributes:
         asked: what its chat template is told.
         max_tokens: room for the thinking, beside the room that each mode gives the reply.
-        resumes: whether the engine lets a reply go on behind thinking that stands in the prompt. Where it does, a judge
-            that is asked to think writes its thinking first, up to its end, and then the reply in a request of its own,
-            with the reply's own stop strings, grammar, candidates and forced beginning.
+        resumes: whether the engine knows the prompt as the model reads it and lets a reply go on behind thinking that
+            stands there. Then a judge that is asked to think writes its thinking first, up to its end, and the reply
+            in a request of its own, with the reply's own stop strings, grammar, candidates and forced beginning.
     """
 
     asked: ThinkingMode = "absent"
@@ -66,15 +66,22 @@ class Separated(NamedTuple):
     closed: bool = True
 
 
-def separate(text: str) -> Separated:
+def separate(text: str, *, bare: bool = True) -> Separated:
     """Take the thinking off a reply.
 
-    A reply that begins with `<think>` thinks up to `</think>`; several such blocks in a row are all thinking. A reply
-    without `<think>` at its beginning thinks up to a `</think>` that begins or ends its line: its chat template opened
-    the block. A tag within a line is a quotation, since a judge may speak of what an answer holds.
+    A reply that begins with `<think>` is thinking up to `</think>`; several such blocks in a row are all thinking.
+
+    Args:
+        text: the reply.
+        bare: whether a reply that does not begin with `<think>` is thinking up to a `</think>` that begins or ends its
+            line: a server's chat template may have opened the block. A tag within a line is a quotation, since a judge
+            may speak of what an answer holds.
     """
     place = _after_blanks(text, 0)
     parts: list[str] = []
+    if bare and CLOSE in text and not text.startswith(OPEN, place) and (close := _BARE_CLOSE.search(text)):
+        parts.append(text[: close.start()])
+        place = _after_blanks(text, close.end())
     while text.startswith(OPEN, place):
         end = text.find(CLOSE, place)
         if end < 0:
@@ -82,18 +89,13 @@ def separate(text: str) -> Separated:
             return Separated(text, _joined(parts), "", closed=False)
         parts.append(text[place + len(OPEN) : end])
         place = _after_blanks(text, end + len(CLOSE))
-    if not parts:
-        bare = _BARE_CLOSE.search(text) if CLOSE in text else None
-        if bare is None:
-            return Separated("", None, text)
-        parts, place = [text[: bare.start()]], _after_blanks(text, bare.end())
-    return Separated(text[:place], _joined(parts), text[place:])
+    return Separated(text[:place], _joined(parts), text[place:]) if parts else Separated("", None, text)
 
 
 def reply_so_far(text: str) -> str:
     """What of an unfinished reply is no thinking."""
     begun = text.lstrip()
-    return "" if OPEN.startswith(begun[: len(OPEN)]) and len(begun) < len(OPEN) else separate(text).reply
+    return "" if len(begun) < len(OPEN) and OPEN.startswith(begun) else separate(text, bare=False).reply
 
 
 def opening_of(prompt: str) -> str:

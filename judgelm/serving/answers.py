@@ -35,6 +35,7 @@ class Answered:
         prompt_tokens: that the judge read, over all that was asked.
         completion_tokens: that it wrote.
         notes: in words, doubt about the split, what is not exact, what was cut, reasons that failed.
+        thinking: of each text, what the model thought before it; empty where it did not.
         finish_reasons: of an ordinary chat, `stop` or `length` of each text; a verdict always ends with `stop`.
     """
 
@@ -43,6 +44,7 @@ class Answered:
     prompt_tokens: int
     completion_tokens: int
     notes: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
     finish_reasons: tuple[str, ...] = ()
 
 

@@ -72,7 +72,8 @@ def chatted(completion: Completion, asked: Asked) -> Answered:
         prompt_tokens=completion.prompt_tokens,
         completion_tokens=completion.completion_tokens,
         notes=chat_notes(asked),
-        finish_reasons=reasons,
+        thinking=completion.thinking,
+        finish_reasons=tuple("length" if one == "thinking" else one for one in reasons),
     )
 
 
@@ -102,6 +103,7 @@ def certain(text: str, stop: Sequence[str]) -> str:
     Left out at the end are half a character, and what may be the beginning of a text that ends the reply.
     """
     text = text.rstrip(_HALF)
+    text = text[: min((place for mark in stop if (place := text.find(mark)) >= 0), default=len(text))]
     begun = max((size for mark in stop for size in range(1, len(mark)) if text.endswith(mark[:size])), default=0)
     return text[: len(text) - begun]
 

@@ -212,6 +212,7 @@ class Desk:
             prompt_tokens=sum(one.prompt_tokens for one in judgments),
             completion_tokens=sum(one.completion_tokens for one in judgments),
             notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+            thinking=_thinking(judgments),
         )
 
     async def _conclude(self, recognised: _Recognised, asked: Asked) -> _Concluded:
@@ -260,6 +261,12 @@ def _rendered(dialect: Dialect, case: Case, asked: Asked, findings: Sequence[Fin
     if "batch" in case.facts:
         return render_batch(case, asked, findings)
     return dialect.render(case, asked, findings[0] if findings else Finding())
+
+
+def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:
+    """What the judge thought, all of it beside the first text of the reply."""
+    thoughts = [shown.thinking for one in judgments for shown in one.shown if shown.thinking is not None]
+    return ("\n\n".join(thoughts),) if thoughts else ()
 
 
 def _unrecognised(way_out: str) -> UnrecognisedError:

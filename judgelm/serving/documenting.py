@@ -103,7 +103,9 @@ _CHAT_REPLY = _completion(
     _object(
         ("index", "message", "finish_reason"),
         index=_COUNT,
-        message=_object(("role", "content"), role={"const": "assistant"}, content=_maybe(_TEXT)),
+        message=_object(
+            ("role", "content"), role={"const": "assistant"}, content=_maybe(_TEXT), reasoning_content=_TEXT
+        ),
         finish_reason=_TEXT,
     ),
 )

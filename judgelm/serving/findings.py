@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from judgelm.dialects.contract import Case, Finding
 from judgelm.distribution import LEAST_ASSIGNED
-from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
+from judgelm.records import Judgment, Shown, Winner
+from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9

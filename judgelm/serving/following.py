@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from judgelm.modes.flow import Asking, Result
+from judgelm.prompts.thinking import separate
 from judgelm.records import Request
 from judgelm.serving.service import Service
 
@@ -70,5 +71,6 @@ async def follow(
 
 def _written(request: Request, text: str) -> Written:
     """A score line stops at its end; what goes on from one is a reason."""
-    reason = not request.sampling.stop and bool(request.prompt.continuation)
-    return Written(request.prompt.continuation.strip() if reason else "", text, reason)
+    line = separate(request.prompt.continuation, bare=False).reply
+    reason = not request.sampling.stop and bool(line)
+    return Written(line.strip() if reason else "", text, reason)

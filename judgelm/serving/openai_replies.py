@@ -100,6 +100,8 @@ class Growing:
     def ending(self, answered: Answered) -> Iterator[bytes]:
         """All that is left."""
         first, *others = answered.reply.texts
+        for choice in _thinking_in_pieces(0, answered, self._envelope):
+            yield _chunk(choice, self._envelope)
         if first != self._sent:
             yield self.more(first)
         yield _chunk(_end(0, answered, self._envelope), self._envelope)
@@ -137,10 +139,25 @@ def _finish(place: int, answered: Answered, envelope: Envelope) -> str:
 def _messages(answered: Answered, envelope: Envelope) -> list[dict[str, Any]]:
     reply = answered.reply
     if reply.tool is None:
-        return [{"role": "assistant", "content": text, "refusal": None} for text in reply.texts]
+        return [
+            {"role": "assistant", "content": text, "refusal": None} | _thinking(place, answered)
+            for place, text in enumerate(reply.texts)
+        ]
     call = {"name": reply.tool, "arguments": reply.arguments}
     made = {"function_call": call} if envelope.function else {"tool_calls": [_tool_call(call, envelope)]}
-    return [{"role": "assistant", "content": None, "refusal": None, **made}]
+    return [{"role": "assistant", "content": None, "refusal": None, **made} | _thinking(0, answered)]
+
+
+def _thinking(place: int, answered: Answered) -> dict[str, str]:
+    """Beside the content, as vLLM's server has it; never within, where a client's parser would read it."""
+    thinking = answered.thinking[place] if place < len(answered.thinking) else ""
+    return {"reasoning_content": thinking} if thinking else {}
+
+
+def _thinking_in_pieces(place: int, answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+    """One piece; a plain completion has no field for it."""
+    if (thinking := _thinking(place, answered)) and not envelope.plain:
+        yield _piece(place, {"delta": thinking, "logprobs": None})
 
 
 def _tool_call(call: Mapping[str, str], envelope: Envelope) -> dict[str, Any]:
@@ -152,6 +169,7 @@ def _choices_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[
     if answered.reply.tool is not None:
         for delta in _call_in_pieces(answered, envelope):
             yield _piece(0, {"delta": delta, "logprobs": None})
+        yield from _thinking_in_pieces(0, answered, envelope)
         yield _end(0, answered, envelope)
     for place, text in enumerate(answered.reply.texts):
         yield from _text_in_pieces(place, text, answered, envelope)
@@ -159,6 +177,7 @@ def _choices_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[
 
 def _text_in_pieces(place: int, text: str, answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
     yield from _opening(place, envelope)
+    yield from _thinking_in_pieces(place, answered, envelope)
     offset = 0
     for piece, tokens in _pieces(text, _logprobs(answered, place)):
         yield _more(place, piece, tokens, envelope, offset)

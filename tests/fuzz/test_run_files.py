@@ -9,11 +9,9 @@ import fuzzing
 from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import (
     Cut,
-    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
-    PairDistribution,
     PairVerdict,
     RankingVerdict,
     Shown,
@@ -21,6 +19,7 @@ from judgelm.records import (
     Unparsed,
 )
 from judgelm.runfile import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
+from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)

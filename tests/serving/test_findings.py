@@ -4,16 +4,8 @@ import pytest
 
 from judgelm.dialects.contract import Case
 from judgelm.dialects.recognising import sample_of
-from judgelm.records import (
-    Cut,
-    GradeDistribution,
-    GradeVerdict,
-    Judgment,
-    PairDistribution,
-    PairVerdict,
-    Shown,
-    Unparsed,
-)
+from judgelm.records import Cut, GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
+from judgelm.score_distributions import GradeDistribution, PairDistribution
 from judgelm.serving.findings import finding_of, likeliest
 
 PAIR = Case(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))

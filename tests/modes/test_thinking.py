@@ -1,0 +1,163 @@
+"""A judge that thinks concludes in every mode what it would without: its thinking reaches no parser."""
+
+from dataclasses import replace
+
+import pytest
+import thinking_model
+from thinking_model import BLOCK, THOUGHT, going_on
+
+from judgelm.modes.baseline import Baseline
+from judgelm.modes.chat import Chat
+from judgelm.modes.conversation import Conversation
+from judgelm.modes.correctness import Correctness
+from judgelm.modes.multi import Multi
+from judgelm.modes.multimodal import Multimodal
+from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.qa import QaCorrectness
+from judgelm.modes.rubric import Rubric
+from judgelm.modes.single import Single
+from judgelm.modes.ssr import SelectiveSelfReference
+from judgelm.modes.thinking import apart
+from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
+from judgelm.runner import judge
+
+PAIR = Sample(id="1", question="q", answers=("a", "b"))
+ONE = Sample(id="1", question="q", answers=("a",), reference="r")
+TURNS = [{"question": "q1", "answers": ["a1", "b1"]}, {"question": "q2", "answers": ["a", "b"]}]
+DIALOGUE = replace(PAIR, question="q2", metadata={"turns": TURNS})
+WAYS = {
+    "pair": (Pairwise(reasons="all", distribution=True, both_orders=True), PAIR, "8 6\nBecause."),
+    "pair, chat": (Pairwise(template="judgelm-chat", reasons="all"), PAIR, "8 6\nBecause."),
+    "single, forced": (Single(reasons="all"), ONE, "10 7\nFine."),
+    "multi": (Multi(reasons="all"), Sample(id="1", question="q", answers=("a", "b", "c")), "8 6 5\nBecause."),
+    "rubric": (Rubric(dimensions=("logical_correctness",)), replace(ONE, reference=None), "So. Answer: correct"),
+    "correctness": (Correctness(task="number", self_reference="guided"), ONE, "The answer is 17.\n[[Correct]]"),
+    "qa": (QaCorrectness(), ONE, "So. <ans>CORRECT</ans>"),
+    "ssr": (SelectiveSelfReference(task="choice", distribution=True), PAIR, "The answer is (A).\n[[1]]"),
+    "baseline": (Baseline(judge="prometheus-relative"), PAIR, "So. [RESULT] A"),
+    "pandalm": (Baseline(judge="pandalm"), PAIR, "1\n\nwhy"),
+    "conversation": (Conversation(reasons="all"), DIALOGUE, "8 6\nBecause."),
+    "chat": (Chat(template="judgelm-chat"), replace(PAIR, metadata={"follow_ups": ["Why?"]}), "8 6\nBecause."),
+    "multimodal": (Multimodal(reasons="all"), ONE, "10 7\nFine."),
+}
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+@pytest.mark.parametrize("way", WAYS)
+def test_thinking_changes_no_conclusion(way, resumes):
+    mode, sample, reply = WAYS[way]
+    if not resumes and way in ("single, forced", "multimodal"):
+        pytest.skip("a chat server cannot be made to go on behind thinking: a forced score is not thought about")
+    [plain] = judge([sample], mode, thinking_model.engine(going_on(reply), asked="absent", thinks=False))
+    [thought] = judge([sample], mode, thinking_model.engine(going_on(reply), resumes=resumes))
+    assert plain.verdict is not None
+    assert (thought.verdict, thought.scores, thought.failure) == (plain.verdict, plain.scores, None)
+    assert [(one.text, one.label, one.reason) for one in thought.shown] == [
+        (one.text, one.label, one.reason) for one in plain.shown
+    ]
+    assert {one.thinking for one in thought.shown} == {THOUGHT}
+    assert [(one.text, one.answer) for one in thought.solves] == [(one.text, one.answer) for one in plain.solves]
+    assert {one.thinking for one in thought.solves} <= {THOUGHT}
+    if resumes:
+        assert thought.probability == plain.probability
+
+
+@pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "baseline"])
+def test_a_judge_that_thinks_unasked_is_read_alike(way):
+    mode, sample, reply = WAYS[way]
+    mode = replace(mode, distribution=False) if way == "ssr" else mode
+    [thought] = judge([sample], mode, thinking_model.engine(going_on(reply), asked="absent"))
+    assert thought.verdict is not None
+    assert {one.thinking for one in thought.shown} == {THOUGHT}
+
+
+def test_thinking_first_the_score_line_in_a_request_of_its_own():
+    prompt = Prompt(spans=(Span("q", "question", "user"),), chat=True)
+    wanted = Request(key="0", prompt=prompt, sampling=Sampling(max_tokens=24, stop=("\n",)), candidates=("8 6",))
+
+    def flow():
+        [line] = yield [wanted]
+        going_on = replace(wanted, prompt=replace(prompt, continuation="8 6\n"), candidates=())
+        [reason] = yield [replace(going_on, sampling=Sampling(max_tokens=512, reserve=24))]
+        return line, reason
+
+    def done(text, **fields):
+        return Completion(key="0", texts=(text,), finish_reasons=("stop",), prompt_tokens=5, completion_tokens=2)
+
+    asking = apart(flow(), Thinking(asked="on", max_tokens=1000, resumes=True))
+    [first] = next(asking)
+    # the thinking has its own room and ends with its tag; the answers are cut as for all that comes behind: 1000 + 24
+    assert first.sampling == Sampling(max_tokens=1000, stop=("</think>",), include_stop=True, reserve=1024)
+    assert (first.candidates, first.prompt.continuation) == ((), "")
+    [second] = asking.send([done("<think>\nHm.\n</think>")])
+    assert second.prompt.continuation == "<think>\nHm.\n</think>\n\n"
+    assert (second.sampling, second.candidates) == (replace(wanted.sampling, reserve=1024), ("8 6",))
+    [third] = asking.send([done("8 6")])
+    # the reason goes on from the same thinking
+    assert third.prompt.continuation == "<think>\nHm.\n</think>\n\n8 6\n"
+    assert third.sampling == Sampling(max_tokens=512, reserve=1024)
+    with pytest.raises(StopIteration) as finished:
+        asking.send([done("Because.")])
+    line, reason = finished.value.value
+    assert (line.texts, line.thinking, line.prompt_tokens, line.completion_tokens) == (("8 6",), ("Hm.",), 10, 4)
+    assert (reason.texts, reason.thinking) == (("Because.",), ())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_thinking_without_an_end_is_truncated(way):
+    mode, sample, _ = WAYS[way]
+    engine = thinking_model.engine(lambda prompt: "<think>\n8 6 [[1]] so", thinks=False)
+    [judgment] = judge([sample], mode, engine)
+    assert judgment.verdict is None
+    assert judgment.failure.code == "truncated"
+    assert "the judge's thinking has no end within 1000 tokens; give it more with --thinking-tokens" in (
+        judgment.failure.why
+    )
+    assert all(one.thinking for one in judgment.shown)
+
+
+def test_thinking_that_was_not_asked_for_says_how_to_ask():
+    # the score line ends with its line: of the block only its opening is written
+    [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on("8 6"), asked="absent"))
+    assert judgment.failure.code == "truncated"
+    assert judgment.failure.why == (
+        "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
+    )
+
+
+def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():
+    [judgment] = judge([PAIR], Pairwise(reasons="all"), thinking_model.engine(going_on("8 6\nSo."), thinks=False))
+    # a plain prompt opens the block itself, and this judge never closes it
+    assert judgment.failure.code == "truncated"
+    mode = Pairwise(template="judgelm-chat", reasons="all")
+    [judgment] = judge([PAIR], mode, thinking_model.engine(going_on("8 6\nSo."), thinks=False))
+    assert (judgment.scores, judgment.reason, judgment.shown[0].thinking) == ((8, 6), "So.", None)
+
+
+def test_what_a_server_gives_apart_is_thinking_too():
+    def flow():
+        return (yield [])[0]
+
+    asking = apart(flow(), NOT_ASKED)
+    next(asking)
+    given = Completion(key="0", texts=("8 6",), finish_reasons=("stop",), thinking=("Hm.",))
+    with pytest.raises(StopIteration) as finished:
+        asking.send([given])
+    assert finished.value.value == given
+
+
+def test_closing_a_flow_closes_the_modes():
+    closed = []
+
+    def flow():
+        try:
+            yield []
+        finally:
+            closed.append(True)
+
+    asking = apart(flow(), NOT_ASKED)
+    next(asking)
+    asking.close()
+    assert closed == [True]
+    assert BLOCK.startswith("<think>\n")

@@ -1,0 +1,39 @@
+"""A scripted reasoning model: it thinks in a `<think>` block before every reply, and goes on from what is forced."""
+
+from dataclasses import replace
+
+from judgelm.engines.scripted import ScriptedEngine
+from judgelm.prompts.thinking import CLOSE, OPEN, Thinking
+
+THOUGHT = "8 1? Wait.\n[[B]] [[2]] <ans>INCORRECT</ans> Answer: no\nNo: the first is better."
+BLOCK = f"{OPEN}\n{THOUGHT}\n{CLOSE}\n\n"
+
+
+def going_on(reply):
+    """A script that writes one reply, from the beginning that the prompt forces on."""
+
+    def script(prompt):
+        begun = prompt.continuation
+        return reply[len(begun) :] if begun and reply.startswith(begun) else reply
+
+    return script
+
+
+def thinking(script):
+    """The script, with thinking before each reply that is not yet behind it."""
+
+    def reply(prompt):
+        begun = prompt.continuation
+        if begun.startswith(BLOCK):
+            return script(replace(prompt, continuation=begun.removeprefix(BLOCK)))
+        if begun == f"{OPEN}\n":
+            return BLOCK.removeprefix(begun) + script(replace(prompt, continuation=""))
+        return script(prompt) if begun else BLOCK + script(prompt)
+
+    return reply
+
+
+def engine(script, *, asked="on", resumes=True, max_tokens=1000, thinks=True):
+    """An engine with such a judge; `resumes` as a local engine's, else as a chat server's."""
+    how = Thinking(asked=asked, max_tokens=max_tokens, resumes=resumes)
+    return ScriptedEngine(thinking(script) if thinks else script, thinking=how)
