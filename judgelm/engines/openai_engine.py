@@ -95,8 +95,7 @@ class OpenAIEngine:
             asked = options.thinking or "absent"
             window = served.window if tokenizer is None else _window(tokenizer, served, options)
             fitter = None if tokenizer is None else Fitter(tokenizer, window or 0, thinking=asked)
-            resumes = served.api == "completions" and served.takes_ids
-            thinking = thinking_policy(options, window=window, resumes=resumes)
+            thinking = thinking_policy(options, window=window, resumes=False)
         except OverBudgetError as error:
             loop.close(pool.close())
             raise ConfigError(

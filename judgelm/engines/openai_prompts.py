@@ -137,7 +137,7 @@ def body_of(model: str, written: Written, sampling: Sampling, *, logprobs: bool)
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
     }
-    if sampling.stop:
+    if sampling.stop and not sampling.include_stop:  # a server leaves them out of the reply
         body["stop"] = list(sampling.stop)
     if sampling.n > 1:
         body["n"] = sampling.n

@@ -74,6 +74,14 @@ def test_a_reply_ends_before_its_stop_string(engine):
     assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle)]
 
 
+def test_a_stop_string_is_part_of_the_reply_where_that_is_asked_for(engine):
+    [free] = run(engine, requests_of(1, max_tokens=12)).values()
+    middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
+    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=True)).values()
+    assert stopped.finish_reasons == ("stop",)
+    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2]
+
+
 def test_a_reply_without_end_says_so(engine):
     [completion] = run(engine, requests_of(1, max_tokens=3)).values()
     assert completion.finish_reasons == ("length",)

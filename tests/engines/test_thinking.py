@@ -1,0 +1,133 @@
+"""Judges that think, behind a local model's chat template and behind a server."""
+
+from shutil import copytree
+
+import pytest
+from transformers import AutoTokenizer
+
+from driving import run
+from endpoint import ScriptedBackend, endpoint
+from judgelm.card import Card, write_card
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.catalog import load_engine
+from judgelm.errors import ConfigError
+from judgelm.judge import Judge
+from judgelm.modes.pairwise import Pairwise
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Prompt, Request, Sample, Sampling, Span
+from judgelm.runner import drive, judge
+
+PAIR = Sample(id="1", question="q", answers=("a", "b"))
+TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+ALWAYS = TURNS + "{{ '<think>\\n' }}"
+CHAT = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
+
+
+@pytest.fixture
+def thinker(tiny_model, tmp_path):
+    """A tiny model whose chat template opens a thinking block; it never closes one."""
+    copytree(tiny_model, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = ALWAYS
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(("thinking", "begins"), [("absent", "<think>\n"), ("on", "<think>\n"), ("off", "")])
+def test_a_reply_that_begins_within_the_block_has_its_opening(thinker, thinking, begins):
+    engine = load_engine("transformers", EngineOptions(model=str(thinker), thinking=thinking))
+    request = Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=12))
+    engine.submit([request])
+    done, seen = [], []
+    while not done:
+        done = engine.collect(0.0)
+        seen += engine.progress(["0"]).values()
+    assert done[0].texts[0].startswith("<think>") == bool(begins)
+    assert seen
+    assert all(text.startswith("<think>\n") == bool(begins) for text in seen)
+    engine.close()
+
+
+def test_a_model_that_never_stops_thinking_gives_no_reply(thinker):
+    engine = load_engine("transformers", EngineOptions(model=str(thinker), thinking="on", thinking_tokens=20))
+    assert engine.describe()["thinking"] == {"asked": "on", "max_tokens": 20}
+    request = Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=6, stop=("\n",)))
+
+    def flow(_):
+        return (yield [request])[0]
+
+    [completion] = drive([1], flow, engine)
+    assert (completion.texts, completion.finish_reasons) == (("",), ("thinking",))
+    assert completion.error.startswith("the judge's thinking has no end within 20 tokens")
+    assert completion.thinking[0]
+    assert completion.completion_tokens == 20
+    engine.close()
+
+
+def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
+    template = get_template("judgelm-chat")
+    write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
+    for options, asked in (({}, "on"), ({"thinking": "off"}, "off")):
+        with Judge(str(thinker), engine="transformers", **options) as one:
+            assert one.engine.thinking.asked == asked
+            # thinking has half of the window at most
+            assert one.engine.thinking.max_tokens == min(4096, one.engine.describe()["window"] // 2)
+
+
+def test_no_room_for_thinking_is_refused():
+    with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be above 0"):
+        load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
+
+
+def load(server, **options):
+    arguments = {"base_url": server.base_url, "backoff_s": 0.01, "api": "chat"}
+    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **options))
+
+
+def saying(text, **apart):
+    """A server's reply; `apart` is what it separates by itself, as vLLM's does with a reasoning parser."""
+
+    def change(data):
+        for choice in data["choices"]:
+            choice["message"] |= {"content": text} | apart
+
+    return lambda number, body: change
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_what_a_server_gives_apart_is_the_thinking(field):
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server, thinking="on", thinking_tokens=100)
+        server.misbehave(saying("8 6\nBecause.", **{field: "Hm.\n9 1?\n"}))
+        [judgment] = judge([PAIR], Pairwise(), engine)
+        assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
+        body = server.bodies[-1]
+        # the stop string would end the thinking, so it is found here; 24 tokens for the line and 100 to think
+        assert "stop" not in body
+        assert body["max_tokens"] == 124
+        assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
+        engine.close()
+
+
+def test_a_server_that_gives_nothing_but_thinking_gave_no_reply():
+    with endpoint(ScriptedBackend()) as server:
+        engine = load(server, thinking="on")
+        server.misbehave(saying(None, reasoning_content="8 6\nor not"))
+        [judgment] = judge([PAIR], Pairwise(), engine)
+        assert judgment.failure.code == "truncated"
+        assert judgment.shown[0].thinking == "8 6\nor not"
+        engine.close()
+
+
+def test_thinking_within_the_reply_is_separated_and_a_server_without_the_switch_is_asked_without():
+    with endpoint(ScriptedBackend(), refuses=("chat_template_kwargs",)) as server:
+        server.misbehave(saying("Hm.\n9 1?\n</think>\n\n8 6\nBecause."))
+        engine = load(server, thinking="off")
+        done = run(engine, [Request(key="0", prompt=CHAT, sampling=Sampling(max_tokens=50))])
+        assert done["0"].texts[0].startswith("Hm.")  # engines give all of it; the runner separates
+        assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
+        engine.close()
+        engine = load(server, thinking="on")
+        [judgment] = judge([PAIR], Pairwise(), engine)
+        assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")
+        engine.close()
