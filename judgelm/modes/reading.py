@@ -1,7 +1,5 @@
 """One completion of a pair prompt, read."""
 
-from dataclasses import replace
-
 from judgelm.distribution import ScoreLines, pair_distribution
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.parsing import parse_pair
@@ -35,7 +33,12 @@ def read_reply(
     found = None
     if lines is not None and logprobs is not None:
         found = pair_distribution(lines, logprobs, completion.approximation)
-    shown = Shown(order=order, text=text, thinking=thinking, distribution=found, cut=completion.cut)
-    if isinstance(parsed, Unparsed):
-        return replace(shown, failure=parsed)
-    return replace(shown, scores=parsed.values)
+    return Shown(
+        order=order,
+        text=text,
+        thinking=thinking,
+        scores=parsed.values if isinstance(parsed, Scores) else None,
+        failure=parsed if isinstance(parsed, Unparsed) else None,
+        distribution=found,
+        cut=completion.cut,
+    )

@@ -54,6 +54,8 @@ def apart(flow: Asking[Result], thinking: Thinking) -> Asking[Result]:
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
     """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
+    if "thinking" not in completion.finish_reasons and not any("think>" in text for text in completion.texts):
+        return completion  # nearly always
     found = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(one.block for one in found) and "thinking" not in completion.finish_reasons:
         return completion
