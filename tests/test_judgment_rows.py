@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -110,3 +111,14 @@ def test_grades_anchors_and_votes_come_back_from_their_row(expected):
     assert found.shown[0].grades.likeliest == grades.likeliest
     assert math.isnan(found.shown[0].grades.expected) if math.isnan(expected) else found == judgment
     assert "approximation" not in judgment_row(judgment)["shown"][0]["grades"]
+
+
+def test_thinking_and_the_parser_that_read_it_come_back_and_stand_only_where_there_are_any():
+    shown = Shown(order=(0, 1), text="8 6", thinking="Hm.", scores=(8.0, 6.0), read_anywhere=True)
+    solves = (Solve(text="17", answer="17", thinking="Well."), Solve(text="16", answer="16"))
+    judgment = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,), solves=solves)
+    row = judgment_row(judgment)
+    assert judgment_from_row(row) == judgment
+    assert row["solves"][1] == {"text": "16", "answer": "16"}
+    plain = judgment_row(replace(judgment, shown=(Shown(order=(0, 1), text="8 6"),)))["shown"][0]
+    assert not plain.keys() & {"thinking", "read_anywhere"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fuzzing
 from judgelm.data.row_labels import split_review
-from judgelm.parsing import parse_pair, parse_pair_original, parse_scores
+from judgelm.parsing import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.prompts.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
 from judgelm.prompts.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
 from judgelm.prompts.multimodal import read_gold
@@ -78,7 +78,11 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def test_score_lines(fuzz):
     def check(given):
         text, count, scale = given
-        for found, expected in ((parse_pair(text, scale), 2), (parse_scores(text, count, scale), count)):
+        for found, expected in (
+            (parse_pair(text, scale), 2),
+            (parse_pair_anywhere(text, scale), 2),
+            (parse_scores(text, count, scale), count),
+        ):
             if isinstance(found, Unparsed):
                 assert found.text == text
                 assert found.code in ("off_grammar", "out_of_range")
