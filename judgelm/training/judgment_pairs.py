@@ -92,29 +92,40 @@ class JudgmentPairBuilder(RowMaker):
     row: ClassVar[type] = JudgmentPairRow
     options: JudgmentPairOptions
 
-    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[JudgmentPairRow]:
-        """Rows of labelled files and of judgments of their pairs, as one epoch (from 0) draws them.
+    def items(self, paths: Sequence[str]) -> Iterator[JudgmentPair]:
+        """Every two judgments of labelled files and of judgments of their pairs.
 
         Raises:
-            InputError: a file cannot be read, judgments were asked for in another way, or no row is left.
+            InputError: a file cannot be read, or judgments were asked for in another way.
         """
-        labelled = [path for path in paths if path not in self.options.judgments]
         unjoined = set(self._replies)
-        for path in labelled:
+        for path in self._labelled(paths):
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 unjoined.discard(sample.id)
-                for pair in self._pairs(stream.format, row, sample):
-                    if (made := self.build(pair, epoch)) is not None:
-                        yield made
+                yield from self._pairs(stream.format, row, sample)
         if unjoined:
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
+
+    def make(self, item: JudgmentPair, epoch: int) -> JudgmentPairRow | None:
+        """A row of two judgments in one epoch."""
+        return self.build(item, epoch)
+
+    def check(self, paths: Sequence[str]) -> None:
+        """Refuse files without any two judgments.
+
+        Raises:
+            InputError: names them.
+        """
         if not self.counts.made:
             why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             raise InputError(
-                f"{', '.join(labelled)}: no two judgments to tune on ({why}); give judgments of these pairs by "
+                f"{', '.join(self._labelled(paths))}: no two judgments to tune on ({why}); give judgments of these pairs by "
                 "judgelm-batch, or rows with chosen and rejected judgments"
             )
+
+    def _labelled(self, paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if path not in self.options.judgments]
 
     def build(self, pair: JudgmentPair, epoch: int = 0) -> JudgmentPairRow | None:
         """A row of two judgments in one epoch, or None where it is left out, which `counts` then says."""
@@ -130,10 +141,11 @@ class JudgmentPairBuilder(RowMaker):
             self.counts.left_out[problem] += 1
             return None
         prompt = self._prompt(sample, reference)
-        if (fitted := self._fit(prompt, [line + reason for line, reason in texts])) is None:
+        if (found := self._tokens(prompt, tuple(texts))) is None:
+            self.counts.left_out["too long"] += 1
             return None
-        targets = (self._target(fitted, prompt, line, reason) for line, reason in texts)
-        self._count(sample, reference, fitted, with_reason=bool(texts[0][1]))
+        fitted, targets = found
+        self._count(sample, "", reference, fitted, with_reason=bool(texts[0][1]))
         self.counts.scores.update(chosen.scores)
         ids = [np.array(one, dtype=np.int32) for one in (fitted.ids, *targets)]
         return JudgmentPairRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])

@@ -8,10 +8,12 @@ Of a single answer the prompt ends in the forced score of its reference, `10`, w
 carries no loss, as at test time; the target is what the judge writes behind it: a blank, its score, the line's end.
 """
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +25,18 @@ from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.fitting import Fitted, Fitter, Tokenizer
-from judgelm.records import Label, Prompt, Sample, Unparsed
+from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 
 IGNORED = -100
 """The label of a token without loss, as torch's cross entropy takes it."""
 
 Kind = Literal["single", "pair", "multi"]
 """What a row teaches, by its number of answers: one, two, more."""
+
+_CONTEXT = 32
+"""Characters before a target that decide how its first token is split off."""
+_VARIANTS = 8
+"""Prompts of one sample that its epochs repeat: either order, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -68,10 +75,11 @@ class RowCounts:
 
     `swapped` counts pairs shown the other way round, `not_swapped` those that were drawn for it but whose reason does
     not say clearly which answer it speaks of. `with_reference` counts prompts with a block for the reference, so no
-    single answer, which stands beside it.
+    single answer, which stands beside it. `files` counts the rows of each file.
     """
 
     made: int = 0
+    files: Counter[str] = field(default_factory=Counter)
     kinds: Counter[Kind] = field(default_factory=Counter)
     swapped: int = 0
     not_swapped: int = 0
@@ -80,6 +88,12 @@ class RowCounts:
     cut: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     scores: set[float] = field(default_factory=set)
+
+    def add(self, other: "RowCounts") -> None:
+        """Add what became of more data."""
+        for name in (each.name for each in fields(self)):
+            mine, more = getattr(self, name), getattr(other, name)
+            setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
 
     @property
     def step(self) -> float:
@@ -110,8 +124,36 @@ class TokenRow:
     labels: NDArray[np.int32]
 
 
+class WithoutOffsets:
+    """A fast tokenizer that keeps track of offsets only where they are asked for: the same tokens in half the time.
+
+    Args:
+        tokenizer: transformers' own.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._backend = tokenizer.backend_tokenizer
+
+    def __call__(self, text: str, *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
+        """Token ids, and offsets where options ask for them."""
+        if options.get("return_offsets_mapping"):
+            found: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
+            return found
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        [encoding] = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        return {"input_ids": encoding.ids}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+
 class RowMaker:
     """What every kind of row is made with: the template, the length policy, the checks; `counts` grows as it is used.
+
+    What a row is made of (`items`) is the same in every epoch, so it is read once; `make` turns it into one epoch's
+    row. The few prompts that the epochs of one sample repeat are tokenised once.
 
     Args:
         tokenizer: a fast tokenizer with an end-of-sequence token.
@@ -121,6 +163,8 @@ class RowMaker:
         ConfigError: no such template, or a probability outside 0 to 1.
     """
 
+    row: ClassVar[type]
+
     def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
         for name in ("swap_prob", "reference_drop_prob", "reason_prob"):
             if not 0 <= getattr(options, name) <= 1:
@@ -129,7 +173,37 @@ class RowMaker:
         self.counts = RowCounts()
         self._template = get_template(options.template)
         self._tokenizer = tokenizer
-        self._fitter = Fitter(tokenizer, options.window)
+        self._fitter = Fitter(WithoutOffsets(tokenizer), options.window)
+        self._tokens = lru_cache(_VARIANTS)(self._tokenise)
+        self._ids = lru_cache(_VARIANTS)(self._fitter.ids)
+        self._text_before = lru_cache(_VARIANTS)(self._fitter.text)
+
+    @abstractmethod
+    def items(self, paths: Sequence[str]) -> Iterator[Any]:
+        """What rows are made of, one for each row of an epoch at most."""
+
+    @abstractmethod
+    def make(self, item: Any, epoch: int) -> Any | None:
+        """The row of an item in one epoch (from 0); None where it is left out, which `counts` then says."""
+
+    @abstractmethod
+    def check(self, paths: Sequence[str]) -> None:
+        """Refuse files that nothing was made of, by `counts` after one epoch.
+
+        Raises:
+            InputError: names the file, and what became of its rows.
+        """
+
+    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
+        """Rows of labelled files, as one epoch (from 0) draws them.
+
+        Raises:
+            InputError: a file cannot be read, or has no row that could be used.
+        """
+        for item in self.items(paths):
+            if (row := self.make(item, epoch)) is not None:
+                yield row
+        self.check(paths)
 
     def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
         """Why nothing can be learned from these scores; empty where it can."""
@@ -155,36 +229,58 @@ class RowMaker:
         order = tuple(range(len(sample.answers)))
         return self._template.render(sample, order, reference, full_score=self.options.scale[1])
 
-    def _fit(self, prompt: Prompt, targets: Sequence[str]) -> Fitted | None:
-        """The prompt with room behind it for the longest of the targets, at most half the window; None if too long."""
+    def _tokenise(self, prompt: Prompt, texts: tuple[tuple[str, str], ...]) -> tuple[Fitted, list[list[int]]] | None:
+        """A prompt with room behind it for the longest of its targets, at most half the window, and the targets.
+
+        Args:
+            prompt: what the targets follow.
+            texts: first line and reason of each target; the end-of-sequence token stands behind a whole reason only.
+
+        Returns:
+            The prompt and each target's tokens; None if the prompt is too long.
+        """
         room = self.options.window // 2
-        lengths = (len(self._fitter.ids(prompt.continuation + target)) + 1 for target in targets)
-        fitted = self._fitter.fit(prompt, min(max(lengths), room))
+        forced = len(self._ids(prompt.continuation)) if prompt.continuation else 0
+        behind = [self._behind(prompt, line + reason) for line, reason in texts]
+        longest = max(len(ids) for _, ids in behind)
+        fitted = self._fitter.fit(prompt, min(forced + longest + 1, room))
         if isinstance(fitted, Unparsed):
-            self.counts.left_out["too long"] += 1
             return None
-        return fitted
+        targets = []
+        for (line, reason), (before, ids) in zip(texts, behind, strict=True):
+            if before is None or fitted.ids[-1:] != [before]:
+                ids = self._behind_whole(fitted, prompt, line + reason)
+            whole = [*ids, self._tokenizer.eos_token_id] if reason else ids
+            targets.append(whole if len(ids) < room - forced else ids[: room - forced])
+        return fitted, targets
 
-    def _target(self, fitted: Fitted, prompt: Prompt, line: str, reason: str) -> list[int]:
-        """A target's tokens; the end-of-sequence token only behind a whole reason."""
-        room = self.options.window // 2 - len(self._fitter.ids(prompt.continuation))
-        target = self._behind(fitted, prompt, line + reason)
-        if len(target) >= room:
-            return target[:room]
-        return [*target, self._tokenizer.eos_token_id] if reason else target
+    def _behind(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
+        """A target's tokens behind the prompt's last characters, and the token that they follow.
 
-    def _count(self, sample: Sample, reference: str | None, fitted: Fitted, *, with_reason: bool) -> None:
+        A tokenizer that neither splits nor merges across the border there does not do so behind the whole prompt
+        either, if the prompt ends in the same token: merges look at neighbours alone. None where it does.
+        """
+        bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
+        context = (self._text_before(bare, chat=prompt.chat) + prompt.continuation)[-_CONTEXT:]
+        before = self._ids(context)
+        ids = self._fitter.ids(context + text)
+        if len(before) > 1 and ids[: len(before)] == before:
+            return before[-1], ids[len(before) :]
+        return None, self._fitter.ids(text)
+
+    def _behind_whole(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
+        """A target's tokens behind the whole prompt; by themselves where a token would span the border."""
+        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
+        before = len(fitted.ids)
+        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
+
+    def _count(self, sample: Sample, file: str, reference: str | None, fitted: Fitted, *, with_reason: bool) -> None:
         self.counts.made += 1
+        self.counts.files[file] += 1
         self.counts.kinds[_kind_of(sample)] += 1
         self.counts.with_reference += reference is not None and len(sample.answers) > 1
         self.counts.with_reason += with_reason
         self.counts.cut += bool(fitted.cut)
-
-    def _behind(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
-        """The target's tokens where they follow the prompt; by themselves where a token would span the border."""
-        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
-        before = len(fitted.ids)
-        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
 
     def _reject(self, reject: Reject) -> None:
         self.counts.left_out["unusable line"] += 1
@@ -195,14 +291,13 @@ class RowBuilder(RowMaker):
 
     row: ClassVar[type] = TokenRow
 
-    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[TokenRow]:
-        """Rows of labelled files, as one epoch (from 0) draws them.
+    def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
+        """Labelled answers of any number, each with its file as `source`.
 
         Raises:
-            InputError: a file cannot be read, or has no row that could be used.
+            InputError: a file cannot be read.
         """
         for path in paths:
-            before = self.counts.made
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
                 try:
@@ -210,13 +305,27 @@ class RowBuilder(RowMaker):
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue
-                if (made := self.build(sample, plain, referenced, epoch)) is not None:
-                    yield made
-            if self.counts.made == before:
+                bare = replace(sample, metadata={})
+                yield LabelledPair(sample=bare, plain=plain, referenced=referenced, source=path)
+
+    def make(self, item: LabelledPair, epoch: int) -> TokenRow | None:
+        """A row of labelled answers in one epoch."""
+        return self.build(item.sample, item.plain, item.referenced, epoch, item.source)
+
+    def check(self, paths: Sequence[str]) -> None:
+        """Refuse a file without a row that could be used.
+
+        Raises:
+            InputError: names it.
+        """
+        for path in paths:
+            if not self.counts.files[path]:
                 why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
                 raise InputError(f"{path}: no row can be trained on ({why or 'the file has no rows'})")
 
-    def build(self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int = 0) -> TokenRow | None:
+    def build(
+        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int = 0, file: str = ""
+    ) -> TokenRow | None:
         """A row of one sample in one epoch, or None where it is left out, which `counts` then says."""
         sample, plain, referenced = self._swapped(sample, plain, referenced, epoch)
         label, reference = self._choose(sample, plain, referenced, epoch)
@@ -229,10 +338,19 @@ class RowBuilder(RowMaker):
         drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
-        row = self._tokenise(sample, reference, f" {line}" if len(label.scores) == 1 else line, reason)
-        if row is not None:
-            self.counts.scores.update(label.scores)
-        return row
+        prompt = self._prompt(sample, reference)
+        found = self._tokens(prompt, ((f" {line}" if len(label.scores) == 1 else line, reason),))
+        if found is None:
+            self.counts.left_out["too long"] += 1
+            return None
+        fitted, [target] = found
+        self._count(sample, file, reference, fitted, with_reason=bool(reason))
+        self.counts.scores.update(label.scores)
+        ids = np.array(fitted.ids + target, dtype=np.int32)
+        labels = ids.copy()
+        if not self.options.loss_on_prompt:
+            labels[: len(fitted.ids)] = IGNORED
+        return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _swapped(
         self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
@@ -249,14 +367,3 @@ class RowBuilder(RowMaker):
         self.counts.swapped += done.swapped
         self.counts.not_swapped += not done.swapped
         return done.sample, done.plain, done.referenced
-
-    def _tokenise(self, sample: Sample, reference: str | None, line: str, reason: str) -> TokenRow | None:
-        prompt = self._prompt(sample, reference)
-        if (fitted := self._fit(prompt, [line + reason])) is None:
-            return None
-        ids = np.array(fitted.ids + self._target(fitted, prompt, line, reason), dtype=np.int32)
-        labels = ids.copy()
-        if not self.options.loss_on_prompt:
-            labels[: len(fitted.ids)] = IGNORED
-        self._count(sample, reference, fitted, with_reason=bool(reason))
-        return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
