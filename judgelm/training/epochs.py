@@ -8,11 +8,12 @@ the number of processes, and not on whether a run was resumed.
 import contextlib
 import hashlib
 import json
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import datasets
 import numpy as np
@@ -23,11 +24,12 @@ from numpy.typing import NDArray
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.prompts.catalog import get_template
-from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
+from judgelm.training.row_workers import Chunk, RowJob, make_chunks, schema_of
+from judgelm.training.rows import RowBuilder, RowCounts, RowMaker, RowOptions
 from judgelm.version import VERSION
 
-_TOKENS = pa.list_(pa.int32())
-_CHUNK = 1000
+Progress = Callable[[int, int], None]
+"""Is told how many of the labelled answers have become rows, and of how many epochs these are made at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,24 +70,16 @@ class EpochRows:
     per_epoch: int
 
 
-class Builder(Protocol):
-    """What makes rows: `judgelm.training.rows.RowBuilder` or its like."""
-
-    row: ClassVar[type]
-    counts: RowCounts
-
-    def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
-        """The rows of one epoch."""
-        ...
-
-
 def lay_out(
     tokenizer: Any,
     options: RowOptions,
     paths: Sequence[str],
     passage: Passage,
     folder: Path,
-    make: Callable[[Any, Any], Builder] = RowBuilder,
+    make: Callable[[Any, Any], RowMaker] = RowBuilder,
+    *,
+    workers: int | None = None,
+    progress: Progress = lambda items, epochs: None,
 ) -> EpochRows:
     """Make the rows of all epochs, or find them where an earlier run of the same settings and files left them.
 
@@ -98,16 +92,20 @@ def lay_out(
         passage: how often, and in which order.
         folder: where the rows are kept; made if missing.
         make: the builder for a tokenizer and such options.
+        workers: processes that make rows; None takes one for each core. The files are the same on any number.
+        progress: is told after every chunk.
 
     Raises:
         ConfigError: no such template, or a probability outside 0 to 1.
         InputError: a file cannot be read, or has no row that could be used.
+        RunError: a worker died.
     """
     name = _fingerprint(tokenizer, options, paths, passage)
     file, facts = folder / f"{name}.arrow", folder / f"{name}.json"
     if not facts.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(make(tokenizer, options), paths, passage, file, facts)
+        job = RowJob(make=make, tokenizer=tokenizer, options=options, epochs=range(0))
+        _write(job, paths, passage, file, facts, workers, progress)
     found = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
     order = training_order(_lengths(dataset), found["sizes"], passage)
@@ -118,21 +116,6 @@ def lay_out(
         epochs=len(found["sizes"]),
         per_epoch=found["sizes"][0],
     )
-
-
-def write_rows(rows: Iterator[Any], sink: pa.ipc.RecordBatchStreamWriter) -> int:
-    """Append rows to an Arrow stream, a thousand at a time; how many there were."""
-    chunk: list[Any] = []
-    count = 0
-    for row in rows:
-        chunk.append(row)
-        count += 1
-        if len(chunk) == _CHUNK:
-            sink.write_batch(_batch(chunk))
-            chunk = []
-    if chunk:
-        sink.write_batch(_batch(chunk))
-    return count
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], passage: Passage) -> NDArray[np.int64]:
@@ -161,18 +144,77 @@ def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], passage: Pa
     return np.concatenate(order)
 
 
-def _write(builder: Builder, paths: Sequence[str], passage: Passage, file: Path, facts: Path) -> None:
+def _write(
+    job: RowJob,
+    paths: Sequence[str],
+    passage: Passage,
+    file: Path,
+    facts: Path,
+    workers: int | None,
+    progress: Progress,
+) -> None:
+    """Write all epochs, each whole; the files get their names once they are complete.
+
+    The files are read once for all epochs, and once more where steps say only after the first how many there are.
+    """
     partial = file.with_suffix(".partial")
     sizes: list[int] = []
     counts: list[RowCounts] = []
-    with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, _schema(builder.row)) as sink:
-        while len(sizes) < _epochs(passage, sizes):
-            builder.counts = RowCounts()
-            sizes.append(write_rows(builder.read(paths, len(sizes)), sink))
-            counts.append(builder.counts)
-    partial.replace(file)
-    partial.write_text(json.dumps({"sizes": sizes, "counts": _counts_to_json(counts[0])}), encoding="utf-8")
-    partial.replace(facts)
+    maker = job.make(job.tokenizer, job.options)
+    schema = schema_of(maker.row)
+    try:
+        with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_stream(out, schema) as sink:
+            while len(sizes) < (end := _epochs(passage, sizes)):
+                epochs = range(len(sizes), end)
+                maker.counts = RowCounts()
+                chunks = make_chunks(maker.items(paths), replace(job, epochs=epochs), workers)
+                sizes += _write_epochs(
+                    _counted(chunks, maker, progress, len(epochs)), epochs, sink, schema, file.parent
+                )
+                maker.check(paths)
+                counts.append(maker.counts)
+        partial.replace(file)
+        partial.write_text(json.dumps({"sizes": sizes, "counts": _counts_to_json(counts[0])}), encoding="utf-8")
+        partial.replace(facts)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _counted(chunks: Iterable[Chunk], maker: RowMaker, progress: Progress, epochs: int) -> Iterator[Chunk]:
+    """The chunks, each added to the maker's counts, which hold what reading has counted."""
+    items = 0
+    for chunk in chunks:
+        maker.counts.add(chunk.counts)
+        items += chunk.items
+        progress(items, epochs)
+        yield chunk
+
+
+def _write_epochs(
+    chunks: Iterable[Chunk],
+    epochs: Sequence[int],
+    sink: pa.ipc.RecordBatchStreamWriter,
+    schema: pa.Schema,
+    folder: Path,
+) -> list[int]:
+    """Append the epochs one behind another to the stream; the rows of each.
+
+    All are made at once, so those behind the first wait in files without a name, which vanish with this process.
+    """
+    sizes = [0 for _ in epochs]
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in epochs[1:]]
+        later = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in waiting]
+        for chunk in chunks:
+            for number, (batch, writer) in enumerate(zip(chunk.rows, [sink, *later], strict=True)):
+                writer.write_batch(batch)
+                sizes[number] += batch.num_rows
+        for file, writer in zip(waiting, later, strict=True):
+            writer.close()
+            file.seek(0)
+            for batch in pa.ipc.open_stream(file):
+                sink.write_batch(batch)
+    return sizes
 
 
 def _epochs(passage: Passage, sizes: Sequence[int]) -> int:
@@ -182,21 +224,9 @@ def _epochs(passage: Passage, sizes: Sequence[int]) -> int:
     return int(np.ceil(passage.steps * passage.batch / sizes[0])) if sizes else 1
 
 
-def _schema(row: Any) -> pa.Schema:
-    """The columns of a kind of row: its sample's id, and as many lists of tokens as it has."""
-    first, *others = fields(row)
-    return pa.schema([(first.name, pa.string()), *((other.name, _TOKENS) for other in others)])
-
-
-def _batch(rows: Sequence[Any]) -> pa.RecordBatch:
-    schema = _schema(rows[0])
-    columns = [pa.array([getattr(row, column.name) for row in rows], column.type) for column in schema]
-    return pa.record_batch(columns, schema=schema)
-
-
 def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
     """Tokens of each row, in all its lists together: only which row is longer matters."""
-    columns = [column for column in dataset.data.table.columns if column.type == _TOKENS]
+    columns = [column for column in dataset.data.table.columns if pa.types.is_list(column.type)]
     return np.asarray(sum(pyarrow.compute.list_value_length(column).to_numpy() for column in columns), dtype=np.int64)
 
 
@@ -226,5 +256,5 @@ def _counts_to_json(counts: RowCounts) -> dict[str, Any]:
 
 
 def _counts_from_json(found: dict[str, Any]) -> RowCounts:
-    counters = {name: Counter(found[name]) for name in ("kinds", "left_out")}
+    counters = {name: Counter(found.get(name)) for name in ("files", "kinds", "left_out")}
     return RowCounts(**(found | counters | {"scores": set(found["scores"])}))

@@ -1,5 +1,6 @@
 """Builds the trainer of a judge: base model, rows of every epoch, TRL's trainer around them."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,13 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.card import Card
 from judgelm.errors import ConfigError, ModelError
 from judgelm.training.config import JudgeArguments, check_global_batch, processes
-from judgelm.training.epochs import Builder, EpochRows, Passage, lay_out
+from judgelm.training.epochs import EpochRows, Passage, lay_out
 from judgelm.training.judging import ValidationJudging, validation_judging
 from judgelm.training.loading import base_name, init_kwargs, load_tokenizer
 from judgelm.training.precision import JudgeSFTConfig, settle_precision
 from judgelm.training.resuming import refuse_finished
-from judgelm.training.rows import RowBuilder, RowCounts, RowOptions
+from judgelm.training.row_progress import row_progress
+from judgelm.training.rows import RowBuilder, RowCounts, RowMaker, RowOptions
 from judgelm.training.safeguards import Safeguards, safeguards
 from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padding
 
@@ -84,7 +86,7 @@ class Method:
     """
 
     options: RowOptions
-    make_rows: Callable[[Any, Any], Builder]
+    make_rows: Callable[[Any, Any], RowMaker]
     make_trainer: Callable[..., Any]
     beside: Sequence[str] = ()
 
@@ -130,7 +132,8 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
     tokenizer = load_tokenizer(model, trust_remote_code=args.trust_remote_code)
     notes = settle_precision(judge, args, model)
     passage, window = passage_of(args), method.options.window
-    train, evaluate = _lay_out(tokenizer, method, judge, passage, Path(str(args.output_dir)) / ROWS)
+    folder = Path(str(args.output_dir)) / ROWS
+    train, evaluate = _lay_out(tokenizer, method, judge, passage, folder, args.dataset_num_proc)
     guards = safeguards(judge, args, model, rows=train.name, passage=passage)
     epochs = pass_once(args, train, passage)
     judging = validation_judging(judge, args, train.counts, window=window)
@@ -164,14 +167,24 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
 
 
 def _lay_out(
-    tokenizer: Any, method: Method, judge: JudgeArguments, passage: Passage, folder: Path
+    tokenizer: Any, method: Method, judge: JudgeArguments, passage: Passage, folder: Path, workers: int | None
 ) -> tuple[EpochRows, EpochRows | None]:
     """The rows to train on, and those to evaluate on if there are any."""
     once = Passage(epochs=1, steps=None, batch=passage.batch, group_by_length=False, seed=passage.seed)
     state = PartialState()
 
     def rows(paths: Sequence[str], passage: Passage) -> EpochRows:
-        return lay_out(tokenizer, method.options, [*paths, *method.beside], passage, folder, method.make_rows)
+        with row_progress(paths, sys.stderr, joined=bool(method.beside)) as progress:
+            return lay_out(
+                tokenizer,
+                method.options,
+                [*paths, *method.beside],
+                passage,
+                folder,
+                method.make_rows,
+                workers=workers,
+                progress=progress,
+            )
 
     with state.main_process_first(), state.local_main_process_first():
         train = rows(judge.train_data, passage)

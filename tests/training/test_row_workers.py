@@ -1,0 +1,158 @@
+"""Rows on several processes: the same bytes on any number, nothing left of what failed, nobody waiting for the dead."""
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from judgelm.data.synthetic import generate
+from judgelm.errors import RunError
+from judgelm.prompts.catalog import get_template
+from judgelm.records import Label, Sample
+from judgelm.training.epochs import Passage, lay_out
+from judgelm.training.row_progress import progress_line, row_progress, rows_in
+from judgelm.training.row_workers import CHUNK, RowJob, make_chunks, usable_workers
+from judgelm.training.rows import RowBuilder, RowOptions
+
+ROWS = 2 * CHUNK + 40
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model):
+    return AutoTokenizer.from_pretrained(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("world") / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in generate(ROWS, seed=0, split="train")) + "torn\n")
+    return str(path)
+
+
+def laid_out(tokenizer, file, folder, *, steps=None, **options):
+    rows = RowOptions(template="judgelm-compact", window=300, swap_prob=0.5)
+    passage = Passage(epochs=3.0, steps=steps, batch=8, group_by_length=False, seed=0)
+    return lay_out(tokenizer, rows, [file], passage, folder, **options)
+
+
+def bytes_in(folder):
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_the_files_are_the_same_bytes_on_any_number_of_workers(tokenizer, file, tmp_path):
+    made = [laid_out(tokenizer, file, tmp_path / str(count), workers=count) for count in (1, 2, 3)]
+    assert made[0].counts.made == made[0].per_epoch == ROWS
+    assert made[0].epochs == 3
+    assert made[0].counts.left_out == {"unusable line": 1}
+    assert bytes_in(tmp_path / "1") == bytes_in(tmp_path / "2") == bytes_in(tmp_path / "3")
+    assert [one.counts for one in made[1:]] == [made[0].counts] * 2
+    builder = RowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=300, swap_prob=0.5))
+    alone = {row.sample_id: row.input_ids.tolist() for row in builder.read([file], 1)}
+    second = made[1].dataset.select(range(ROWS, 2 * ROWS))
+    assert dict(zip(second["sample_id"], second["input_ids"], strict=True)) == alone
+
+
+def test_where_steps_decide_how_many_epochs_there_are_the_rows_are_the_same(tokenizer, file, tmp_path):
+    # 150 x 8 rows are 3 epochs of 552, which is known once the first is made
+    by_steps, by_epochs = (laid_out(tokenizer, file, tmp_path, workers=1, steps=steps) for steps in (150, None))
+    assert by_steps.epochs == 3
+    assert by_steps.dataset["input_ids"] == by_epochs.dataset["input_ids"]
+
+
+class Dying(RowBuilder):
+    """Ends its process as the kernel would for want of memory, but not the one that reads."""
+
+    def make(self, item, epoch):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, file, tmp_path):
+    with pytest.raises(RunError, match="a process that makes training rows died.*dataset_num_proc: 1"):
+        laid_out(tokenizer, file, tmp_path, make=Dying, workers=2)
+    assert not list(tmp_path.iterdir())
+
+
+ALONE = """
+import sys
+from transformers import AutoTokenizer
+from judgelm.training.row_workers import RowJob, make_chunks
+from judgelm.training.rows import RowBuilder, RowOptions
+print("main runs")
+job = RowJob(make=RowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
+             options=RowOptions(template="judgelm-compact", window=300))
+builder = RowBuilder(job.tokenizer, job.options)
+print(sum(chunk.rows[0].num_rows for chunk in make_chunks(builder.items([sys.argv[2]]), job, 2)))
+"""
+
+
+def test_a_script_without_main_guard_can_make_rows_and_runs_once(tiny_model, file, tmp_path):
+    (tmp_path / "alone.py").write_text(ALONE)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "alone.py"), str(tiny_model), file],
+        capture_output=True, text=True, check=False, timeout=200,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == (f"main runs\n{ROWS}\n", 0), done.stderr
+
+
+def test_few_items_are_made_here(tokenizer, file):
+    job = RowJob(make=Dying, tokenizer=tokenizer, options=RowOptions(template="judgelm-compact", window=300), epochs=[])
+    assert sum(chunk.items for chunk in make_chunks(range(5), job, None)) == 5  # no epoch, so nothing is made of them
+    assert usable_workers(3) == 3
+    assert 1 <= usable_workers(None) <= 16
+
+
+PAIR = Sample(id="1", question="what is it", answers=("a fox", "a big fox"))
+
+
+def whole_text_tokenizer(text, *merges):
+    """BPE over the whole text, blanks marked and one put in front, as Vicuna's has it: tokens may span words."""
+    known = [("▁", "f"), ("▁f", "o"), ("▁fo", "x"), ("\n", "t"), ("▁", "8"), *merges]
+    vocabulary = ["<unk>", "</s>", *sorted({*text.replace(" ", "▁"), *"▁8"}), *("".join(pair) for pair in known)]
+    fast = Tokenizer(models.BPE({piece: at for at, piece in enumerate(vocabulary)}, known, unk_token="<unk>"))
+    fast.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=fast, eos_token="</s>", unk_token="<unk>")
+
+
+@pytest.mark.parametrize("template", ["judgelm-compact", "judgelm-v1"])
+@pytest.mark.parametrize("joined", [False, True], ids=["border kept", "border spanned"])
+@pytest.mark.parametrize("scores", [(8, 6), (10, 7), (1.5, 9)])
+def test_a_targets_tokens_are_those_behind_the_whole_prompt(template, joined, scores):
+    line = " ".join(f"{score:g}" for score in scores)
+    target = f"{line}\nthe first can jump"
+    prompt = get_template(template).render(PAIR, (0, 1), None)
+    text = "".join(span.text for span in prompt.spans)
+    tokenizer = whole_text_tokenizer(text + target, *([(text[-1], target[0])] if joined else []))
+    row = RowBuilder(tokenizer, RowOptions(template=template, window=2000)).build(
+        PAIR, Label(sample_id="1", winner=1, scores=scores, reason="the first can jump"), None
+    )
+    alone, whole = (tokenizer(found)["input_ids"] for found in (text, text + target))
+    assert (whole[: len(alone)] != alone) == joined
+    assert tokenizer.unk_token_id not in whole
+    behind = tokenizer(target)["input_ids"] if joined else whole[len(alone) :]
+    assert row.input_ids.tolist() == [*alone, *behind, tokenizer.eos_token_id]
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
+    seconds = iter([0.0, 10.0, 40.0, 50.0])
+    stream = io.StringIO()
+    with row_progress([], stream, joined=True, clock=lambda: next(seconds)) as progress:
+        for items in (256, 1024, 2048):
+            progress(items, 3)
+    # 1,024 x 3 rows in 40 s; the first and the last came within 30 s of another line
+    assert stream.getvalue() == "making rows: 1,024 in 3 epochs, 77 rows/s\n"
+
+
+def test_progress_says_how_long_it_will_take_where_the_number_of_rows_is_known(file):
+    assert rows_in([file]) == ROWS + 1  # the torn one counts
+    assert rows_in([file, "rows.json"]) is None
+    # 25,000 of 100,000 in 60 s: three times as long for the rest
+    assert progress_line(25_000, 3, 100_000, 60) == (
+        "making rows: 25,000 of 100,000 (25%) in 3 epochs, 1,250 rows/s, 3 min left"
+    )
