@@ -3,8 +3,8 @@
     python benchmarks/row_preparation.py --rows 4000 --tokenizer FOLDER [--data ../shared/data]
 
 Rows are shaped as JudgeLM's: a question, two answers and a reference out of AlpacaEval's files, two reviews out of
-Vicuna's as the reasons, some 550 tokens each; three epochs, swap and reference drop with 0.5 each. Without --tokenizer a
-BPE of 32,000 pieces is trained on the texts. Both ways are timed in turns, and their rows must be the same bytes.
+Vicuna's as the reasons, some 680 tokens each; three epochs, swap and reference drop with 0.5 each. Without --tokenizer
+a BPE of 32,000 pieces is trained on the texts. Both ways are timed in turns, and their rows must be the same bytes.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from judgelm.training.rows import RowBuilder, RowOptions
 
 EPOCHS = range(3)
 LONGEST = 900
-"""Characters of an answer: what makes rows of some 550 tokens."""
+"""Characters of an answer: what makes rows of some 680 tokens."""
 
 
 class TokenisedTwice(RowBuilder):

@@ -49,7 +49,7 @@ def main() -> None:
         print(f"{adapter}: has no judge.json, so {out} has none; give --template whenever you ask it", file=sys.stderr)
     else:
         merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), "base": base, "dtype": options.dtype}
-        card = replace(card, training=facts | {"merged": merged})
+        card = replace(card, training=facts | {"dtype": options.dtype, "merged": merged})
         write_card(out, card)
         write_model_card(out, card)
     print(f"judge in {out}")

@@ -75,6 +75,13 @@ class JudgeArguments:
             "run that is started again with it begins again."
         },
     )
+    save_dtype: str = field(
+        default="auto",
+        metadata={
+            "help": "Dtype of the finished judge's weights: auto (bfloat16 where training computed in it, else as "
+            "trained), bfloat16, float16, float32. Checkpoints and adapters are written as they are trained."
+        },
+    )
     global_batch: int | None = field(
         default=None,
         metadata={

@@ -18,6 +18,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 
 from judgelm.card import Card
 from judgelm.errors import ConfigError, ModelError
+from judgelm.training.attention import Attention, choose_attention, look_at_machine, takes_flash_attention
 from judgelm.training.config import JudgeArguments, check_global_batch, processes
 from judgelm.training.epochs import EpochRows, Passage, lay_out
 from judgelm.training.judging import ValidationJudging, validation_judging
@@ -27,7 +28,8 @@ from judgelm.training.resuming import refuse_finished
 from judgelm.training.row_progress import row_progress
 from judgelm.training.rows import RowBuilder, RowCounts, RowMaker, RowOptions
 from judgelm.training.safeguards import Safeguards, safeguards
-from judgelm.training.trainer import JudgeTrainer, check_trainable, without_padding
+from judgelm.training.save_dtype import save_dtype_of
+from judgelm.training.trainer import JudgeTrainer, check_trainable, score_labels_alone, without_padding
 
 ARGUMENTS = (JudgeArguments, JudgeSFTConfig, ModelConfig)
 """What `train/sft.py` is told: data and judge, training, base."""
@@ -56,6 +58,7 @@ class FineTuning:
         train: the rows of all epochs.
         epochs: how often each row is seen, as configured or as `max_steps` makes it.
         eval_counts: what became of the evaluation's rows; None where there are none.
+        attention: which one was taken, and why, in one sentence.
         judging: what evaluations judge; None where they take the loss alone.
         facts: more of the training, for the card.
         began_from: the card of the judge that this one was before; None where it was none.
@@ -68,6 +71,7 @@ class FineTuning:
     train: EpochRows
     epochs: float
     eval_counts: RowCounts | None
+    attention: str
     judging: ValidationJudging | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     began_from: Card | None = None
@@ -140,6 +144,12 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
     args.max_length = None
     args.model_init_kwargs = init_kwargs(model, args.model_init_kwargs)
     try:
+        attention = _attention(model, args)
+        args.model_init_kwargs["attn_implementation"] = attention.implementation
+    except OSError as error:
+        raise ModelError(f"{base_name(model)}: cannot load the base model: {str(error).splitlines()[0]}") from error
+    score_labels_alone()
+    try:
         trainer = method.make_trainer(
             model=base_name(model),
             args=args,
@@ -161,9 +171,19 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
         train=train,
         epochs=epochs,
         eval_counts=evaluate.counts if evaluate else None,
+        attention=attention.note,
         judging=judging,
         notes=notes,
     )
+
+
+def _attention(model: ModelConfig, args: Any) -> Attention:
+    """The attention that the base is loaded with."""
+    installed = look_at_machine(args)
+    supported = bool(installed.versions) and takes_flash_attention(base_name(model), revision=model.model_revision)
+    half = args.bf16 or args.fp16 or str(model.dtype).removeprefix("torch.") in ("bfloat16", "float16")
+    asked = args.model_init_kwargs["attn_implementation"]
+    return choose_attention(asked, installed, supported=supported, half=half)
 
 
 def _lay_out(
@@ -209,6 +229,7 @@ def checked_window(judge: JudgeArguments, args: Any) -> int:
             raise ConfigError(f"{name} is {getattr(args, name)!r}, but {why}; leave {name} out")
     if args.max_length is None:
         raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
+    save_dtype_of(judge.save_dtype, args)
     check_global_batch(
         judge.global_batch,
         per_device=args.per_device_train_batch_size,

@@ -119,8 +119,9 @@ class JudgmentPairBuilder(RowMaker):
         """
         if not self.counts.made:
             why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
+            labelled = ", ".join(self._labelled(paths))
             raise InputError(
-                f"{', '.join(self._labelled(paths))}: no two judgments to tune on ({why}); give judgments of these pairs by "
+                f"{labelled}: no two judgments to tune on ({why}); give judgments of these pairs by "
                 "judgelm-batch, or rows with chosen and rejected judgments"
             )
 

@@ -29,6 +29,7 @@ from judgelm.training.loading import base_name
 from judgelm.training.nan_guard import NanGuard
 from judgelm.training.precision import JudgeDPOConfig
 from judgelm.training.resuming import refuse_finished
+from judgelm.training.save_dtype import SavesInDtype
 from judgelm.training.trainer import PassesOnce, check_trainable
 
 
@@ -60,7 +61,7 @@ ARGUMENTS = (DpoArguments, JudgeDPOConfig, ModelConfig)
 """What `train/dpo.py` is told: data and judge, training, base."""
 
 
-class PreferenceTrainer(JudgesWhenEvaluating, NanGuard, PassesOnce, DPOTrainer):
+class PreferenceTrainer(JudgesWhenEvaluating, NanGuard, SavesInDtype, PassesOnce, DPOTrainer):
     """A `DPOTrainer` for rows that are tokens already."""
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:

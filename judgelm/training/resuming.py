@@ -57,6 +57,7 @@ _WITHOUT_EFFECT = (
     "global_batch",
     "overwrite_output_dir",
     "early_stopping_patience",
+    "save_dtype",
     "attn_implementation",
     "trust_remote_code",
 )

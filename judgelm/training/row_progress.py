@@ -1,4 +1,4 @@
-"""How far the making of rows is, on standard error: one line that is written over, or on no terminal one now and then."""
+"""Progress of the making of rows: on a terminal one line that is written over, elsewhere a line now and then."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -56,7 +56,8 @@ def train_and_save(tuning: FineTuning, judge: JudgeArguments, model: ModelConfig
     """
     trainer: Any = tuning.trainer
     first = trainer.is_world_process_zero()
-    told = [f"train: {tuning.train.counts}", _steps(trainer)]
+    padding = "no padding" if getattr(trainer.args, "padding_free", False) else "padded rows"
+    told = [f"train: {tuning.train.counts}", _steps(trainer), f"attention: {tuning.attention}; {padding}"]
     told += [f"eval: {found}" for found in (tuning.eval_counts, tuning.judging and tuning.judging.pairs) if found]
     for line in [*told, *tuning.notes, *tuning.guards.start.notes] if first else ():
         say(line)

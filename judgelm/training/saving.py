@@ -16,6 +16,7 @@ from judgelm.training.epochs import file_sha
 from judgelm.training.finetune import ROWS, FineTuning
 from judgelm.training.judging import step_of_weights
 from judgelm.training.model_card import write_model_card
+from judgelm.training.save_dtype import save_dtype_of
 from judgelm.version import VERSION
 
 
@@ -27,7 +28,8 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
     trainer: Any = done.trainer
     folder = str(trainer.args.output_dir)
     metrics = {"metrics": done.judging.card_facts(trainer)} if done.judging is not None else {}
-    trainer.save_model(folder)
+    with trainer.saving_in(save_dtype_of(judge.save_dtype, trainer.args)):
+        trainer.save_model(folder)
     if not trainer.is_world_process_zero():
         return
     template = get_template(judge.template)
@@ -80,6 +82,7 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
+        "dtype": _dtype(done.trainer, judge),
         "lora": {"r": model.lora_r, "alpha": model.lora_alpha} if model.use_peft else None,
         "quantization": "4bit" if model.load_in_4bit else "8bit" if model.load_in_8bit else None,
         "versions": {
@@ -89,6 +92,13 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
             "trl": trl.__version__,
         },
     }
+
+
+def _dtype(trainer: Any, judge: JudgeArguments) -> str | None:
+    """What the weights are written in; None of an adapter, whose base has its own."""
+    if hasattr(trainer.model, "peft_config"):
+        return None
+    return str(save_dtype_of(judge.save_dtype, trainer.args) or trainer.model.dtype).removeprefix("torch.")
 
 
 def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:

@@ -9,12 +9,15 @@ from transformers import Trainer
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
 from transformers.utils.generic import is_flash_attention_requested
 from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl.kernels.chunked_logprob import _use_triton
+from trl.trainer import utils as trl_utils
 
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.judging import JudgesWhenEvaluating
 from judgelm.training.nan_guard import NanGuard
 from judgelm.training.rows import IGNORED
+from judgelm.training.save_dtype import SavesInDtype
 
 _SCORE_LINE = "score_line"
 
@@ -37,7 +40,7 @@ class PassesOnce(Trainer):
         self.state.epoch = passed
 
 
-class JudgeTrainer(JudgesWhenEvaluating, NanGuard, PassesOnce, SFTTrainer):
+class JudgeTrainer(JudgesWhenEvaluating, NanGuard, SavesInDtype, PassesOnce, SFTTrainer):
     """An `SFTTrainer` for a judge's rows.
 
     Args:
@@ -83,6 +86,20 @@ class JudgeTrainer(JudgesWhenEvaluating, NanGuard, PassesOnce, SFTTrainer):
         score, reason = self._weights
         counted = batch["labels"][:, 1:] != IGNORED
         return counted * torch.where(batch[_SCORE_LINE][:, 1:], score, reason)
+
+
+def score_labels_alone() -> None:
+    """Have TRL's output layer compute the vocabulary of labelled positions alone on every device it trains judges on.
+
+    TRL does so where it has Triton, and elsewhere for all positions: a device that compiles would compile anew for each
+    number of labels. A CPU, or CUDA without Triton, does not. The loss, its gradients and the metrics are the same; a
+    batch without a label still passes every layer, so that processes which share weights stay in step.
+    """
+    trl_utils._use_triton = _scores_labels_alone
+
+
+def _scores_labels_alone(device: torch.device) -> bool:
+    return device.type in ("cpu", "cuda") or bool(_use_triton(device))
 
 
 class ScoreLineCollator:

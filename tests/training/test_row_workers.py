@@ -74,7 +74,7 @@ class Dying(RowBuilder):
 
 
 def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, file, tmp_path):
-    with pytest.raises(RunError, match="a process that makes training rows died.*dataset_num_proc: 1"):
+    with pytest.raises(RunError, match=r"a process that makes training rows died.*dataset_num_proc: 1"):
         laid_out(tokenizer, file, tmp_path, make=Dying, workers=2)
     assert not list(tmp_path.iterdir())
 
