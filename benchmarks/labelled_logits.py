@@ -4,7 +4,8 @@
 
 One process, random weights of SmolLM2-135M's shape (hidden 576, 30 layers, 9 heads and 3 of keys, MLP 1,536, vocabulary
 49,152, tied), float32, or bfloat16 on CUDA. A step is forward and backward of one batch; the two ways take turns. The
-peak is that of a process (resident, weights and gradients included) or of the device, each way in a process of its own. On CUDA with Triton, TRL 1.16 computes labelled positions alone in either case.
+peak is that of a process (resident, weights and gradients included) or of the device, each way in a process of its own.
+On CUDA with Triton, TRL 1.16 computes labelled positions alone in either way.
 """
 
 import argparse

@@ -79,6 +79,15 @@ def test_the_papers_judges_have_the_values_of_table_7(name, processes):
     assert not model.use_peft
 
 
+MANY = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "x 8 proc" in path.read_text())
+
+
+@pytest.mark.parametrize("path", [*MANY, ROOT / "configs/train/judgelm_33b.yaml"], ids=lambda path: path.stem)
+def test_where_several_processes_train_they_wait_for_the_rows(path):
+    # 100,000 rows x 3 epochs took 28 minutes on a core, and torch gives up after 30
+    assert yaml.safe_load(path.read_text())["ddp_timeout"] >= 2 * 60 * 60
+
+
 ADAPTERS = [path for path in TRAIN if "lora" in path.stem]
 
 

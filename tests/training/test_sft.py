@@ -57,6 +57,7 @@ def test_it_says_what_became_of_the_data(trained):
     assert "train: 96 rows" in out
     assert "steps: 6 of 16 rows (per device 16 x accumulation 1 x processes 1)" in out
     assert "with reference" in out
+    assert "attention: sdpa (not on a CUDA GPU); padded rows" in out
 
 
 def test_the_loss_falls(trained):

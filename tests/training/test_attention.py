@@ -1,0 +1,105 @@
+"""Which attention a training takes: what is installed decides, recipes and page say the same, and it is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import GPT2Config, LlamaConfig
+from trl import ModelConfig, SFTConfig, TrlParser
+
+from judgelm.errors import ConfigError
+from judgelm.training.attention import Installed, choose_attention, look_at_machine, takes_flash_attention
+from judgelm.training.config import JudgeArguments
+from judgelm.training.trainer import without_padding
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted(path for path in (ROOT / "configs/train").glob("judgelm_*.yaml") if "dpo" not in path.stem)
+A100 = Installed(generation=8, versions=(2,), kernels=False)
+
+
+def chosen(asked=None, *, generation=8, versions=(2,), kernels=False, supported=True, half=True):
+    installed = Installed(generation=generation, versions=versions, kernels=kernels)
+    found = choose_attention(asked, installed, supported=supported, half=half)
+    return found.implementation, found.note
+
+
+@pytest.mark.parametrize(
+    ("generation", "versions", "expected"),
+    [
+        (8, (2,), "flash_attention_2"),
+        (8, (2, 3, 4), "flash_attention_2"),  # the others are made for later GPUs
+        (9, (2, 3, 4), "flash_attention_3"),
+        (9, (2,), "flash_attention_2"),
+        (10, (2, 3, 4), "flash_attention_4"),
+        (12, (2,), "flash_attention_2"),
+    ],
+)
+def test_the_fastest_that_is_installed_for_the_gpu_is_taken(generation, versions, expected):
+    assert chosen(generation=generation, versions=versions) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"generation": None}, "not on a CUDA GPU"),
+        ({"generation": 7}, "FlashAttention needs an Ampere GPU or a later one"),
+        ({"half": False}, "FlashAttention multiplies in 16 bits; bf16: true would allow it"),
+        ({"versions": ()}, "flash-attn is not installed"),
+        ({"supported": False}, "the model does not take FlashAttention"),
+    ],
+)
+def test_else_it_is_sdpa_and_why_is_told(options, why):
+    assert chosen(**options) == (None, f"sdpa ({why})")
+
+
+def test_a_kernel_of_the_hub_is_never_taken_by_itself_and_named_where_it_could_be():
+    implementation, note = chosen(versions=(), kernels=True)
+    assert implementation is None
+    assert "attn_implementation: kernels-community/flash-attn2 would load it from the hub" in note
+
+
+def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
+    assert chosen("eager") == ("eager", "eager, as asked")
+    assert chosen("flash_attention_2", half=False) == ("flash_attention_2", "flash_attention_2, as asked")
+    assert chosen("kernels-community/flash-attn2")[1].endswith("as asked, a kernel of the hub")
+    assert "loads the kernel from the hub" in chosen("flash_attention_3", kernels=True)[1]
+    with pytest.raises(ConfigError, match=r"flash_attention_3, but its package is not installed.*leave"):
+        chosen("flash_attention_3")
+
+
+def test_a_cpu_has_no_version_whatever_is_installed():
+    assert look_at_machine(SFTConfig(use_cpu=True, bf16=False)).generation is None
+    assert not look_at_machine(SFTConfig(use_cpu=True, bf16=False)).versions
+
+
+def test_whether_a_model_takes_it_is_read_off_its_configuration(tiny_model, tmp_path):
+    assert takes_flash_attention(str(tiny_model))
+    wide = LlamaConfig(hidden_size=1024, num_attention_heads=2, architectures=["LlamaForCausalLM"])  # heads of 512
+    wide.save_pretrained(tmp_path / "wide")
+    assert not takes_flash_attention(str(tmp_path / "wide"))
+    GPT2Config(architectures=["NoSuchModel"]).save_pretrained(tmp_path / "other")
+    assert not takes_flash_attention(str(tmp_path / "other"))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/config.json").write_text(
+        json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}, "architectures": ["Own"]})
+    )
+    assert not takes_flash_attention(str(tmp_path / "own"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_the_recipes_take_flash_attention_without_padding_where_the_page_says_so(path):
+    arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false"]
+    _, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+    assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
+    for installed, unpadded in ((A100, True), (Installed(generation=8, versions=(), kernels=True), False)):
+        found = choose_attention(model.attn_implementation, installed, supported=True, half=sft.bf16)
+        sft.model_init_kwargs = {"attn_implementation": found.implementation}
+        assert without_padding(sft) == unpadded
+
+
+def test_the_page_says_what_the_recipes_do():
+    page = " ".join((ROOT / "docs/training.md").read_text().split())
+    assert (
+        "No recipe names one. Training in 16 bits on a CUDA GPU takes FlashAttention, and rows without padding" in page
+    )
+    assert "else torch's `sdpa` with padded rows" in page
