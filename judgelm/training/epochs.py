@@ -256,5 +256,5 @@ def _counts_to_json(counts: RowCounts) -> dict[str, Any]:
 
 
 def _counts_from_json(found: dict[str, Any]) -> RowCounts:
-    counters = {name: Counter(found.get(name)) for name in ("files", "kinds", "left_out")}
+    counters: dict[str, Counter[str]] = {name: Counter(found.get(name)) for name in ("files", "kinds", "left_out")}
     return RowCounts(**(found | counters | {"scores": set(found["scores"])}))

@@ -62,7 +62,7 @@ class SavesInDtype(Trainer):
             super()._save(output_dir, state_dict)
             return
         weights = model.state_dict() if state_dict is None else state_dict
-        exempt = (model._keep_in_fp32_modules_strict or set()) | (model._keep_in_fp32_modules or set())
+        exempt = {*(model._keep_in_fp32_modules_strict or ()), *(model._keep_in_fp32_modules or ())}
         super()._save(output_dir, cast_weights(weights, dtype, exempt))
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 

@@ -95,7 +95,7 @@ def score_labels_alone() -> None:
     number of labels. A CPU, or CUDA without Triton, does not. The loss, its gradients and the metrics are the same; a
     batch without a label still passes every layer, so that processes which share weights stay in step.
     """
-    trl_utils._use_triton = _scores_labels_alone
+    trl_utils._use_triton = _scores_labels_alone  # type: ignore[attr-defined]  # TRL imports it there
 
 
 def _scores_labels_alone(device: torch.device) -> bool:
