@@ -10,12 +10,12 @@ On CUDA with Triton, TRL 1.16 computes labelled positions alone in either way.
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -101,7 +101,9 @@ def peak_of(way: str, options: argparse.Namespace) -> int:
     step(way)
     if options.device == "cuda":
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # not ru_maxrss, which begins at that of the process that started this one
+    stated = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(stated["VmHWM"].split()[0]) * 1024
 
 
 def peak_in_process(way: str) -> int:
