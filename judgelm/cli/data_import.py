@@ -8,12 +8,12 @@ import typer
 from judgelm.cli import completion
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.data.rejects import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
     from judgelm.data.importing import Imported
 
-_SHOWN = 5
 EPILOG = """
 Examples:
 
@@ -72,6 +72,7 @@ def _row(done: "Imported") -> dict[str, Any]:
         "with_a_known_truth": done.truths,
         "categories": dict(done.categories),
         "rejected": len(done.rejects),
+        "rejected_by_reason": dict(RejectCounts(done.rejects).by_reason.most_common()),
         "protocol": done.benchmark.protocol,
         "written": done.paths,
     }
@@ -86,10 +87,10 @@ def _show(done: "Imported") -> None:
     count = len(done.categories)
     counts += [f"{count:,} {'category' if count == 1 else 'categories'}"] if count else []
     _print(f"{done.benchmark.name}: {', '.join(counts)}")
-    for reject in done.rejects[:_SHOWN]:
-        _print(f"rejected {reject.message}")
-    if len(done.rejects) > _SHOWN:
-        _print(f"{len(done.rejects):,} rows rejected in all; they are in the rejects file")
+    if done.rejects:
+        _print(f"{len(done.rejects):,} rows rejected; they are in the rejects file:")
+    for line in RejectCounts(done.rejects).lines():
+        _print(f"  {line}")
     _print(f"protocol: {done.benchmark.protocol}")
     if done.benchmark.judge_with:
         _print(f"judge with: judgelm-batch {done.benchmark.judge_with}")

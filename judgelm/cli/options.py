@@ -8,6 +8,8 @@ import typer
 
 from judgelm.distribution import LabelRule
 
+LabelChoice = Literal["auto", "with", "without"]
+
 JudgmentsArgument = Annotated[
     Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
 ]
@@ -37,7 +39,7 @@ TieBandOption = Annotated[
     typer.Option(min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."),
 ]
 LabelReferenceOption = Annotated[
-    Literal["auto", "with", "without"],
+    LabelChoice,
     typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
 ]
 ParserName = Literal["judgelm", "original", "anywhere"]
@@ -64,7 +66,7 @@ class ScoringOptions:
     failures: Literal["excluded", "as_tie"] | None
     order_rule: LabelRule | None
     tie_band: float | None
-    label_reference: Literal["auto", "with", "without"]
+    label_reference: LabelChoice
     parser: ParserName
     scale: str
     bootstrap: int

@@ -1,5 +1,6 @@
 """From files to an evaluation, for `judgelm eval` and `judgelm report`."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 from judgelm.cascade import cascade_paths
 from judgelm.cli.console import console
-from judgelm.cli.options import ScoringOptions
+from judgelm.cli.options import LabelChoice, ScoringOptions
 from judgelm.data.labels import LabelledSet, read_labels
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import RejectCounts
 from judgelm.data.results import read_results
-from judgelm.data.rows import Reject, Row
+from judgelm.data.rows import Row
 from judgelm.distribution import LabelRule
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
@@ -47,7 +49,7 @@ def score(options: ScoringOptions) -> Scored:
     judgments = load_judgments(options.judgments, options)
     reverse = load_judgments(options.reverse, options) if options.reverse else None
     manifest = load_manifest(options.judgments)
-    labelled = _labels(options, manifest)
+    labelled = load_labels(options.labels, options.label_reference, manifest)
     pandalm = options.protocol == "pandalm"
     clusters = {sample.id: sample.question for sample in labelled.samples.values()}
     protocol = EvaluationOptions(
@@ -133,22 +135,28 @@ def is_run_file(path: Path) -> bool:
     return isinstance(first, Row) and is_judgment_row(first.data)
 
 
-def _labels(options: ScoringOptions, manifest: dict[str, Any]) -> LabelledSet:
-    """The labels that fit how the judge was asked: with or without reference."""
+def load_labels(path: Path, choice: LabelChoice, manifest: dict[str, Any]) -> LabelledSet:
+    """The labels made as the judge was asked, with reference or without, where `auto` asks the run's manifest.
 
-    def warn(reject: Reject) -> None:
-        console.print(f"label left out: {reject.message}", markup=False, highlight=False, soft_wrap=True)
+    Rows that cannot be used are shown by reason.
 
-    choice = options.label_reference
+    Raises:
+        InputError: the file cannot be read, or has no label.
+    """
     if choice == "auto":
         shown = _mode(manifest).get("reference", "ignore")
-        choice = "without" if shown == "ignore" else "with"
-        if choice == "with":
-            try:
-                return read_labels(str(options.labels), with_reference=True, on_reject=warn)
-            except InputError:
-                choice = "without"
-    return read_labels(str(options.labels), with_reference=choice == "with", on_reject=warn)
+        if shown != "ignore":
+            with suppress(InputError):
+                return _shown_labels(path, with_reference=True)
+    return _shown_labels(path, with_reference=choice == "with")
+
+
+def _shown_labels(path: Path, *, with_reference: bool) -> LabelledSet:
+    rejects = RejectCounts()
+    labels = read_labels(str(path), with_reference=with_reference, on_reject=rejects)
+    for line in rejects.lines():
+        console.print(f"label left out: {line}", markup=False, highlight=False, soft_wrap=True)
+    return labels
 
 
 def _default_rule(

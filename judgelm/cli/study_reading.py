@@ -1,18 +1,14 @@
 """The files that study commands on judged pairs read: judgments, and the labels that fit how they were made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from judgelm.cli.console import console
-from judgelm.cli.options import ParserName, ScoringOptions
-from judgelm.cli.scoring import load_judgments, load_manifest
-from judgelm.data.labels import LabelledSet, read_labels
-from judgelm.data.rows import Reject
-from judgelm.errors import ConfigError, InputError
+from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
+from judgelm.cli.scoring import load_judgments, load_labels, load_manifest
+from judgelm.data.labels import LabelledSet
+from judgelm.errors import ConfigError
 from judgelm.records import Judgment
-
-LabelChoice = Literal["auto", "with", "without"]
 
 
 def read_judges(
@@ -40,23 +36,7 @@ def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> Lab
     Raises:
         InputError: the file cannot be read, or has no label.
     """
-    if choice == "auto":
-        shown = _shown_reference(load_manifest(judgments))
-        if shown:
-            try:
-                return read_labels(str(path), with_reference=True, on_reject=_warn)
-            except InputError:
-                return read_labels(str(path), on_reject=_warn)
-    return read_labels(str(path), with_reference=choice == "with", on_reject=_warn)
-
-
-def _shown_reference(manifest: Mapping[str, Any]) -> bool:
-    mode: Mapping[str, Any] = manifest.get("fingerprint", {}).get("mode", {})
-    return bool(mode.get("reference", "ignore") != "ignore")
-
-
-def _warn(reject: Reject) -> None:
-    console.print(f"label left out: {reject.message}", markup=False, highlight=False, soft_wrap=True)
+    return load_labels(path, choice, load_manifest(judgments))
 
 
 def _scoring(path: Path, parser: ParserName, scale: str) -> ScoringOptions:

@@ -8,20 +8,22 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from judgelm.data.fields import content_id, field_error, optional_text, reference_field, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, raise_reject, rejected
-from judgelm.errors import InputError
+from judgelm.data.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.rows import Row
 from judgelm.modes.answering import Answer
 from judgelm.records import Sample
 
 REFERENCE_MODEL = "reference"
 """The name that a reference has as an answer among others."""
 
+_QUESTION_NEEDS = "question_body, or question"
+_ANSWER_NEEDS = "question_id, model, text"
 _IDS = ("question_id", "id", "idx")
 
 
@@ -32,28 +34,22 @@ def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int 
         InputError: the file cannot be read, or holds no question.
     """
     found: dict[str, Sample] = {}
-    for row in read_rows(path):
-        if limit is not None and len(found) >= limit:
-            break
-        if isinstance(row, Reject):
-            on_reject(row)
-            continue
-        try:
-            question = _question(row)
-            if question.id in found:
-                raise row_error(row, f'id "{question.id}" appeared before in this file; ids must be unique')
-        except InputError as error:
-            on_reject(rejected(row, error))
-            continue
+
+    def read(row: Row) -> Sample:
+        question = _question(row)
+        if question.id in found:
+            raise row_error(row, f'id "{question.id}" appeared before in this file; ids must be unique')
+        return question
+
+    questions = convert_rows(read_rows(path), read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
+    for question in islice(questions, limit):
         found[question.id] = question
-    if not found:
-        raise InputError(f"{path}: no question in it; each row needs question_body or question")
     return list(found.values())
 
 
 def _question(row: Row) -> Sample:
     name = "question_body" if "question_body" in row.data else "question"
-    text = text_field(row, name, "question_body, or question")
+    text = text_field(row, name, _QUESTION_NEEDS)
     if not text.strip():
         raise field_error(row, name, "is empty; remove the row")
     return Sample(
@@ -103,20 +99,18 @@ class AnswerSet:
         """
         self._found: dict[str, dict[tuple[str, str], str | None]] = {}
         for path in paths:
-            for row in read_rows(path):
-                if isinstance(row, Reject):
-                    raise InputError(row.message)
-                self._take(row, drop_truncated=drop_truncated)
+            take = partial(self._take, drop_truncated=drop_truncated)
+            for _ in convert_rows(read_rows(path), take, path=path, expected=_ANSWER_NEEDS):
+                pass
 
     def _take(self, row: Row, *, drop_truncated: bool) -> None:
-        needs = "question_id, model, text"
         question = row_id(row, ("question_id",))
         if question is None:
-            raise row_error(row, f'field "question_id" is missing; each row needs {needs}')
-        key = (text_field(row, "model", needs), optional_text(row, "decoding_method") or "")
+            raise row_error(row, f'field "question_id" is missing; each row needs {_ANSWER_NEEDS}')
+        key = (text_field(row, "model", _ANSWER_NEEDS), optional_text(row, "decoding_method") or "")
         text = None
         if row.data.get("failure") is None:
-            text = text_field(row, "text", needs)
+            text = text_field(row, "text", _ANSWER_NEEDS)
             if drop_truncated and row.data.get("finish_reason") == "length":
                 text = None
         self._found.setdefault(question, {})[key] = text

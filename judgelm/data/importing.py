@@ -17,6 +17,7 @@ from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.benchmarks.catalog import get_benchmark
+from judgelm.data.rejects import RejectCounts, nothing_usable
 from judgelm.data.rows import Reject
 from judgelm.data.set_files import SetFiles
 from judgelm.errors import ConfigError, InputError, RunError
@@ -89,15 +90,17 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
         with SetFiles(folder, "jsonl") as written:
             for entry in benchmark.load(files, done.rejects.append):
                 if entry.row["id"] in seen:
-                    raise InputError(f"{name}: id {entry.row['id']!r} comes twice; give each published file once")
+                    finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
+                    raise InputError(f"{name}: {finding}; give each published file once, with each row once")
                 seen.add(entry.row["id"])
                 done.count(entry)
                 written.write(stem, entry.row)
                 if entry.truth is not None:
                     written.write(f"{stem}.truth", entry.truth)
             if not done.rows:
-                first = f"; the first: {done.rejects[0].message}" if done.rejects else ""
-                raise InputError(f"{', '.join(files)}: no row can be used as {name}{first}")
+                if done.rejects:
+                    raise nothing_usable(", ".join(files), benchmark.files, len(done.rejects), done.rejects[0])
+                raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {benchmark.files}")
             for reject in done.rejects:
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
@@ -141,6 +144,7 @@ def _protocol(done: Imported, files: Sequence[str]) -> dict[str, object]:
         "truths": done.truths,
         "categories": dict(sorted(done.categories.items())),
         "rejected": len(done.rejects),
+        "rejected_by_reason": dict(RejectCounts(done.rejects).by_reason.most_common()),
         "judgelm": VERSION,
     }
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from judgelm.data.rejects import FileUse, OnReject, raise_reject, rejected
 from judgelm.data.row_labels import as_written
-from judgelm.data.samples import OnReject, SampleStream, raise_reject, rejected
+from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
@@ -59,18 +60,21 @@ def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject)
         on_reject: gets the rows that hold no pair, or a label that cannot be read.
 
     Raises:
-        InputError: the file cannot be read or its format is not recognised.
+        InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
     """
-    stream = SampleStream([path], on_reject=on_reject, answers=(2, 2))
+    use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
     for row, sample in stream.pairs():
         try:
             plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
         except InputError as error:
-            on_reject(rejected(row, error))
+            use.reject(rejected(row, error))
             continue
         if sample.reference is None:
             referenced = None
+        use.used += 1
         yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
+    use.require_used()
 
 
 def draw(seed: int, sample_id: str, what: str, epoch: int = 0) -> float:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data.rows import Reject
-from judgelm.data.samples import OnReject, SampleStream, raise_reject, rejected
+from judgelm.data.rejects import FileUse, OnReject, raise_reject, rejected
+from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -39,14 +39,8 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
     Raises:
         InputError: the file cannot be read, or none of its rows carries a label.
     """
-    count = 0
-
-    def refuse(reject: Reject) -> None:
-        nonlocal count
-        count += 1
-        on_reject(reject)
-
-    stream = SampleStream([path], on_reject=refuse, label_rows=True)
+    use = FileUse(path=path, expected="an id and a label", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, label_rows=True)
     samples: dict[str, Sample] = {}
     labels: dict[str, Label] = {}
     unlabelled = 0
@@ -54,13 +48,15 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
         try:
             label = stream.format.label(row, with_reference)
         except InputError as error:
-            refuse(rejected(row, error))
+            use.reject(rejected(row, error))
             continue
+        use.used += 1
         samples[sample.id] = sample
         if label is None:
             unlabelled += 1
         else:
             labels[sample.id] = replace(label, sample_id=sample.id)
+    use.require_used()
     if not labels:
         raise _no_label_error(path, stream, with_reference)
     return LabelledSet(
@@ -68,7 +64,7 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
         labels=labels,
         groups=groups_of(samples.values()),
         unlabelled=unlabelled,
-        rejected=count,
+        rejected=use.rejected,
     )
 
 

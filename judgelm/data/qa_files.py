@@ -21,8 +21,8 @@ from typing import Any, Literal, get_args
 
 from judgelm.data.fields import described, field_error, optional_text, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, raise_reject, rejected
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.answer_types import ANSWER_TYPES, answer_type
@@ -52,19 +52,16 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
     if data_set is not None and data_set not in get_args(QaDataSet):
         raise ConfigError(f"data set {data_set!r} is not known; there are: {', '.join(get_args(QaDataSet))}")
     seen: set[str] = set()
-    for row in _rows(path):
-        if isinstance(row, Reject):
-            on_reject(row)
-            continue
-        try:
-            sample = _sample(row, data_set)
-            if sample.id in seen:
-                raise row_error(row, f"id {sample.id!r} appeared before in this file; ids must be unique")
-        except InputError as error:
-            on_reject(rejected(row, error))
-            continue
+
+    def read(row: Row) -> Sample:
+        sample = _sample(row, data_set)
+        if sample.id in seen:
+            raise row_error(row, f"id {sample.id!r} appeared before in this file; ids must be unique")
         seen.add(sample.id)
-        yield sample
+        return sample
+
+    expected = f"_id (or id), {_NEEDS}"
+    yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
 
 
 def has_predictions(path: str) -> bool:

@@ -32,6 +32,7 @@ import pandas as pd
 from judgelm.data.fields import encodable
 from judgelm.data.ratings_wide import WIDE_FIELDS, WideReader
 from judgelm.data.readers import Reject, Row, read_rows
+from judgelm.data.rejects import FileUse, rejected
 from judgelm.errors import InputError, RunError
 
 HUMAN = "human"
@@ -90,7 +91,7 @@ def read_ratings(
     kept: list[dict[str, object]] = []
     rejects: list[Reject] = []
     seen: set[tuple[object, ...]] = set()
-    read = (found for path in map(str, paths) for found in _read_file(path, columns))
+    read = (rating for path in map(str, paths) for rating in _read_file(path, columns))
     own = (_long_row(row, RatingColumns(extra=columns.extra)) for row in more)
     for found in chain(read, own):
         if isinstance(found, Reject):
@@ -120,7 +121,23 @@ def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
-    """Long rows of one file; its first good row tells whether it is wide."""
+    """Long rows of one file, of which at least one must be usable."""
+    use = FileUse(path=path, expected=_needs(columns), on_reject=lambda reject: None)
+    for row in _long_rows(path, columns):
+        if isinstance(row, Reject):
+            use.reject(row)
+        else:
+            use.used += 1
+        yield row
+    use.require_used()
+
+
+def _needs(columns: RatingColumns) -> str:
+    return ", ".join((columns.item, columns.judge, columns.model, columns.score))
+
+
+def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
+    """The rows, in long format; the first good one tells whether the file is wide."""
     wide: WideReader | None = None
     first = True
     for row in read_rows(path):
@@ -185,7 +202,7 @@ def _number(value: object) -> float | None:
 
 
 def _reject(row: Row, reason: str) -> Reject:
-    return Reject(row.file, row.line, reason, str(row.data)[:1000])
+    return rejected(row, InputError(reason))
 
 
 def _said(values: dict[str, object]) -> str:

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.row_labels import split_review
-from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, raise_reject, rejected
-from judgelm.errors import InputError
+from judgelm.data.rows import Row
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
 
 Parser = Callable[[str], Scores | Unparsed]
 
+_NEEDS = "an id and pred_text, gpt_result or pandalm_result"
 _PANDALM_RESULTS: dict[str, Winner] = {"0": "tie", "tie": "tie", "1": 1, "2": 2}
 
 
@@ -35,20 +35,15 @@ def read_results(
         InputError: the file cannot be read, or holds neither kind of result.
     """
     judgments: dict[str, Judgment] = {}
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            on_reject(row)
-            continue
-        try:
-            judgment = _judgment(row, parser, fallback)
-            if judgment.sample_id in judgments:
-                raise row_error(row, f'id "{judgment.sample_id}" appeared before in this file; joins are by id')
-        except InputError as error:
-            on_reject(rejected(row, error))
-        else:
-            judgments[judgment.sample_id] = judgment
-    if not judgments:
-        raise InputError(f"{path}: no usable result; rows need an id and pred_text, gpt_result or pandalm_result")
+
+    def read(row: Row) -> Judgment:
+        judgment = _judgment(row, parser, fallback)
+        if judgment.sample_id in judgments:
+            raise row_error(row, f'id "{judgment.sample_id}" appeared before in this file; joins are by id')
+        return judgment
+
+    for judgment in convert_rows(read_rows(path), read, path=path, expected=_NEEDS, on_reject=on_reject):
+        judgments[judgment.sample_id] = judgment
     return list(judgments.values())
 
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from judgelm.data.fields import optional_text, row_error, row_id, scores_field, text_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import convert_rows, converted_or_rejected
 from judgelm.data.row_labels import as_written, split_review
 from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import rejected
-from judgelm.errors import InputError
+
+_NEEDS = "review_id, question_id, answer1_id, answer2_id, text, score"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,36 +38,32 @@ def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str])
         One joined review or reject per review row.
 
     Raises:
-        InputError: a file cannot be read, or a row of questions or answers is unusable.
+        InputError: a file cannot be read, a row of questions or answers is unusable, or no review of a file is usable.
     """
     question_rows = _by_id([questions], "question_id")
     answer_rows = _by_id(answers, "answer_id")
     seen: set[str] = set()
     for path in reviews:
-        for row in read_rows(path):
-            if isinstance(row, Reject):
-                yield row
-                continue
-            try:
-                yield _joined(row, question_rows, answer_rows, seen)
-            except InputError as error:
-                yield rejected(row, error)
+        join = partial(_joined, questions=question_rows, answers=answer_rows, seen=seen)
+        yield from converted_or_rejected(read_rows(path), join, path=path, expected=_NEEDS)
 
 
 def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for path in paths:
-        for row in read_rows(path):
-            if isinstance(row, Reject):
-                raise InputError(row.message)
-            name = row_id(row, (field,))
-            if name is None:
-                raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
-            if name in rows:
-                before = rows[name]
-                raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
-            rows[name] = row
+        named = partial(_named, field=field, rows=rows)
+        rows.update(convert_rows(read_rows(path), named, path=path, expected=field))
     return rows
+
+
+def _named(row: Row, field: str, rows: dict[str, Row]) -> tuple[str, Row]:
+    name = row_id(row, (field,))
+    if name is None:
+        raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
+    if name in rows:
+        before = rows[name]
+        raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
+    return name, row
 
 
 def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
@@ -111,10 +109,9 @@ def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
 
 
 def _score_and_text(row: Row) -> tuple[list[float], str, bool]:
-    needs = "review_id, question_id, answer1_id, answer2_id, text, score"
-    text = text_field(row, "text", needs)
+    text = text_field(row, "text", _NEEDS)
     if row.data.get("score") is None:
-        raise row_error(row, f'field "score" is missing; each row needs {needs}')
+        raise row_error(row, f'field "score" is missing; each row needs {_NEEDS}')
     scores = scores_field(row, "score")
     if scores == (-1.0, -1.0):
         raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")

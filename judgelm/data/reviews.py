@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from judgelm.data.fields import optional_text, row_error, row_id, scores_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import convert_rows
 from judgelm.data.row_labels import split_review
-from judgelm.data.rows import Reject
+from judgelm.data.rows import Row
 from judgelm.errors import InputError
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
@@ -43,21 +44,22 @@ def read_reviews(path: str) -> Iterator[Review]:
     Raises:
         InputError: the file cannot be read, or a row is no review.
     """
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            raise InputError(row.message)
-        question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
-        if question is None or first is None or second is None or row.data.get("score") is None:
-            missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
-            raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
-        scores = scores_field(row, "score")
-        yield Review(
-            question=question,
-            answers=(first, second),
-            scores=None if scores == _UNREADABLE else scores,
-            by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
-            place=f"{row.file}:{row.line}",
-        )
+    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS))
+
+
+def _review(row: Row) -> Review:
+    question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+    if question is None or first is None or second is None or row.data.get("score") is None:
+        missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
+        raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+    scores = scores_field(row, "score")
+    return Review(
+        question=question,
+        answers=(first, second),
+        scores=None if scores == _UNREADABLE else scores,
+        by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+        place=f"{row.file}:{row.line}",
+    )
 
 
 def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:

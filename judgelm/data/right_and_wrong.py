@@ -11,7 +11,8 @@ from string import ascii_uppercase
 
 from judgelm.data.fields import ID_FIELDS, extra_fields, optional_text, reference_field, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject
+from judgelm.data.rejects import convert_rows
+from judgelm.data.rows import Row
 from judgelm.errors import InputError
 from judgelm.prompts.final_answers import Task, canonical, final_answer
 from judgelm.prompts.self_reference_samples import question_of
@@ -23,6 +24,7 @@ _ASK = (
 )
 _MARK = "#concludes-"
 _NEEDS = "id, question, reference"
+_ANSWER_NEEDS = "question_id, text"
 
 
 def read_known(path: str) -> Iterator[Sample]:
@@ -31,20 +33,21 @@ def read_known(path: str) -> Iterator[Sample]:
     Raises:
         InputError: the file cannot be read, or a row lacks one of the first three.
     """
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            raise InputError(row.message)
-        name, reference = row_id(row, ID_FIELDS), reference_field(row)
-        if name is None or reference is None:
-            raise row_error(row, f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
-        yield Sample(
-            id=name,
-            question=text_field(row, "question", _NEEDS),
-            answers=(),
-            reference=reference,
-            category=optional_text(row, "category"),
-            metadata=extra_fields(row, frozenset({*ID_FIELDS, "question", "reference", "category"})),
-        )
+    yield from convert_rows(read_rows(path), _known, path=path, expected=_NEEDS)
+
+
+def _known(row: Row) -> Sample:
+    name, reference = row_id(row, ID_FIELDS), reference_field(row)
+    if name is None or reference is None:
+        raise row_error(row, f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
+    return Sample(
+        id=name,
+        question=text_field(row, "question", _NEEDS),
+        answers=(),
+        reference=reference,
+        category=optional_text(row, "category"),
+        metadata=extra_fields(row, frozenset({*ID_FIELDS, "question", "reference", "category"})),
+    )
 
 
 def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -53,16 +56,19 @@ def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     Raises:
         InputError: a file cannot be read, or a row is no answer.
     """
-    needs = "question_id, text"
     for path in paths:
-        for row in read_rows(path):
-            if isinstance(row, Reject):
-                raise InputError(row.message)
-            if row.data.get("failure") is None:
-                name = row_id(row, ("question_id",))
-                if name is None:
-                    raise row_error(row, f"no question_id; each row needs {needs}")
-                yield name, text_field(row, "text", needs)
+        answers = convert_rows(read_rows(path), _answer, path=path, expected=_ANSWER_NEEDS)
+        yield from (answer for answer in answers if answer is not None)
+
+
+def _answer(row: Row) -> tuple[str, str] | None:
+    """The question's id and the text; None for a failure."""
+    if row.data.get("failure") is not None:
+        return None
+    name = row_id(row, ("question_id",))
+    if name is None:
+        raise row_error(row, f"no question_id; each row needs {_ANSWER_NEEDS}")
+    return name, text_field(row, "text", _ANSWER_NEEDS)
 
 
 def asked(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:

@@ -9,25 +9,25 @@ from typing import Literal
 from judgelm.data.fields import described, reference_field, row_error, row_id
 from judgelm.data.formats import LABELS, Format, recognise
 from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject, Row, kept_raw
+from judgelm.data.rejects import OnReject, convert_rows, raise_reject, rejected
+from judgelm.data.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 
-OnReject = Callable[[Reject], None]
+__all__ = [
+    "OnReject",
+    "ReferencePolicy",
+    "SampleStream",
+    "fits",
+    "in_words",
+    "join_outputs",
+    "raise_reject",
+    "read_references",
+    "rejected",
+]
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
-
-
-def rejected(row: Row, error: InputError) -> Reject:
-    """The reject of a row that was read well but says something unusable; its raw text is written anew."""
-    reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
-    return Reject(row.file, row.line, reason, kept_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
-
-
-def raise_reject(reject: Reject) -> None:
-    """What becomes of a reject where the caller gave no other way: an error, so that nothing is lost unseen."""
-    raise InputError(reject.message)
 
 
 def fits(count: int, answers: tuple[int, int | None]) -> bool:
@@ -193,15 +193,16 @@ def read_references(path: str) -> dict[str, str]:
         InputError: a row is unusable, or an id comes twice.
     """
     references: dict[str, str] = {}
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            raise InputError(row.message)
+
+    def read(row: Row) -> tuple[str, str | None]:
         name = row_id(row, ("question_id", "id", "idx", "review_id"))
         if name is None or "reference" not in row.data:
             raise row_error(row, "a row of references needs question_id (or id) and reference")
         if name in references:
             raise row_error(row, f"id {json.dumps(name)} appeared before in this file; keep one reference")
-        text = reference_field(row)
+        return name, reference_field(row)
+
+    for name, text in convert_rows(read_rows(path), read, path=path, expected="question_id (or id) and reference"):
         if text is not None:
             references[name] = text
     return references

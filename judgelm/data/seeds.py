@@ -15,8 +15,8 @@ from typing import Literal, get_args
 from judgelm.data.dialogues import message_list, turns_of
 from judgelm.data.fields import field_error, optional_text, row_error, text_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import converted_or_rejected
 from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import rejected
 from judgelm.data.seed_mix import apportioned, check_mix, filled_up, shortage
 from judgelm.errors import ConfigError, InputError
 
@@ -28,6 +28,7 @@ _NEEDS: Mapping[SeedKind, tuple[str, ...]] = {
     "gpt4all": ("prompt", "response"),
     "alpaca": ("instruction", "output"),
 }
+_KNOWN = "; ".join(f"{kind} ({', '.join(needs)})" for kind, needs in _NEEDS.items())
 # FastChat cuts long conversations and names each part by the place where it begins: "dsOTKpn_0", "dsOTKpn_14".
 _LATER_PART = re.compile(r"[A-Za-z0-9]{7}_[1-9]\d*")
 
@@ -113,12 +114,12 @@ def read_seeds(path: str, kind: SeedKind | None = None, *, source: str | None = 
 
     Args:
         path: JSON lines, a JSON list, CSV, TSV or Parquet.
-        kind: None is recognised by the fields of the first good row.
+        kind: None is recognised by the fields of the first row that is of one.
         source: the seeds' `source`; None takes the kind.
 
     Raises:
         ConfigError: there is no such kind.
-        InputError: the file cannot be read, or its fields are of no kind.
+        InputError: the file cannot be read, or none of its rows can be used, such as rows of no kind.
     """
     if kind is not None and kind not in _NEEDS:
         raise ConfigError(f"seed kind {kind!r} does not exist; choose one of {', '.join(get_args(SeedKind))}")
@@ -126,15 +127,15 @@ def read_seeds(path: str, kind: SeedKind | None = None, *, source: str | None = 
 
 
 def _read_seeds(path: str, kind: SeedKind | None, source: str | None) -> Iterator[Seed | Reject]:
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            yield row
-            continue
-        kind = kind or recognise_seeds(row)
-        try:
-            yield _seed(row, kind, source or kind)
-        except InputError as error:
-            yield rejected(row, error)
+    known = kind
+
+    def read(row: Row) -> Seed:
+        nonlocal known
+        known = known or recognise_seeds(row)
+        return _seed(row, known, source or known)
+
+    expected = _KNOWN if kind is None else ", ".join(_NEEDS[kind])
+    yield from converted_or_rejected(read_rows(path), read, path=path, expected=expected)
 
 
 def recognise_seeds(row: Row) -> SeedKind:
@@ -146,9 +147,8 @@ def recognise_seeds(row: Row) -> SeedKind:
     for kind, needs in _NEEDS.items():
         if all(name in row.data for name in needs):
             return kind
-    known = "; ".join(f"{kind} ({', '.join(needs)})" for kind, needs in _NEEDS.items())
     found = ", ".join(row.data) or "none"
-    raise row_error(row, f"fields of no seed source: {found}. Known are {known}; rename the fields")
+    raise row_error(row, f"fields of no seed source: {found}. Known are {_KNOWN}; rename the fields")
 
 
 def _seed(row: Row, kind: SeedKind, source: str) -> Seed:

@@ -5,7 +5,8 @@ from typing import Any
 
 from judgelm.data.fields import row_error
 from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject, Row
+from judgelm.data.rejects import convert_rows
+from judgelm.data.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Sample
 
@@ -20,11 +21,9 @@ def read_solves(path: str) -> Solves:
         InputError: the file cannot be read, holds none, or has rows that are no judgments.
     """
     found: Solves = {}
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            raise InputError(row.message)
-        if solves := _solves(row):
-            found[str(row.data["id"])] = solves
+    for name, solves in convert_rows(read_rows(path), _solves, path=path, expected="id, solves"):
+        if solves:
+            found[name] = solves
     if not found:
         raise InputError(f"{path}: none of its judgments has solves; give the run file of a mode that asks for them")
     return found
@@ -37,11 +36,12 @@ def with_solves(sample: Sample, solves: Solves) -> Sample:
     return replace(sample, metadata={**sample.metadata, "solves": solves[sample.id]})
 
 
-def _solves(row: Row) -> list[dict[str, Any]]:
+def _solves(row: Row) -> tuple[str, list[dict[str, Any]]]:
+    """The judgment's id and its own answers, if it has some."""
     solves = row.data.get("solves", [])
     texts = (
         [one.get("text") if isinstance(one, dict) else None for one in solves] if isinstance(solves, list) else [None]
     )
     if "id" not in row.data or not isinstance(solves, list) or not all(isinstance(text, str) for text in texts):
         raise row_error(row, "expected a judgment with id and solves, each with a text; give a run file")
-    return solves
+    return str(row.data["id"]), solves

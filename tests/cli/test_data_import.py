@@ -2,6 +2,10 @@
 
 import json
 
+import pytest
+
+from judgelm.data.benchmarks.catalog import BENCHMARKS
+
 ROW = {
     "idx": 7,
     "motivation_app": "Gmail",
@@ -83,3 +87,29 @@ def test_a_judge_that_does_not_exist_is_refused(cli, pairs, tmp_path):
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "run.jsonl", "--engine", "scripted", "--model", "1")
     code, _, err = cli(*command, "--mode", "baseline", "--mode-arg", "judge=judge-9")
     assert (code, "judge" in err) == (1, True)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_file_of_another_shape_is_no_benchmark(cli, tmp_path, name):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))
+    files = [path]
+    if name == "faireval":
+        files.append(tmp_path / "human.txt")
+        files[-1].write_text("TIE\nTIE\n")
+    code, _, err = cli("judgelm", "data", "import", name, *files, "-o", tmp_path / "out.jsonl")
+    assert (code, (tmp_path / "out.jsonl").exists()) == (1, False)
+    assert str(path) in err
+    assert "colour, weight" in err
+
+
+def test_an_import_shows_and_keeps_how_many_rows_each_reason_cost(cli, tmp_path):
+    good = {"scenario": "s", "label": 0, "prompt": "p", "response 1": "a", "response 2": "b"}
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(good | change) + "\n" for change in ({}, {"label": 7}, {"label": 8})))
+    code, _, err = cli("judgelm", "data", "import", "auto-j", path, "-o", tmp_path / "out.jsonl")
+    reason = 'field "label": expected one of N, N, N, got the number N; correct the row'
+    assert code == 0
+    assert f"2 rows: {reason} (the first: {path}:2)" in err
+    assert json.loads((tmp_path / "out.protocol.json").read_text())["rejected_by_reason"] == {reason: 2}
+    assert len((tmp_path / "out.rejects.jsonl").read_text().splitlines()) == 2

@@ -61,7 +61,7 @@ def test_a_column_that_is_nowhere_is_an_error(tmp_path):
 
 
 def test_a_file_without_any_usable_row_is_an_error_that_says_the_first_finding(tmp_path):
-    with pytest.raises(InputError, match=r'no row can be used; first: .*no "model"'):
+    with pytest.raises(InputError, match=r'no row can be used \(1 read\); the first: .*no "model"'):
         read_ratings([rows_in(tmp_path, {"item": "1", "judge": "a", "score": 1})])
 
 

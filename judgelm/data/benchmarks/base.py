@@ -5,18 +5,21 @@ them.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from judgelm.data.fields import described, row_error
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject, convert_rows, rejected
 from judgelm.data.row_labels import as_written
 from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, rejected
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
+
+T = TypeVar("T")
 
 
 class Entry(NamedTuple):
@@ -56,42 +59,53 @@ class Benchmark:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-def rows_of(path: str, name: str, needs: Sequence[str], on_reject: OnReject) -> Iterator[Row]:
-    """The rows of a file that have these fields.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the rows of a benchmark's file look like.
 
-    Args:
-        path: the file.
+    Attributes:
         name: of the benchmark, for errors.
         needs: fields of each row.
-        on_reject: gets lines that are no rows, and later rows without one of the fields.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+
+
+def converted(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
+    """What each row of a file and its number, from 1, make; a row that cannot be used is a reject.
 
     Raises:
-        InputError: the file cannot be read, or its first good row lacks a field: it is something else.
+        InputError: the file cannot be read, its first good row lacks a field (it is something else), or none of its
+            rows can be used.
     """
+    numbers = count(1)
+    return convert_rows(
+        _rows_of(path, shape),
+        lambda row: make(row, next(numbers)),
+        path=path,
+        expected=", ".join(shape.needs),
+        on_reject=on_reject,
+    )
+
+
+def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
+    """The rows of a file that have all fields; later rows without one are rejects."""
     known = False
     for row in read_rows(path):
         if isinstance(row, Reject):
-            on_reject(row)
+            yield row
             continue
-        missing = [need for need in needs if need not in row.data]
+        missing = [need for need in shape.needs if need not in row.data]
         if not missing:
             known = True
             yield row
             continue
-        found = ", ".join(row.data) or "none"
-        error = row_error(row, f"no row of {name}: it lacks {', '.join(missing)} and has the fields {found}")
+        fields = ", ".join(row.data) or "none"
+        error = row_error(row, f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
         if not known:
             raise InputError(f"{error}; give the published file, or name the benchmark that this is")
-        on_reject(rejected(row, error))
-
-
-def converted(rows: Iterable[Row], make: Callable[[Row, int], Entry], on_reject: OnReject) -> Iterator[Entry]:
-    """The entry that each row and its number, from 1, make; a row that cannot be used is a reject."""
-    for number, row in enumerate(rows, 1):
-        try:
-            yield make(row, number)
-        except InputError as error:
-            on_reject(rejected(row, error))
+        yield rejected(row, error)
 
 
 def only_file(files: Sequence[str], benchmark: str) -> str:

@@ -7,18 +7,22 @@ answer are rows for mode `ssr`. Files of questions alone make rows without answe
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, converted, model_of_file, one_of, plain_row, rows_of
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, one_of, plain_row
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field, texts_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject
 from judgelm.data.rows import Row
-from judgelm.data.samples import OnReject, rejected
-from judgelm.errors import InputError
 from judgelm.prompts.final_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
-_MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+shots?)?$")
+_MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
+_OUTPUT_FIELDS = ("model_outputs", "generated_text")
+"""What the published results call the model's text: 4 and 25 of the 29 whose text is in the repository."""
+
+_NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
 _PAIR_LABELS: Mapping[object, str] = {"A": "1", "B": "2"}
 
 
@@ -30,14 +34,12 @@ def _first_fields(path: str) -> set[str]:
 def _gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
         needs = ("question", "ground_truth") if "ground_truth" in _first_fields(path) else ("question", "answer")
-        for number, row in enumerate(rows_of(path, _GSM8K, needs, on_reject), 1):
-            try:
-                yield from _gsm8k_entries(row, number, needs[1])
-            except InputError as error:
-                on_reject(rejected(row, error))
+        make = partial(_gsm8k_entries, gold_field=needs[1])
+        for entries in converted(path, Shape(name=_GSM8K, needs=needs), make, on_reject):
+            yield from entries
 
 
-def _gsm8k_entries(row: Row, number: int, gold_field: str) -> Iterator[Entry]:
+def _gsm8k_entries(row: Row, number: int, gold_field: str) -> list[Entry]:
     question = text_field(row, "question", "question, answer")
     worked = text_field(row, gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
@@ -46,16 +48,17 @@ def _gsm8k_entries(row: Row, number: int, gold_field: str) -> Iterator[Entry]:
     metadata = {"data_set": _GSM8K, "solution": worked}
     asked = Sample(id=f"gsm8k-{number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
-        yield Entry(plain_row(asked))
-        return
+        return [Entry(plain_row(asked))]
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
         raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
+    entries = []
     for model, value in solved.items():
         answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
         stated = value.get("is_correct")
         truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
-        yield _judged(asked, model, answer, truth=truth)
+        entries.append(_judged(asked, model, answer, truth=truth))
+    return entries
 
 
 def _judged(asked: Sample, model: str, answer: str, *, truth: bool) -> Entry:
@@ -72,33 +75,51 @@ def _judged(asked: Sample, model: str, answer: str, *, truth: bool) -> Entry:
     return Entry(plain_row(sample), known)
 
 
+_RESULTS = Shape(name=_MMLU_PRO, needs=("question_id", "question", "options", "answer"))
+_PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "label"))
+
+
 def _mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """Pairs where a file of pairs is among the files, else every model's answer by itself."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= _first_fields(path)]
     others = [path for path in files if path not in pairs]
-    needs = ("question_id", "question", "options", "answer")
-    if not pairs:
-        for path in others:
-            for row in rows_of(path, _MMLU_PRO, needs, on_reject):
-                try:
-                    yield from _mmlu_entries(row, path)
-                except InputError as error:
-                    on_reject(rejected(row, error))
-        return
-    questions: dict[str, Row] = {}
-    outputs: dict[str, dict[str, str]] = {}
+    results = _Results()
     for path in others:
-        for row in rows_of(path, _MMLU_PRO, needs, on_reject):
-            try:
-                key = _key(row)
-                outputs.setdefault(key, {}).update(_outputs(row, path))
-            except InputError as error:
-                on_reject(rejected(row, error))
-                continue
-            questions.setdefault(key, row)
+        for row, outputs in converted(path, _RESULTS, partial(results.add, path=path), on_reject):
+            if not pairs:
+                yield from _mmlu_entries(row, outputs)
     for path in pairs:
-        rows = rows_of(path, _MMLU_PRO, ("question_id", "model_a", "model_b", "label"), on_reject)
-        yield from converted(rows, lambda row, _: _mmlu_pair(row, questions, outputs), on_reject)
+        yield from converted(path, _PAIRS, lambda row, _: _mmlu_pair(row, results), on_reject)
+
+
+class _Results:
+    """The questions of files of results, and the models' answers to them.
+
+    Attributes:
+        questions: id -> its first row.
+        outputs: id -> model -> what it wrote.
+    """
+
+    def __init__(self) -> None:
+        self.questions: dict[str, Row] = {}
+        self.outputs: dict[str, dict[str, str]] = {}
+        self._places: dict[tuple[str, str], str] = {}
+
+    def add(self, row: Row, number: int, path: str) -> tuple[Row, dict[str, str]]:
+        """Take in one row of a file.
+
+        Raises:
+            InputError: the row cannot be used, or one of its models has answered the question before.
+        """
+        question, outputs = _question(row).id, _outputs(row, path)
+        for model in outputs or ("",):
+            if (place := self._places.get((question, model))) is not None:
+                repeated = f"a second answer of {model} to" if model else "repeats"
+                raise row_error(row, f"{repeated} question {question}; the first, in {place}, counts")
+        self._places |= {(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)}
+        self.questions.setdefault(question, row)
+        self.outputs.setdefault(question, {}).update(outputs)
+        return row, outputs
 
 
 def _key(row: Row) -> str:
@@ -129,10 +150,14 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
     several = row.data.get("outputs")
     if isinstance(several, dict):
         texts = {str(model): one.get("text") if isinstance(one, dict) else one for model, one in several.items()}
-    elif row.data.get("model_outputs") is not None:
+    elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
         name = model_of_file(path)
-        found = _MODEL_IN_NAME.search(name)
-        texts = {found[1] if found else name: row.data["model_outputs"]}
+        match = _MODEL_IN_NAME.search(name)
+        text = row.data[field]
+        texts = {match[1] if match else name: _first_answer(text) if isinstance(text, str) else text}
+    elif "pred" in row.data:
+        expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
+        raise row_error(row, f"a prediction without the model's text: expected {expected}, and its fields are {fields}")
     else:
         return {}
     for model, text in texts.items():
@@ -141,9 +166,18 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
     return {model: str(text) for model, text in texts.items()}
 
 
-def _mmlu_entries(row: Row, path: str) -> Iterator[Entry]:
+def _first_answer(text: str) -> str:
+    """The answer to the question asked, without the further questions that a base model goes on to write.
+
+    MMLU-Pro's own code for local models stops at `Question:`; two published files were made without (Llama-3 8B and
+    70B), and there the last answer in the text is mostly one to an invented question.
+    """
+    following = _NEXT_QUESTION.search(text)
+    return text if following is None else text[: following.start()]
+
+
+def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
     question = _question(row)
-    outputs = _outputs(row, path)
     if not outputs:
         yield Entry(plain_row(question))
         return
@@ -161,15 +195,15 @@ def _stated(row: Row, model: str) -> tuple[object] | None:
     return (one["l2"],) if isinstance(one, dict) and "l2" in one else None
 
 
-def _mmlu_pair(row: Row, questions: Mapping[str, Row], outputs: Mapping[str, Mapping[str, str]]) -> Entry:
-    key = _key(row)
+def _mmlu_pair(row: Row, results: _Results) -> Entry:
+    key, outputs = _key(row), results.outputs
     models = tuple(text_field(row, name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
     missing = [model for model in models if model not in outputs.get(key, {})]
     if missing:
         raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
     answers = tuple(outputs[key][model] for model in models)
     winner: Winner = 1 if one_of(row, "label", _PAIR_LABELS) == "1" else 2
-    sample = _question(questions[key], answers, models)
+    sample = _question(results.questions[key], answers, models)
     truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
     if sample.category is not None:
         truth["category"] = sample.category

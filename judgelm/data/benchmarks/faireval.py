@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, plain_row
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, plain_row
 from judgelm.data.fields import optional_text, row_error, row_id, text_field
-from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, rejected
+from judgelm.data.rejects import OnReject, rejected
+from judgelm.data.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
 _ALIASES = {"chatgpt": "gpt35turbo"}
+
+
+_TABLE = Shape(name="FairEval's questions or answers", needs=("question_id", "text"))
 
 
 def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -53,17 +55,7 @@ def _sorted(files: Sequence[str], on_reject: OnReject) -> tuple[str, list[list[R
     for path in files:
         if path == texts[0]:
             continue
-        rows: list[Row] = []
-        for row in read_rows(path):
-            if isinstance(row, Reject):
-                on_reject(row)
-                continue
-            if not rows and not {"question_id", "text"} <= row.data.keys():
-                raise row_error(row, f"no question or answer of FairEval; its fields are {', '.join(row.data)}")
-            rows.append(row)
-        if not rows:
-            raise InputError(f"{path}: no row of FairEval's questions or answers; copy or download it again")
-        tables.append(rows)
+        tables.append(list(converted(path, _TABLE, lambda row, _: row, on_reject)))
     return texts[0], tables
 
 

@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, raise_reject, rejected
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.multimodal import read_gold
@@ -72,16 +72,16 @@ def mm_vet_rows(
         if (model := model_of_file(path)) in given:
             raise InputError(f"{path}: {given[model][0]} has the same name, which names the model; rename one of them")
         given[model] = path, _answers(path)
-    for row in _rows(questions):
-        try:
-            plain = _plain(row)
-            rows = [
-                plain | _answered(row, str(plain["id"]), model, *given[model], alone=len(given) == 1) for model in given
-            ]
-        except InputError as error:
-            on_reject(rejected(row, error))
-            continue
-        yield from rows or [plain]
+
+    alone = len(given) == 1
+
+    def convert(row: Row) -> list[dict[str, object]]:
+        plain = _plain(row)
+        name = str(plain["id"])
+        return [plain | _answered(row, name, model, *given[model], alone=alone) for model in given] or [plain]
+
+    for rows in convert_rows(_rows(questions), convert, path=questions, expected=_NEEDS, on_reject=on_reject):
+        yield from rows
 
 
 def answers_or_questions(path: str) -> Literal["answers", "questions"]:
@@ -104,7 +104,8 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
         InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
     """
     found: dict[str, VisualQuestion] = {}
-    for row in _rows(str(path)):
+
+    def read(row: Row) -> tuple[str, VisualQuestion]:
         name = row_id(row, _IDS)
         if name is None:
             raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
@@ -112,11 +113,14 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
             raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
         models = row.data.get("answer_models")
         model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
-        found[name] = VisualQuestion(_capabilities(row), _image_name(row), model)
+        return name, VisualQuestion(_capabilities(row), _image_name(row), model)
+
+    for name, question in convert_rows(_rows(str(path)), read, path=str(path), expected="id and capabilities"):
+        found[name] = question
     return found
 
 
-def _rows(path: str) -> Iterator[Row]:
+def _rows(path: str) -> Iterator[Row | Reject]:
     """Rows of either shape; the questions of one object by their keys, with the key as the id."""
     if _is_json(path) and (questions := _json_object(path)) is not None:
         for number, (name, question) in enumerate(questions.items(), 1):
@@ -124,10 +128,7 @@ def _rows(path: str) -> Iterator[Row]:
                 raise InputError(f"{path}: question {name}: expected an object, got {described(question)}")
             yield Row(path, number, {"id": name, **question})
         return
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            raise InputError(row.message)
-        yield row
+    yield from read_rows(path)
 
 
 def _is_json(path: str) -> bool:

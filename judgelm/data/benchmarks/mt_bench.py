@@ -13,6 +13,7 @@ last turn's. A GPT-4 judge's `g1_winner` files are labels for `judgelm eval`, no
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from judgelm.data.benchmarks.base import Benchmark, Entry, plain_row
 from judgelm.data.dialogues import turns_of
 from judgelm.data.fields import described, field_error, optional_text, row_error, row_id, text_field, winner_field
 from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject, Row
-from judgelm.data.samples import OnReject, rejected
+from judgelm.data.rejects import OnReject, convert_rows, rejected
+from judgelm.data.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 
+_NEEDS = "question_id with turns, choices, or winner, judge and turn"
 _TURNS = 2
 _PEOPLE = "expert"
 _FIRST = 81
@@ -79,21 +81,12 @@ def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
     """Take one file's rows into the tables.
 
     Raises:
-        InputError: its first good row is none of MT-Bench's.
+        InputError: none of its rows is MT-Bench's.
     """
     called_reference = "reference" in str(Path(path).resolve().parent.name) or "reference" in Path(path).name
-    known = False
-    for row in read_rows(path):
-        if isinstance(row, Reject):
-            on_reject(row)
-            continue
-        try:
-            _take(row, tables, called_reference)
-            known = True
-        except InputError as error:
-            if not known:
-                raise
-            on_reject(rejected(row, error))
+    take = partial(_take, tables=tables, called_reference=called_reference)
+    for _ in convert_rows(read_rows(path), take, path=path, expected=_NEEDS, on_reject=on_reject):
+        pass
 
 
 def _take(row: Row, tables: _Tables, called_reference: bool) -> None:

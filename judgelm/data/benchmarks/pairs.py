@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, converted, one_of, only_file, plain_row, rows_of
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, one_of, only_file, plain_row
 from judgelm.data.fields import optional_text, row_error, row_id, text_field
 from judgelm.data.row_labels import llmbar_label, pandalm_label
 from judgelm.data.row_samples import llmbar_sample, pandalm_sample
@@ -18,8 +18,8 @@ _WINNERS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 def _pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     needs = ("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
-    path = only_file(files, "pandalm")
-    yield from converted(rows_of(path, "PandaLM's test set", needs, on_reject), _pandalm_entry, on_reject)
+    shape = Shape(name="PandaLM's test set", needs=needs)
+    yield from converted(only_file(files, "pandalm"), shape, _pandalm_entry, on_reject)
 
 
 def _pandalm_entry(row: Row, number: int) -> Entry:
@@ -32,12 +32,14 @@ def _pandalm_entry(row: Row, number: int) -> Entry:
     return Entry(plain_row(sample, pandalm_label(row, False)))
 
 
+_LLMBAR = Shape(name="LLMBar", needs=("input", "output_1", "output_2", "label"))
+
+
 def _llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """The set of each file is the name of its folder, as published."""
     for path in files:
         subset = Path(path).resolve().parent.name
-        rows = rows_of(path, "LLMBar", ("input", "output_1", "output_2", "label"), on_reject)
-        yield from converted(rows, partial(_llmbar_entry, subset), on_reject)
+        yield from converted(path, _LLMBAR, partial(_llmbar_entry, subset), on_reject)
 
 
 def _llmbar_entry(subset: str, row: Row, number: int) -> Entry:
@@ -60,7 +62,7 @@ _JUDGEBENCH_NEEDS = ("pair_id", "source", "question", "response_A", "response_B"
 
 def _judgebench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
-        yield from converted(rows_of(path, "JudgeBench", _JUDGEBENCH_NEEDS, on_reject), _judgebench_entry, on_reject)
+        yield from converted(path, Shape(name="JudgeBench", needs=_JUDGEBENCH_NEEDS), _judgebench_entry, on_reject)
 
 
 def _judgebench_entry(row: Row, number: int) -> Entry:
@@ -120,9 +122,8 @@ _AUTO_J_NEEDS = ("scenario", "label", "prompt", "response 1", "response 2")
 
 
 def _auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    path = only_file(files, "auto-j")
-    rows = rows_of(path, "Auto-J's pairwise test set", _AUTO_J_NEEDS, on_reject)
-    yield from converted(rows, _auto_j_entry, on_reject)
+    shape = Shape(name="Auto-J's pairwise test set", needs=_AUTO_J_NEEDS)
+    yield from converted(only_file(files, "auto-j"), shape, _auto_j_entry, on_reject)
 
 
 def _auto_j_entry(row: Row, number: int) -> Entry:

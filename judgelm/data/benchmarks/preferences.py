@@ -4,11 +4,12 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, converted, only_file, plain_row, rows_of
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, only_file, plain_row
 from judgelm.data.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
 from judgelm.data.preferences import preference_label, preference_sample
+from judgelm.data.rejects import FileUse, OnReject, rejected
 from judgelm.data.rows import Row
-from judgelm.data.samples import OnReject, SampleStream, rejected
+from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -35,13 +36,14 @@ SECTIONS: Mapping[str, Mapping[str, int]] = {
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _SECOND_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
+_PREFERENCE_NEEDS = "chosen and rejected, conversation_a and conversation_b, or response_a and response_b"
 _PREFERENCE_FORMATS = ("preference", "arena", "responses")
 
 
 def _rewardbench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     needs = ("prompt", "chosen", "rejected", "subset", "id")
-    path = only_file(files, "rewardbench")
-    yield from converted(rows_of(path, "RewardBench", needs, on_reject), _rewardbench_entry, on_reject)
+    shape = Shape(name="RewardBench", needs=needs)
+    yield from converted(only_file(files, "rewardbench"), shape, _rewardbench_entry, on_reject)
 
 
 def _rewardbench_entry(row: Row, number: int) -> Entry:
@@ -56,8 +58,8 @@ def _rewardbench_entry(row: Row, number: int) -> Entry:
 
 
 def _rewardbench_2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    path = only_file(files, "rewardbench-2")
-    yield from converted(rows_of(path, "RewardBench 2", _SECOND_NEEDS, on_reject), _best_of, on_reject)
+    shape = Shape(name="RewardBench 2", needs=_SECOND_NEEDS)
+    yield from converted(only_file(files, "rewardbench-2"), shape, _best_of, on_reject)
 
 
 def _best_of(row: Row, number: int) -> Entry:
@@ -96,7 +98,8 @@ def _place(question: str, answer: str) -> str:
 
 def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     path = only_file(files, "preferences")
-    stream = SampleStream([path], on_reject=on_reject)
+    use = FileUse(path=path, expected=_PREFERENCE_NEEDS, on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject)
     if stream.format.name not in _PREFERENCE_FORMATS:
         known = ", ".join(_PREFERENCE_FORMATS)
         raise InputError(f"{path}: read as {stream.format.name}, which is no preference set; expected one of {known}")
@@ -104,9 +107,11 @@ def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         try:
             label = stream.format.label(row, False)
         except InputError as error:
-            on_reject(rejected(row, error))
+            use.reject(rejected(row, error))
             continue
+        use.used += 1
         yield Entry(plain_row(sample, label))
+    use.require_used()
 
 
 REWARDBENCH = Benchmark(

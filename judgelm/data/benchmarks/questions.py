@@ -6,8 +6,8 @@ from functools import partial
 from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.qa_files import QaDataSet, qa_row, read_qa
 from judgelm.data.readers import read_rows
+from judgelm.data.rejects import OnReject
 from judgelm.data.rows import Row
-from judgelm.data.samples import OnReject
 from judgelm.errors import InputError
 
 _QA_NAMES: Mapping[QaDataSet, str] = {
@@ -27,9 +27,7 @@ def _qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Itera
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
     """Refuse a file in the shape of another set; flat rows could be of any."""
-    first = next(read_qa(path, on_reject=lambda reject: None), None)
-    if first is None:
-        raise InputError(f"{path}: no question in it can be used; give the published file of {data_set}")
+    first = next(read_qa(path, on_reject=lambda reject: None))  # without a usable question, that is an error
     found = first.metadata["data_set"]
     if found not in (data_set, "hotpotqa") or (found != data_set and _has_titles(path)):
         raise InputError(f"{path}: has the shape of {found}, not of {data_set}; import it as {found}")

@@ -94,5 +94,7 @@ def test_no_file_and_no_usable_row_are_refused(tmp_path):
         import_benchmark("auto-j", [], tmp_path / "out.jsonl")
     path = tmp_path / "in.jsonl"
     path.write_text(json.dumps(ROW | {"label": 7}) + "\n")
-    with pytest.raises(InputError, match=r"no row can be used as auto-j; the first: .*in\.jsonl:1: .*got the number 7"):
+    with pytest.raises(
+        InputError, match=r"in\.jsonl: no row can be used \(1 read\); the first: .*:1: .*got the number 7"
+    ):
         import_benchmark("auto-j", [str(path)], tmp_path / "out.jsonl")

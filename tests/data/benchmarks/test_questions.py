@@ -83,6 +83,42 @@ def test_mmlu_pros_published_results_name_the_model_in_the_file(tmp_path, write)
     assert (row["answer_models"], truth["truth"]) == (["Big-7B"], False)
 
 
+@pytest.mark.parametrize("field", ["model_outputs", "generated_text"])
+def test_mmlu_pros_published_results_are_answers_whatever_the_text_is_called(tmp_path, write, field):
+    rows = [MMLU | {"answer_index": 1, "src": "s", "pred": "B", field: "The answer is (B)."}]
+    _, [row], [truth] = imported("mmlu-pro", tmp_path, write("model_outputs_m_5shots.json", rows, lines=False))
+    assert (row["id"], row["answer"], truth["truth"]) == ("mmlu-pro-70/m", "The answer is (B).", True)
+
+
+def test_questions_that_a_base_model_invents_behind_its_answer_are_not_its_answer(tmp_path, write):
+    text = "So it is y. The answer is (B).\n\nQuestion:\nWhich?\nAnswer: The answer is (C)."
+    path = write("model_outputs_m_5shots.json", [MMLU | {"generated_text": text}], lines=False)
+    _, [row], [truth] = imported("mmlu-pro", tmp_path, path)
+    assert (row["answer"], truth["truth"]) == ("So it is y. The answer is (B).", True)
+
+
+def test_results_of_several_models_that_say_generated_text_are_imported_together(tmp_path, write):
+    files = [write(f"model_outputs_{m}_5shots.json", [MMLU | {"generated_text": m}], lines=False) for m in "ab"]
+    done, rows, _ = imported("mmlu-pro", tmp_path, *files)
+    assert ([row["id"] for row in rows], done.rejects) == (["mmlu-pro-70/a", "mmlu-pro-70/b"], [])
+
+
+def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_stands(tmp_path, write):
+    rows = [MMLU | {"generated_text": text} for text in ("The answer is (B).", "The answer is (C).")]
+    done, [row], _ = imported("mmlu-pro", tmp_path, write("model_outputs_m_5shots.json", rows))
+    assert row["answer"] == "The answer is (B)."
+    [reject] = done.rejects
+    assert reject.line == 2
+    assert "a second answer of m to question mmlu-pro-70; the first, in " in reject.reason
+    assert "m_5shots.json:1, counts" in reject.reason
+
+
+def test_a_prediction_without_its_text_is_no_answer(tmp_path, write):
+    path = write("model_outputs_m_5shots.json", [MMLU | {"pred": "B", "reply": "The answer is (B)."}])
+    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, and its fields are .*reply"):
+        imported("mmlu-pro", tmp_path, path)
+
+
 def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer(tmp_path, write):
     pair = {"question_id": 70, "model_a": "m2", "model_b": "m1", "label": "B"}
     files = (

@@ -1,0 +1,92 @@
+"""What readers of foreign files cannot use: counted by reason, and an error where it is everything."""
+
+import json
+
+import pytest
+
+from judgelm.data.answers import AnswerSet, read_questions
+from judgelm.data.benchmarks.mm_vet import read_capabilities
+from judgelm.data.importing import import_benchmark
+from judgelm.data.labelled import read_labelled
+from judgelm.data.labels import read_labels
+from judgelm.data.qa_files import read_qa
+from judgelm.data.ratings import read_ratings
+from judgelm.data.readers import read_rows
+from judgelm.data.rejects import RejectCounts, convert_rows
+from judgelm.data.results import read_results
+from judgelm.data.review_tables import join_reviews
+from judgelm.data.reviews import read_reviews
+from judgelm.data.right_and_wrong import read_answers, read_known
+from judgelm.data.rows import Reject
+from judgelm.data.samples import SampleStream, join_outputs, read_references
+from judgelm.data.seeds import SeedSource, read_seeds, sample_seeds
+from judgelm.data.solves import read_solves
+from judgelm.errors import InputError
+from judgelm.parsing import parse_pair
+
+
+def ignore(reject):
+    """A caller that goes on whatever is rejected, as commands do."""
+
+
+READERS = {
+    "samples": (lambda path: list(SampleStream([path], on_reject=ignore)), "question"),
+    "two files of outputs": (lambda path: list(join_outputs(path, path)), "instruction, output"),
+    "references": (read_references, "reference"),
+    "labels": (lambda path: read_labels(path, on_reject=ignore), "winner"),
+    "labelled pairs": (lambda path: list(read_labelled(path, source="s", on_reject=ignore)), "answer_1"),
+    "results": (lambda path: read_results(path, parse_pair, on_reject=ignore), "pred_text"),
+    "reviews": (lambda path: list(read_reviews(path)), "answer1_id"),
+    "review tables": (lambda path: list(join_reviews(path, [path], [path])), "question_id"),
+    "questions": (lambda path: read_questions(path, on_reject=ignore), "question_body"),
+    "answers": (lambda path: AnswerSet([path]), "question_id, model, text"),
+    "known questions": (lambda path: list(read_known(path)), "reference"),
+    "generated answers": (lambda path: list(read_answers([path])), "question_id"),
+    "qa": (lambda path: list(read_qa(path, on_reject=ignore)), "question"),
+    "seeds": (lambda path: list(read_seeds(path)), "instruction"),
+    "seeds of a named kind": (lambda path: list(read_seeds(path, "dolly")), "instruction, context, response"),
+    "a mix of seeds": (lambda path: sample_seeds({"a": SeedSource(paths=(path,))}, {"a": 1.0}, 1, 0), "instruction"),
+    "ratings": (lambda path: read_ratings([path]), "item"),
+    "own answers": (read_solves, "solves"),
+    "capabilities": (read_capabilities, "id"),
+}
+
+
+@pytest.mark.parametrize(("read", "expected"), READERS.values(), ids=READERS)
+def test_a_file_of_another_shape_is_an_error_that_names_file_and_fields(tmp_path, read, expected):
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))
+    with pytest.raises(InputError) as caught:
+        read(str(path))
+    assert str(path) in str(caught.value)
+    assert expected in str(caught.value)
+    assert "colour, weight" in str(caught.value)
+
+
+def test_rows_of_the_right_fields_and_wrong_values_are_no_use_either(tmp_path):
+    path = tmp_path / "chosen.jsonl"
+    path.write_text('{"prompt": "q", "chosen": 7, "rejected": "b"}\n' * 3)
+    with pytest.raises(InputError, match=r"no row can be used \(3 read\); the first: .*:1: .*its fields are prompt, "):
+        import_benchmark("preferences", [str(path)], tmp_path / "out.jsonl")
+
+
+def test_one_usable_row_is_enough_and_the_others_are_rejects(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"a": "x"}\nno JSON\n')
+    rejects = []
+    values = convert_rows(
+        read_rows(str(path)), lambda row: int(str(row.data["a"])) if row.data["a"] == 1 else _refuse(row),
+        path=str(path), expected="a", on_reject=rejects.append,
+    )  # fmt: skip
+    assert list(values) == [1]
+    assert [reject.line for reject in rejects] == [2, 3]
+
+
+def _refuse(row):
+    raise InputError(f"{row.file}:{row.line}: no number")
+
+
+def test_rejects_are_counted_by_reason_with_the_first_place():
+    counts = RejectCounts([Reject("f", line, f'id "{line}" appeared before', "") for line in (3, 5)])
+    counts(Reject("f", 9, "no question", ""))
+    assert counts.lines() == ["2 rows: id ... appeared before (the first: f:3)", "f:9: no question"]
