@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.errors import InputError
 
 if TYPE_CHECKING:
     from judgelm.studies.position_bias.study import PairGroup
@@ -16,8 +17,8 @@ def position_bias_command(
         list[str],
         typer.Argument(
             metavar="[NAME=]RUN",
-            help="Run files in both orders, or review files (Vicuna, QLoRA) of each order. NAME is the file's without "
-            "one; pairs stand under that of the first file that has them.",
+            help="Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of "
+            "one NAME. NAME is the file's without one; pairs stand under that of the first file that has them.",
         ),
     ],
     out: OutOption,
@@ -44,13 +45,24 @@ def _named(text: str) -> tuple[str, Path]:
 
 
 def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
-    """Run files by themselves, reviews of all files together: the two orders are in two of them."""
+    """Run files by themselves, reviews with those of the files that hold the other order; pooled by name afterwards.
+
+    Raises:
+        InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
+    """
     from judgelm.cli.scoring import is_run_file
-    from judgelm.data.reviews import read_reviews
+    from judgelm.data.reviews import joined_files, read_reviews
     from judgelm.runfile import read_judgments
     from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
 
+    paths = [path.resolve() for _, path in files]
+    if repeated := next((path for path in paths if paths.count(path) > 1), None):
+        raise InputError(f"{repeated}: given twice; give each file once")
     runs = [(name, path) for name, path in files if is_run_file(path)]
-    reviews = [(name, review) for name, path in files if (name, path) not in runs for review in read_reviews(str(path))]
-    groups = together([(name, of_judgments(read_judgments(path))) for name, path in runs] + of_reviews(reviews))
+    reviewed = [file for file in files if file not in runs]
+    found = [(name, of_judgments(read_judgments(path))) for name, path in runs]
+    for places in joined_files(reviewed):
+        named = [reviewed[place] for place in places]
+        found += of_reviews([(name, review) for name, path in named for review in read_reviews(str(path))])
+    groups = together(found)
     return {name: groups[name] for name in dict.fromkeys(name for name, _ in files) if name in groups}

@@ -5,8 +5,10 @@ A row names its question and its two answers by id and holds the two scores: `qu
 say which, the files' names do not: QLoRA's are not named by who stood first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
 
 from judgelm.data.fields import optional_text, row_error, row_id, scores_field
 from judgelm.data.readers import read_rows
@@ -16,6 +18,7 @@ from judgelm.data.rows import Row
 from judgelm.errors import InputError
 
 NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
+_VERSUS = "-vs-"
 _UNREADABLE = (-1.0, -1.0)
 
 
@@ -62,6 +65,42 @@ def _review(row: Row) -> Review:
     )
 
 
+def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
+    """Which files hold the two orders of the same pairs, so that their reviews are joined with each other alone.
+
+    Two models that write the same text have one answer id (QLoRA's are hashes of the text), so that over all files one
+    key stands for two pairs. Files called `X-vs-Y...` and `Y-vs-X...` belong together; of the others those of one
+    name; what is left is one set.
+
+    Args:
+        files: the name that the user gave each, and its path.
+
+    Returns:
+        Sets of places in `files`, each place in one of them.
+    """
+    left = list(range(len(files)))
+    sets: list[list[int]] = []
+    for first, second in combinations(range(len(files)), 2):
+        if first in left and second in left and _are_two_orders(files[first][1], files[second][1]):
+            sets.append([first, second])
+            left = [place for place in left if place not in (first, second)]
+    for name in dict.fromkeys(files[place][0] for place in left):
+        alike = [place for place in left if files[place][0] == name]
+        if len(alike) > 1:
+            sets.append(alike)
+            left = [place for place in left if place not in alike]
+    return [*sets, left] if left else sets
+
+
+def _are_two_orders(one: Path, other: Path) -> bool:
+    """Whether the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
+    first, versus, second = one.stem.partition(_VERSUS)
+    left, also_versus, right = other.stem.partition(_VERSUS)
+    if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
+        return False
+    return first != left and second.removeprefix(left) == right.removeprefix(first)
+
+
 def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
     """Reviews of one question and the same two answers, put together, and those left alone.
 
@@ -76,7 +115,8 @@ def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review
         key = review.question, review.answers
         if key in found:
             before = found[key].place
-            raise InputError(f"{review.place}: the same answers in the same order as in {before}; give each file once")
+            way_out = "give each file once, and the two orders of one pair of models as NAME=FILE with the same NAME"
+            raise InputError(f"{review.place}: the same answers in the same order as in {before}; {way_out}")
         found[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []
