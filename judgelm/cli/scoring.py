@@ -115,7 +115,12 @@ def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
     scale = _scale(options.scale)
     fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
     results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback)
-    return {one.sample_id: one for one in results}
+    judgments = {result.sample_id: result for result in results}
+    beyond = sum(one.failure is not None and one.failure.code == "out_of_range" for one in judgments.values())
+    if beyond:
+        finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({options.scale})"
+        console.print(f"{path}: {finding}; try --scale any", markup=False, highlight=False, soft_wrap=True)
+    return judgments
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
 from judgelm.cli.scoring import load_judgments, load_labels, load_manifest

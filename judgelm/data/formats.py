@@ -194,7 +194,8 @@ LABELS = Format(
     needs=("id",),
     mapping={
         "id": "question_id / id / idx / review_id",
-        "label": "winner / score / scores / score_1, score_2 / text / score_w_reference / text_w_reference",
+        "label": "winner / score / scores / score_1, score_2 / score_a, score_b / text / score_w_reference / "
+        "text_w_reference / annotator1 / preference / label",
     },
     sample=row_samples.label_alone,
     label=row_labels.any_label,
@@ -218,11 +219,17 @@ _PAIR_LABEL_FIELDS = (
     {"question_id", "model_a", "model_b", "label"},
     {"question_id", "model_1", "model_2", "g1_winner", "g2_winner"},
 )
-_LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_w_reference", "text_w_reference"})
+_LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
+_MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
+"""Fields that are labels only where a file of labels is expected; elsewhere they may be anything."""
 
 
-def recognise(row: Row) -> Format:
+def recognise(row: Row, *, label_rows: bool = False) -> Format:
     """The format of a file, from the field names of its first good row; its mapping narrowed to those fields.
+
+    Args:
+        row: the file's first good row.
+        label_rows: whether a file of labels is expected.
 
     Raises:
         InputError: no format fits; says what was found, what each format needs, and what looks misspelt.
@@ -235,7 +242,8 @@ def recognise(row: Row) -> Format:
         return _narrowed(next(candidate for candidate in FORMATS if candidate.name == "plain"), row)
     if any(needs <= fields for needs in _PAIR_LABEL_FIELDS):
         return _narrowed(PAIR_LABELS, row)
-    if not _LABEL_MARKS.isdisjoint(fields) and any(name in fields for name in ID_FIELDS):
+    marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
+    if not marks.isdisjoint(fields) and any(name in fields for name in ID_FIELDS):
         return _narrowed(LABELS, row)
     raise _unknown_fields(row)
 

@@ -1,19 +1,30 @@
-"""The rows of one big JSON list, streamed: the buffer holds a chunk or one row, whichever is longer."""
+"""The rows of one big JSON list, streamed: the buffer holds a chunk or one row, whichever is longer.
+
+The list may stand in an object, under a name that says so: `{"version": 1, "data": [...]}`.
+"""
 
 import codecs
 import io
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 from judgelm.data.rows import Reject, Row, has_bad_bytes, kept_raw, readable
 
 _CHUNK = 1 << 18
 _WHITESPACE = " \t\r\n"
+_WHITE = re.compile(r"[ \t\r\n]*")
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_COMMA = re.compile(r"[ \t\r\n]*,")
+_ROWS = re.compile(r"\[[ \t\r\n]*\{")
 _RAW_DECODE = json.JSONDecoder().raw_decode
 _CUT_TOKEN = 16
 """An error this near the buffer's end may only mean that a literal or an escape is cut in two."""
 
 _KEEP_OF_REST = 1_000_000
+
+WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
+"""Names under which an object holds the rows of a file."""
 
 
 class _Source:
@@ -82,12 +93,97 @@ def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iter
         file: the name that rows and rejects carry.
         chunk: bytes read at a time.
     """
-    source = _Source(stream, chunk)
+    yield from _until_broken(_Source(stream, chunk), file, _elements)
+
+
+def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
+    """Rows of the list that a JSON object holds under one of `WRAPPERS`; its other fields are passed over.
+
+    Args:
+        stream: the file's bytes, without a byte-order mark, for which `is_wrapped` holds.
+        file: the name that rows and rejects carry.
+        chunk: bytes read at a time.
+    """
+    yield from _until_broken(_Source(stream, chunk), file, _fields)
+
+
+def is_wrapped(head: str) -> bool:
+    """Whether a file that begins so is one object with its rows in a list, and not JSON lines.
+
+    JSON lines are what goes on behind a first line that is an object by itself.
+    """
+    line, _, more = head.lstrip(_WHITESPACE).partition("\n")
+    if not line.startswith("{") or (more.strip(_WHITESPACE) and _is_json(line)):
+        return False
+    position = head.index("{") + 1
     try:
-        yield from _elements(source, file)
+        while True:
+            name, position = _RAW_DECODE(head, _WHITE.match(head, position).end())  # type: ignore[union-attr]
+            colon = _COLON.match(head, position)
+            if colon is None:
+                return False
+            if name in WRAPPERS and _ROWS.match(head, colon.end()):
+                return True
+            _, position = _RAW_DECODE(head, colon.end())
+            comma = _COMMA.match(head, position)
+            if comma is None:
+                return False
+            position = comma.end()
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _until_broken(
+    source: _Source, file: str, read: Callable[[_Source, str], Iterator[Row | Reject]]
+) -> Iterator[Row | Reject]:
+    try:
+        yield from read(source, file)
+        if source.next_character():
+            raise _BrokenListError("text after the end of the JSON list")
     except _BrokenListError as broken:
         line = source.line
         yield Reject(file, line, f"{broken}; the rest of the file could not be read", source.rest())
+
+
+def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
+    """The rows of an object's one list of rows."""
+    source.next_character()
+    source.advance(source.position + 1)
+    wrapper = ""
+    while True:
+        source.next_character()
+        name, end = _decode(source)
+        source.advance(end)
+        _separator(source, ":", "a field's name")
+        if source.next_character() == "[" and name in WRAPPERS:
+            if wrapper:
+                raise _BrokenListError(f'two lists of rows, "{wrapper}" and "{name}"; keep one of them')
+            wrapper = str(name)
+            yield from _elements(source, file)
+        else:
+            _, end = _decode(source)
+            source.advance(end)
+        if _separator(source, ",}", "a field") == "}":
+            return
+
+
+def _separator(source: _Source, expected: str, behind: str) -> str:
+    """Take one of these characters."""
+    separator = source.next_character()
+    if not separator or separator not in expected:
+        names = " or ".join(f'"{character}"' for character in expected)
+        got = f'got "{separator}"' if separator else "the file ends: it is cut short"
+        raise _BrokenListError(f"broken JSON list: expected {names} after {behind}, {got}")
+    source.advance(source.position + 1)
+    return separator
 
 
 def _elements(source: _Source, file: str) -> Iterator[Row | Reject]:
@@ -98,16 +194,9 @@ def _elements(source: _Source, file: str) -> Iterator[Row | Reject]:
     else:
         while True:
             yield _element(source, file)
-            separator = source.next_character()
-            if separator not in (",", "]"):
-                found = f'got "{separator}"' if separator else "the file ends: it is cut short"
-                raise _BrokenListError(f'broken JSON list: expected "," or "]" after a row, {found}')
-            source.advance(source.position + 1)
-            if separator == "]":
+            if _separator(source, ",]", "a row") == "]":
                 break
             source.next_character()
-    if source.next_character():
-        raise _BrokenListError("text after the end of the JSON list")
 
 
 def _element(source: _Source, file: str) -> Row | Reject:

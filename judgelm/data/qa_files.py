@@ -117,10 +117,10 @@ def _nested(path: str) -> dict[str, Any] | None:
         value = parse_json(text)  # JSON lines of more than one row are no JSON text
     except (OSError, ValueError, EOFError, zlib.error):
         return None
-    passages = isinstance(value.get("data"), list) or any(
-        isinstance(one, dict) and "qa_pairs" in one for one in value.values()
-    )
-    return value if passages else None
+    data = value.get("data")
+    articles = isinstance(data, list) and any(isinstance(one, dict) and "paragraphs" in one for one in data)
+    passages = any(isinstance(one, dict) and "qa_pairs" in one for one in value.values())
+    return value if articles or passages else None
 
 
 def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, cast
 
-from judgelm.data.json_list import read_list
+from judgelm.data.json_list import is_wrapped, read_list, read_wrapped
 from judgelm.data.rows import Reject, Row, has_bad_bytes, kept_raw, readable
 from judgelm.errors import InputError
 
@@ -44,8 +44,9 @@ def read_rows(path: str) -> Iterator[Row | Reject]:
     """Stream the rows of a file, or of standard input (`-`, JSON lines), with bounded memory.
 
     The format follows the extension; without a telling one, a file that opens with `[` is a JSON list and any other
-    is JSON lines. UTF-8 with or without a byte-order mark, either kind of line end; in a CSV file the separator that
-    its first line has most of: comma, semicolon, tab or bar.
+    is JSON lines. One JSON object with its rows in a list (`data`, `rows`, `examples`, ...) is read as that list.
+    UTF-8 with or without a byte-order mark, either kind of line end; in a CSV file the separator that its first line
+    has most of: comma, semicolon, tab or bar.
 
     Raises:
         InputError: the file is missing, a folder, unreadable, damaged, or holds no rows at all. What can be known
@@ -97,6 +98,8 @@ def _dispatch(path: str) -> Iterator[Row | Reject]:
         kind = "jsonl" if path == "-" else _kind_by_name(path) or _sniff(stream)
         if kind == "list":
             yield from read_list(stream, name)
+        elif kind == "jsonl" and path != "-" and _is_wrapped(stream):
+            yield from read_wrapped(stream, name)
         elif kind in ("csv", "tsv"):
             yield from _read_table(stream, name, _delimiter(stream) if kind == "csv" else "\t")
         else:
@@ -115,6 +118,10 @@ def _kind_by_name(path: str) -> Kind | None:
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
     return _KINDS.get(suffixes[-1]) if suffixes else None
+
+
+def _is_wrapped(stream: io.BufferedReader) -> bool:
+    return is_wrapped(stream.peek(_BUFFER).decode(errors="replace"))
 
 
 def _sniff(stream: io.BufferedReader) -> Kind:
@@ -153,6 +160,8 @@ def _skip_mark(name: str, stream: io.BufferedReader) -> None:
     elif head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
     elif head == b"PK\x03":
+        if name.lower().endswith(".zip"):
+            raise InputError(f"{name}: a zip archive; unpack it first")
         raise InputError(f"{name}: a zip archive, as Excel's workbooks are; save the sheet as CSV UTF-8")
 
 

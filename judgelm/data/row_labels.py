@@ -164,8 +164,14 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 
 
 def any_label(row: Row, with_reference: bool) -> Label | None:
-    """Rows of labels alone: a reading of JudgeLM's `score` and `text`, or of a plain `winner` and scores."""
+    """Rows of labels alone, whichever of the documented fields they have."""
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
+    if row.data.get("annotator1") is not None:
+        return pandalm_label(row, with_reference)
+    if row.data.get("preference") is not None:
+        return alpaca_eval_label(row, with_reference)
+    if row.data.get("label") is not None:
+        return llmbar_label(row, with_reference)
     label = plain_pair_label(row, with_reference)
     return None if label is not None and label.scores == (-1.0, -1.0) else label

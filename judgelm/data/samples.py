@@ -106,7 +106,7 @@ class SampleStream:
         self._repeats: dict[str, int] = {}
         self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
         self._first = self._first_row(" and ".join(paths))
-        self.format = recognise(self._first)
+        self.format = recognise(self._first, label_rows=label_rows)
         if self.format.note and not (label_rows and self.format.name == LABELS.name):
             raise row_error(self._first, self.format.note)
 

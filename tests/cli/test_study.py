@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,33 @@ def test_compare_judges(cli, files):
     assert [table["name"] for table in found["tables"]] == ["judges", "differences", "verdicts", "by-category", "flips"]
     assert (files / "out" / "tables" / "flips.csv").read_text().count("\n") == 3
     assert (files / "out" / "figures" / "agreement.png").is_file()
+
+
+@pytest.mark.parametrize(
+    "command", [("eval",), ("report", "-o", "page.html"), ("study", "compare-judges", "second.jsonl", "-o", "study")]
+)
+def test_labels_of_an_id_and_a_review_alone_are_read(cli, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        Path(f"{name}.jsonl").write_text('{"question_id": "1", "pred_text": "8 6"}\n')
+    Path("labels.jsonl").write_text('{"id": "1", "text": "9 5\\nBecause."}\n')
+    code, out, _ = cli("judgelm", *command, "first.jsonl", "--labels", "labels.jsonl", "--json", "-")
+    assert code == 0
+    assert '"n": 1' in out
+
+
+def test_scores_beyond_the_scale_are_said_to_be_with_the_way_out(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second"):
+        Path(f"{name}.jsonl").write_text('{"question_id": "1", "pred_text": "80 60"}\n')
+    Path("labels.jsonl").write_text('{"id": "1", "winner": 1}\n')
+    command = ("judgelm", "study", "compare-judges", "first.jsonl", "second.jsonl", "-l", "labels.jsonl", "-o", "study")
+    code, _, err = cli(*command)
+    assert code == 1
+    assert "first.jsonl: 1 of 1 replies have scores out of range (1-10); try --scale any" in err
+    assert "(failed: first: 1 of 1 (out_of_range 1); second: 1 of 1 (out_of_range 1))" in err
+    code, _, err = cli(*command, "--scale", "any")
+    assert (code, "first 100.0 %" in err) == (0, True)
 
 
 def test_judges_can_be_named(cli, files):

@@ -479,3 +479,23 @@ def test_bad_results_are_rejects(write):
         "pairs.jsonl:3: no result",
         "pairs.jsonl:4: no id",
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "label"),
+    [
+        ({"text": "8 6\nShort."}, (1, (8.0, 6.0), "Short.")),
+        ({"score_a": 3, "score_b": 4}, (2, (3.0, 4.0), None)),
+        ({"annotator1": 1, "annotator2": 1, "annotator3": 0}, (1, None, None)),
+        ({"preference": 1.5}, ("tie", None, None)),
+        ({"label": 2}, (2, None, None)),
+    ],
+)
+def test_rows_of_an_id_and_any_documented_label_are_labels(tmp_path, fields, label):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"id": "1", **fields}) + "\n")
+    [found] = read_labels(str(path)).labels.values()
+    assert (found.winner, found.scores, found.reason) == label
+    if "score_a" not in fields:
+        with pytest.raises(InputError, match="fields not recognised"):  # these may be anything in a file of samples
+            SampleStream([str(path)])

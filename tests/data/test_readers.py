@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.json_list import read_list
+from judgelm.data.json_list import read_list, read_wrapped
 from judgelm.data.readers import Reject, Row, read_rows
 from judgelm.errors import InputError
 
@@ -45,6 +45,46 @@ def test_json_lines_whatever_the_name_mark_or_line_end(tmp_path, name, content):
 def test_json_list(tmp_path, indent, mark):
     path = write(tmp_path, "a.json", mark + json.dumps(ROWS, indent=indent))
     assert data(read_rows(path)) == ROWS
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("name", ["data", "rows", "examples"])
+def test_an_object_with_its_rows_in_a_list_is_that_list(tmp_path, name, indent):
+    path = tmp_path / "rows.json"
+    content = {"version": 1, "about": {"data": 3}, name: [{"a": 1}, {"a": {"b": "]"}}], "more": [1, 2]}
+    path.write_text(json.dumps(content, indent=indent))
+    assert [row.data for row in read_rows(str(path))] == content[name]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_a_wrapped_list_is_read_whatever_the_chunk(chunk):
+    text = '{"version": 12, "data": [{"a": "x"}, 7], "n": 3}'
+    row, reject = read_wrapped(io.BufferedReader(io.BytesIO(text.encode())), "f", chunk)
+    assert (row.data, reject.raw) == ({"a": "x"}, "7")
+
+
+def test_json_lines_with_lists_of_objects_stay_lines(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"id": 1, "data": [{"a": 1}]}\n{"id": 2, "data": [{"a": 2}]}\n')
+    assert [row.data["id"] for row in read_rows(str(path))] == [1, 2]
+    path.write_text('{"id": 1, "turns": [{"question": "q"}]}')
+    assert [row.data["id"] for row in read_rows(str(path))] == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"data": [{"a": 1}], "rows": [{"a": 2}]}', 'two lists of rows, "data" and "rows"; keep one'),
+        ('{"data": [{"a": 1}]', 'expected "," or "}" after a field, the file ends'),
+        ('{"data": [{"a": 1}]} {}', "text after the end"),
+    ],
+)
+def test_what_follows_a_wrapped_list_is_checked(tmp_path, text, reason):
+    path = tmp_path / "rows.json"
+    path.write_text(text)
+    row, reject = read_rows(str(path))
+    assert row.data == {"a": 1}
+    assert reason in reject.reason
 
 
 def test_gzipped_text_is_read_by_the_inner_name(tmp_path):

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file
 from judgelm.data.fields import described, field_error, row_error, row_id, text_field
+from judgelm.data.json_list import WRAPPERS
 from judgelm.data.readers import read_rows
 from judgelm.data.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.rows import Reject, Row
@@ -122,13 +123,18 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
 
 def _rows(path: str) -> Iterator[Row | Reject]:
     """Rows of either shape; the questions of one object by their keys, with the key as the id."""
-    if _is_json(path) and (questions := _json_object(path)) is not None:
+    if _is_json(path) and (questions := _json_object(path)) is not None and not _holds_rows(questions):
         for number, (name, question) in enumerate(questions.items(), 1):
             if not isinstance(question, dict):
                 raise InputError(f"{path}: question {name}: expected an object, got {described(question)}")
             yield Row(path, number, {"id": name, **question})
         return
     yield from read_rows(path)
+
+
+def _holds_rows(questions: Mapping[str, object]) -> bool:
+    """Whether an object holds a list of rows under a name that `read_rows` knows."""
+    return any(isinstance(questions.get(name), list) for name in WRAPPERS)
 
 
 def _is_json(path: str) -> bool:

@@ -1,5 +1,6 @@
 """What the comparison of judges measures: each against the labels, and each two against each other."""
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -16,7 +17,7 @@ from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_differ
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment
 from judgelm.studies.evaluation import FailureTreatment
-from judgelm.studies.joining import JoinedPair, join, labelled
+from judgelm.studies.joining import JoinedPair, failure_code, join, labelled
 from judgelm.studies.pairing import TIE_BAND
 from judgelm.studies.treatment import Treatment, treat
 
@@ -142,7 +143,9 @@ def board_of(judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, 
     first = next(iter(said.values()))
     common = tuple(key for key in first if all(key in one for one in said.values()))
     if not common:
-        raise InputError(f"compare-judges: {', '.join(judges)} have no labelled pair in common that all of them judged")
+        failed = "; ".join(f"{name}: {_failures(found)}" for name, found in rows.items())
+        finding = f"{', '.join(judges)} have no labelled pair in common that all of them judged"
+        raise InputError(f"compare-judges: {finding} (failed: {failed})")
     everything = [row for found in rows.values() for row in found.values()]
     return Board(
         rows=rows,
@@ -151,6 +154,13 @@ def board_of(judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, 
         truth={row.id: row.truth for row in everything},
         clusters={row.id: row.cluster for row in everything},
     )
+
+
+def _failures(rows: Mapping[str, JoinedPair]) -> str:
+    """`2 of 80 (out_of_range 2)`, or `0 of 80`."""
+    codes = Counter(failure_code(row.judgment) for row in rows.values() if row.judged is None)
+    named = ", ".join(f"{code} {count}" for code, count in codes.most_common())
+    return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 
 def standings(board: Board, options: CompareOptions) -> list[Standing]:
