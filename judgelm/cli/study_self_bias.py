@@ -8,6 +8,7 @@ import typer
 
 from judgelm.cli import study_options
 from judgelm.cli.console import console
+from judgelm.cli.doctor_output import escaped
 from judgelm.cli.study_options import finish
 from judgelm.errors import ConfigError
 from judgelm.yaml_values import read_yaml
@@ -124,8 +125,10 @@ def self_bias_command(
         draws=draws,
         resampling=Resampling(seed=seed, resamples=bootstrap),
     )
-    table = read_ratings(ratings or [], columns, more=_of_runs(run or [], rows, columns.item))
-    finish(study_self_bias(table, options), out, overwrite=overwrite, json=json)
+    with console.status("reading ratings") as status:  # shows nothing where there is no terminal
+        table = read_ratings(ratings or [], columns, more=_of_runs(run or [], rows, columns.item))
+        result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
+    finish(result, out, overwrite=overwrite, json=json)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
         console.print(f"scores without the bias in {debiased}", markup=False, highlight=False, soft_wrap=True)

@@ -1,16 +1,21 @@
+import io
 import json
 import subprocess
 import sys
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from judgelm.cli.study_self_bias import self_bias_command
+from judgelm.data.ratings import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.judgment_rows import judgment_row
+from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
+from judgelm.studies.self_bias.study import SelfBiasOptions, study_self_bias
 
 
 @pytest.fixture
@@ -42,6 +47,25 @@ def ratings(tmp_path):
 
 
 NAMED = ("--item-column", "prompt", "--dimension-column", "aspect", "--bootstrap", 100, "--draws", 2)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_shown_in_a_terminal_alone(run, ratings, tmp_path, monkeypatch, terminal):
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=200)
+    monkeypatch.setattr("judgelm.cli.study_self_bias.console", console)
+    assert run(ratings, "-o", tmp_path / "out", *NAMED).exit_code == 0
+    assert bool(shown.getvalue()) == terminal
+
+
+def test_each_step_is_said_as_it_begins(ratings):
+    columns = RatingColumns(item="prompt", dimension="aspect")
+    steps = []
+    options = SelfBiasOptions(draws=2, resampling=Resampling(resamples=100))
+    study_self_bias(read_ratings([ratings], columns), options, progress=steps.append)
+    assert steps[0] == "main regression"
+    assert "ordinal regressions" in steps
+    assert steps[-1] == "tables and their intervals"
 
 
 def test_the_command_writes_the_study_and_prints_json(run, ratings, tmp_path):

@@ -17,6 +17,7 @@ from judgelm.metrics.self_bias_design import BiasModel, TermKind
 from judgelm.metrics.self_bias_ordinal import fit_ordinal
 from judgelm.metrics.self_bias_rows import PairedRatings, Scaling, with_length
 
+Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]
 
 
@@ -109,19 +110,33 @@ LENGTH_OVERALL = "length over all rows"
 LENGTH_SHARED = "length, one slope for all"
 
 
-def fit_everything(paired: PairedRatings, options: SelfBiasOptions) -> Fits:
+def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Progress = lambda step: None) -> Fits:
     """The main regression, the slices and, where asked for, the checks.
+
+    Args:
+        paired: the ratings beside their reference scores.
+        options: of the study.
+        progress: called with each step in words.
 
     Raises:
         TooFewRatings: the main regression has not more ratings than coefficients.
         ValueError: a column that was asked for is not there.
     """
+    progress("main regression")
     return Fits(
         main=fit_main(paired, options),
-        slices=tuple(_slices(paired, options)),
-        checks=tuple(_checks(paired, options)) if options.checks else (),
-        ordinal=tuple(_ordinal(paired, options)) if options.checks else (),
+        slices=tuple(_counted("slices", _slices(paired, options), progress)),
+        checks=tuple(_counted("robustness checks", _checks(paired, options), progress)) if options.checks else (),
+        ordinal=tuple(_counted("ordinal regressions", _ordinal(paired, options), progress)) if options.checks else (),
     )
+
+
+def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterator[NamedFit]:
+    """The fits as they come; before each, how many of its stage are done."""
+    progress(stage)
+    for done, fit in enumerate(fits, 1):
+        progress(f"{stage}: {done} done, the last {fit.name}")
+        yield fit
 
 
 def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:

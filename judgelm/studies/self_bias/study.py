@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from judgelm.data.ratings import RatingTable
+from judgelm.data.rejects import RejectCounts
 from judgelm.errors import InputError
 from judgelm.metrics.self_bias import BiasFit
 from judgelm.metrics.self_bias_debias import debiased
@@ -17,7 +18,7 @@ from judgelm.metrics.self_bias_families import families_given, family_by_name
 from judgelm.metrics.self_bias_rows import PairedRatings, pair_with_reference
 from judgelm.studies.result import StudyResult, Table
 from judgelm.studies.self_bias.findings import findings
-from judgelm.studies.self_bias.fits import Fits, SelfBiasOptions, fit_everything, fit_main
+from judgelm.studies.self_bias.fits import Fits, Progress, SelfBiasOptions, fit_everything, fit_main
 from judgelm.studies.self_bias.quality import (
     agreement_table,
     attention_table,
@@ -31,8 +32,15 @@ from judgelm.studies.self_bias.use import debiased_table, panel_table, powered_t
 __all__ = ["SelfBiasOptions", "debiased_ratings", "paired_ratings", "study_self_bias"]
 
 
-def study_self_bias(ratings: RatingTable, options: SelfBiasOptions | None = None) -> StudyResult:
+def study_self_bias(
+    ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
+) -> StudyResult:
     """Estimate self- and family-bias with all checks, and what follows from them.
+
+    Args:
+        ratings: of the judges and of the reference.
+        options: the defaults when None.
+        progress: called with each step in words, as it begins.
 
     Raises:
         InputError: no judge's score has a reference, there are not more ratings than coefficients, or a column that
@@ -41,10 +49,12 @@ def study_self_bias(ratings: RatingTable, options: SelfBiasOptions | None = None
     options = options or SelfBiasOptions()
     paired = paired_ratings(ratings, options)
     try:
-        fits = fit_everything(paired, options)
+        fits = fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
+    progress(f"means from few labels, {options.draws} draws for each judge")
     powered, problems = powered_table(paired, options)
+    progress("tables and their intervals")
     scores, bars = correlations(paired, options.reference)
     tables = [
         *_fit_tables(paired, fits),
@@ -161,7 +171,7 @@ def _counts(ratings: RatingTable, paired: PairedRatings, reference: str) -> dict
 
 def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems: list[str]) -> Iterator[str]:
     if ratings.rejects:
-        yield f"{len(ratings.rejects)} rows could not be used; the first: {ratings.rejects[0].message}"
+        yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
     if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
         yield f"No family is known of {', '.join(alone)}; they count as nobody's relatives. List families to change it."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
