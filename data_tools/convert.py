@@ -190,6 +190,8 @@ def _label_fields(label: Label, scores: list[float] | None) -> dict[str, object]
         text = f"{pair[0]:g} {pair[1]:g}\n{label.reason or ''}"
         return {"score": as_written(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
     fields: dict[str, object] = {"winner": label.winner}
+    if label.probability is not None:
+        fields["probability"] = label.probability
     if label.votes:
         fields["votes"] = list(label.votes)
     if label.reason:

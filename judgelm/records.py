@@ -67,7 +67,8 @@ class Label:
 
     `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
     of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
-    review), `votes` where several annotators voted (PandaLM).
+    review), `votes` where several annotators voted (PandaLM), `probability` (that the first is better) where the judge
+    gave one (AlpacaEval's weighted annotators).
     """
 
     sample_id: str
@@ -75,6 +76,7 @@ class Label:
     scores: tuple[float, ...] | None = None
     reason: str | None = None
     votes: tuple[Winner, ...] = ()
+    probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

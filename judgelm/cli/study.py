@@ -12,6 +12,7 @@ from judgelm.cli.study_qa import qa_command
 from judgelm.cli.study_self_bias import self_bias_command
 from judgelm.cli.study_self_reference import self_reference_command
 from judgelm.cli.study_ssr import ssr_command
+from judgelm.cli.study_win_rates import win_rates_command
 
 study_app = typer.Typer(no_args_is_help=True, help="Analyses of judgments: tables, figures and a page.")
 study_app.command("judgelm", no_args_is_help=True)(judgelm_command)
@@ -24,3 +25,4 @@ study_app.command("benchmark", no_args_is_help=True)(benchmark_command)
 study_app.command("calibration", no_args_is_help=True)(calibration_command)
 study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
 study_app.command("compare-judges", no_args_is_help=True)(compare_judges_command)
+study_app.command("win-rates", no_args_is_help=True)(win_rates_command)

@@ -104,15 +104,23 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
-    """AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie."""
+    """AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie.
+
+    A number between them is kept as a probability; the winner is the output that it prefers.
+    """
     preference = row.data.get("preference")
     if preference is None:
         return None
-    if isinstance(preference, bool) or not isinstance(preference, int | float) or not 0 <= preference <= 2:
-        raise field_error(row, "preference", f"expected a number from 1 to 2, got {preference!r}")
+    if (
+        isinstance(preference, bool)
+        or not isinstance(preference, int | float)
+        or not (preference == 0 or 1 <= preference <= 2)
+    ):
+        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference!r}")
     if preference in (0, 1.5):
         return Label(sample_id="", winner="tie")
-    return Label(sample_id="", winner=1 if preference < 1.5 else 2)
+    probability = None if preference in (1, 2) else 2.0 - preference
+    return Label(sample_id="", winner=1 if preference < 1.5 else 2, probability=probability)
 
 
 def llmbar_label(row: Row, with_reference: bool) -> Label | None:

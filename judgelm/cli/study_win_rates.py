@@ -1,0 +1,81 @@
+"""`judgelm study win-rates`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from judgelm.data.rejects import RejectCounts
+    from judgelm.data.win_rows import Comparison
+
+
+def win_rates_command(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="AlpacaEval's annotations.json, or run files of pairs (with --rows)."),
+    ],
+    out: OutOption,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged; answer 1 is the baseline's."),
+    ] = None,
+    difficulty: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="instruction (or index) and instruction_difficulty of each instruction, for the length control.",
+        ),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    seed: SeedOption = 0,
+    bootstrap: BootstrapOption = 2000,
+    json: JsonOption = None,
+) -> None:
+    """Win rates against a baseline as AlpacaEval takes them: weighted, discrete, length-controlled.
+
+    Example: judgelm study win-rates results/*/annotations.json -o win-rates
+    """
+    from judgelm.data.rejects import RejectCounts
+    from judgelm.data.win_rows import read_difficulties
+    from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
+    from judgelm.studies.win_rates import win_rate_study
+
+    rejects = RejectCounts()
+    comparisons = list(_comparisons(files, rows, rejects))
+    result = win_rate_study(
+        comparisons,
+        Resampling(seed=seed, resamples=bootstrap),
+        difficulties=None if difficulty is None else read_difficulties(str(difficulty)),
+        notes=[f"left out: {line}" for line in rejects.lines()],
+    )
+    finish(result, out, overwrite=overwrite, json=json)
+
+
+def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") -> "Iterator[Comparison]":
+    """The comparisons of all files.
+
+    Raises:
+        ConfigError: a file given twice, or a run file without its rows.
+        InputError: a file cannot be read, or holds no comparison.
+    """
+    from judgelm.cli.scoring import is_run_file
+    from judgelm.data.samples import SampleStream
+    from judgelm.data.win_rows import comparisons_of_run, read_annotations
+    from judgelm.runfile import read_judgments
+
+    paths = [path.resolve() for path in files]
+    if repeated := next((path for path in files if paths.count(path.resolve()) > 1), None):
+        raise ConfigError(f"{repeated}: given twice; give each file once")
+    for path in files:
+        if not is_run_file(path):
+            yield from read_annotations(str(path), on_reject=rejects)
+            continue
+        if rows is None:
+            raise ConfigError(f"{path}: a run file; give the pairs that it judged too, with --rows")
+        samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects)}
+        yield from comparisons_of_run(path.stem, read_judgments(path), samples)
