@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import fmean
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, converted, model_of_file, plain_row, rows_of
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, plain_row
 from judgelm.data.fields import field_error, optional_text, text_field
+from judgelm.data.rejects import OnReject
 from judgelm.data.rows import Row
-from judgelm.data.samples import OnReject
 from judgelm.records import Label, Sample
 
 SCORES_FIELD = "gpt4_score"
 
-_NEEDS = ("instruction", SCORES_FIELD)
+_ROWS = Shape(name="Prometheus' absolute grading", needs=("instruction", SCORES_FIELD))
 _HEADINGS = {
     "question": "###The instruction to evaluate:\n",
     "answer": "###Response to evaluate:\n",
@@ -24,12 +24,11 @@ _END = "###Feedback:"
 
 def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
-        rows = rows_of(path, "Prometheus' absolute grading", _NEEDS, on_reject)
-        yield from converted(rows, partial(_entry, model_of_file(path)), on_reject)
+        yield from converted(path, _ROWS, partial(_entry, model_of_file(path)), on_reject)
 
 
 def _entry(stem: str, row: Row, number: int) -> Entry:
-    parts = _parts(row, text_field(row, "instruction", ", ".join(_NEEDS)))
+    parts = _parts(row, text_field(row, "instruction", ", ".join(_ROWS.needs)))
     scores = row.data[SCORES_FIELD]
     if (
         not isinstance(scores, list)
