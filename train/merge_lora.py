@@ -14,6 +14,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -23,7 +24,9 @@ from judgelm.card import find_card, write_card
 from judgelm.engines.adapters import put_adapter, weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
+from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError, ModelError, RunError
+from judgelm.training.loading import drop_sampling
 from judgelm.training.model_card import write_model_card
 
 
@@ -43,6 +46,7 @@ def main() -> None:
         print(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
     model = merge(load_base(base, options), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
+    drop_sampling(model)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if card is None:
@@ -83,14 +87,16 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
 
 def load_base(base: str, options: argparse.Namespace) -> Any:
     """The base in whole numbers; refused where its own files are quantised, since they cannot take the sum."""
+    check_pickled(base, options.revision)
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
             raise ModelError(f"{base}: its weights are quantised; pass the unquantised base they come from as --base")
         return AutoModelForCausalLM.from_pretrained(
-            base, revision=options.revision, dtype=getattr(torch, options.dtype), use_safetensors=True
+            base, revision=options.revision, dtype=getattr(torch, options.dtype)
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UnpicklingError) as error:
+        check_pickled(base, options.revision)  # a hub id's files were downloaded only now
         raise ModelError(f"{base}: cannot load the base: {str(error).splitlines()[0]}; check --base") from error
 
 
@@ -105,7 +111,9 @@ def merge(model: Any, adapter: Path) -> Any:
 
 def sha_of(adapter: Path) -> str:
     """The sha256 of the adapter's weights."""
-    with weights_file(adapter).open("rb") as file:
+    path = weights_file(adapter)
+    assert path is not None  # it was merged
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -46,10 +46,12 @@ def plan_training(
         model, configured = look_at_model(configured, shape=shape)
         data = look_at_data(configured)
     out.print(_training_facts(model, configured.recipe, data))
-    plans = [plan(model, configured.recipe, one, **speed) for one in clusters]
-    trainings = [training_of(model, configured.recipe, data, one) for one in clusters]
+    plans = [plan(model, configured.on(one), one, **speed) for one in clusters]
+    trainings = [training_of(model, configured.on(one), data, one) for one in clusters]
     out.print(_memory_table(plans))
     out.print(_time_table(plans, trainings, speed))
+    if refused := [one.cluster.name for one in plans if configured.global_batch not in (None, one.global_batch)]:
+        out.print(f"[bold red]global_batch {configured.global_batch} is refused[/] on {', '.join(refused)}")
     for one in plans:
         _print_ways(one, out)
     if json_out is not None:

@@ -1,7 +1,7 @@
 """Reads what a plan needs from a training YAML and from accelerate's, leniently: other fields are of no concern."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from packaging.version import Version
 from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
+from judgelm.training.config import accumulation_steps
 from judgelm.yaml_values import read_yaml
 
 _FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
@@ -42,6 +43,7 @@ class Configured:
         lora_targets: names of the layers it is on; None is peft's choice.
         train_data: files of rows.
         values: all fields as they stand in the file.
+        global_batch: rows of an optimiser step over all GPUs; None follows from the others.
     """
 
     model: str
@@ -50,6 +52,21 @@ class Configured:
     lora_targets: tuple[str, ...] | None
     train_data: tuple[str, ...]
     values: Mapping[str, Any]
+    global_batch: int | None = None
+
+    def on(self, cluster: Cluster) -> Recipe:
+        """The recipe with the accumulation that `train/sft.py` computes there; unchanged where it would refuse."""
+        recipe = self.recipe
+        try:
+            passes = accumulation_steps(
+                self.global_batch,
+                per_device=recipe.micro_batch,
+                accumulation=recipe.accumulation,
+                processes=cluster.gpus,
+            )
+        except ConfigError:
+            return recipe
+        return replace(recipe, accumulation=passes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +106,7 @@ def read_training(path: Path) -> Configured:
         lora_targets=(targets,) if isinstance(targets, str) else tuple(targets) if targets else None,
         train_data=_texts(values.get("train_data")),
         values=values,
+        global_batch=_positive(values, "global_batch", 1, path) if values.get("global_batch") is not None else None,
     )
 
 

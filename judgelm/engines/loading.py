@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from judgelm.engines.model_files import (
 )
 from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.packed_layers import pack
+from judgelm.engines.pickled_weights import check_pickled
 from judgelm.engines.vision import Vision
 from judgelm.errors import ConfigError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
@@ -148,6 +150,7 @@ def why_blind(kind: str) -> str:
 def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
+    check_pickled(source, options.revision)
     try:
         return resolve_dtype(source, load_config(source, options), options, device=device)
     except ModelError:
@@ -161,7 +164,6 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             source,
             revision=options.revision,
             trust_remote_code=options.trust_remote_code,
-            use_safetensors=True,
             dtype=_DTYPES[dtype],
             device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
             # an image's patches all see each other, and are read by attention of transformers' own
@@ -169,6 +171,9 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
             quantization_config=_quantization(options.quantization),
             output_loading_info=True,
         )
+    except UnpicklingError as error:  # of a hub id whose files were downloaded only now
+        check_pickled(source, options.revision)
+        raise ModelError(f"{source}: cannot load the model: {first_line(error)}") from error
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
     model, info = loaded
@@ -195,12 +200,7 @@ def _quantization(name: str | None) -> Any:
 
 
 def _load_hint(source: str) -> str:
-    folder = Path(source)
-    if not folder.is_dir():
-        return "; check the hub id and the network, or give a local folder"
-    if not any(folder.glob("*.safetensors")) and any(folder.glob("*.bin")):
-        return "; pickled weights (.bin) are never loaded, save the model as safetensors"
-    return ""
+    return "" if Path(source).is_dir() else "; check the hub id and the network, or give a local folder"
 
 
 def runs_packed(model: Any) -> bool:

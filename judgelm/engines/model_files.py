@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.pickled_weights import pickled_files
 from judgelm.errors import CardError, ModelError
 from judgelm.jsonl import parse_json
 
@@ -134,9 +135,11 @@ def _folder_sha(source: str) -> str | None:
     folder = Path(source)
     if not folder.is_dir():
         return None
-    digest = hashlib.sha256()
+    digest, pickled = hashlib.sha256(), pickled_files(folder)
     for path in sorted(folder.iterdir()):
-        if path.suffix not in {".json", ".safetensors", ".model", ".jinja"} or path.name == "trainer_state.json":
+        if path.suffix not in {".json", ".safetensors", ".model", ".jinja"} and path not in pickled:
+            continue
+        if path.name == "trainer_state.json":
             continue
         size = path.stat().st_size
         digest.update(f"{path.name}\0{size}\0".encode())

@@ -21,7 +21,7 @@ from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
-from judgelm.engines.adapters import check_safetensors
+from judgelm.engines.adapters import check_weights
 from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
@@ -159,7 +159,7 @@ class VllmEngine:
 
         Raises:
             EngineError: an adapter that cannot be loaded, or a way of sampling that vLLM does not have.
-            ModelError: an adapter without safetensors weights.
+            ModelError: an adapter without weights, or with unsafe ones.
         """
         fresh: list[_InHand] = []
         for request in requests:
@@ -334,7 +334,7 @@ class VllmEngine:
         if adapter not in self._adapters:
             if not self._arguments.enable_lora:
                 raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
-            check_safetensors(adapter)
+            check_weights(adapter)
             most = most_adapters(self._arguments)
             if most is not None and len(self._adapters) >= most:
                 raise EngineError(

@@ -20,6 +20,7 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import first_line, load_config, window_of
+from judgelm.engines.pickled_weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, ModelError
 from judgelm.jsonl import parse_json
 
@@ -61,7 +62,7 @@ def engine_args(
         ModelError: the model's config cannot be read, or it has no weights that may be loaded.
     """
     _check_names(options)
-    _check_weights(base)
+    _check_weights(base, options)
     config = load_config(base, options)
     _check_heads(base, config)
     chosen: dict[str, Any] = {
@@ -74,7 +75,7 @@ def engine_args(
         "max_num_seqs": options.max_sequences,
         "max_num_batched_tokens": options.batch_tokens,
         "quantization": _quantization(options),
-        "load_format": "bitsandbytes" if options.quantization else "safetensors",  # never pickled weights
+        "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, else pickles as tensors alone
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
@@ -157,6 +158,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
             _show_llvmlite_as_it_is()
             yield
     except Exception as error:  # whatever its many loaders raise
+        check_pickled(base)
         raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_vision_hint(error)}") from error
     finally:
         # vLLM preloads libraries into every later child process, and forbids torch to change its threads.
@@ -251,11 +253,8 @@ def _vision_hint(error: BaseException) -> str:
     return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"
 
 
-def _check_weights(base: str) -> None:
+def _check_weights(base: str, options: EngineOptions) -> None:
     folder = Path(base)
-    if not folder.is_dir() or any(folder.glob("*.safetensors")):
-        return
-    pickled = (
-        "; pickled weights (.bin) are never loaded, save the model as safetensors" if any(folder.glob("*.bin")) else ""
-    )
-    raise ModelError(f"{base}: no weights (*.safetensors) in this folder{pickled}")
+    if folder.is_dir() and not any(folder.glob("*.safetensors")) and not pickled_files(folder):
+        raise ModelError(f"{base}: no weights (*.safetensors or pytorch_model*.bin) in this folder")
+    check_pickled(base, options.revision)

@@ -85,37 +85,37 @@ class JudgeArguments:
     global_batch: int | None = field(
         default=None,
         metadata={
-            "help": "Rows of one optimiser step over all processes. Where it is given, training starts only if "
-            "per_device_train_batch_size x gradient_accumulation_steps x processes is as many."
+            "help": "Rows of one optimiser step over all processes: per_device_train_batch_size x "
+            "gradient_accumulation_steps x processes. With gradient_accumulation_steps left out (or 1), it is computed, "
+            "so that a recipe is the same on any number of GPUs; another product than this is refused."
         },
     )
 
 
-def check_global_batch(stated: int | None, *, per_device: int, accumulation: int, processes: int) -> None:
-    """Refuse to train with another batch than the stated one; None is content with any.
+def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
+    """Passes of an optimiser step, computed from the global batch where they are left at 1.
 
     Args:
-        stated: rows of one optimiser step.
+        global_batch: rows of one optimiser step; None accepts any.
         per_device: rows of one process in one pass.
-        accumulation: passes to an optimiser step.
+        accumulation: passes as configured.
         processes: devices that each take rows of their own, over all machines.
 
     Raises:
-        ConfigError: the product is another; the accumulation that mends it is named where there is one.
+        ConfigError: the configured passes make another batch, or no number of passes makes this one.
     """
-    real = per_device * accumulation * processes
-    if stated is None or stated == real:
-        return
     one_pass = per_device * processes
-    if stated > 0 and stated % one_pass == 0:
-        way_out = f"gradient_accumulation_steps: {stated // one_pass} would give it"
+    if global_batch is None or global_batch == one_pass * accumulation:
+        return accumulation
+    if global_batch < 1 or global_batch % one_pass:
+        way_out = f"no accumulation gives it, since {global_batch} is no multiple of {one_pass} rows a pass; change the others"
+    elif accumulation == 1:
+        return global_batch // one_pass
     else:
-        way_out = (
-            f"no accumulation gives it, since {stated} is no multiple of {one_pass} rows a pass; change the others"
-        )
+        way_out = f"gradient_accumulation_steps: {global_batch // one_pass} would give it, or leave it out"
     raise ConfigError(
-        f"global_batch is {stated}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
-        f"{accumulation} x {processes} processes make {real}; {way_out}"
+        f"global_batch is {global_batch}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
+        f"{accumulation} x {processes} processes make {one_pass * accumulation}; {way_out}"
     )
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import transformers
@@ -17,12 +18,14 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 )
 
 from judgelm.card import Card
+from judgelm.engines.model_files import first_line
+from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import ConfigError, ModelError
 from judgelm.training.attention import Attention, choose_attention, look_at_machine, takes_flash_attention
-from judgelm.training.config import JudgeArguments, check_global_batch, processes
+from judgelm.training.config import JudgeArguments, accumulation_steps, processes
 from judgelm.training.epochs import EpochRows, Passage, lay_out
 from judgelm.training.judging import ValidationJudging, validation_judging
-from judgelm.training.loading import base_name, init_kwargs, load_tokenizer
+from judgelm.training.loading import base_name, drop_sampling, init_kwargs, load_tokenizer
 from judgelm.training.precision import JudgeSFTConfig, settle_precision
 from judgelm.training.resuming import refuse_finished
 from judgelm.training.row_progress import row_progress
@@ -134,6 +137,7 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
         ConfigError, InputError, ModelError, RunError: as `prepare`.
     """
     tokenizer = load_tokenizer(model, trust_remote_code=args.trust_remote_code)
+    check_pickled(base_name(model), model.model_revision)
     notes = settle_precision(judge, args, model)
     passage, window = passage_of(args), method.options.window
     folder = Path(str(args.output_dir)) / ROWS
@@ -159,8 +163,10 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
             quantization_config=get_quantization_config(model),
             peft_config=get_peft_config(model),
         )
-    except OSError as error:
-        raise ModelError(f"{base_name(model)}: cannot load the base model: {str(error).splitlines()[0]}") from error
+    except (OSError, UnpicklingError) as error:
+        check_pickled(base_name(model), model.model_revision)  # a hub id's files were downloaded only now
+        raise ModelError(f"{base_name(model)}: cannot load the base model: {first_line(error)}") from error
+    drop_sampling(trainer.model)
     trainer.epochs_in_data = train.epochs
     trainer.judge_when_evaluating(judging, patience=judge.early_stopping_patience)
     guards.attach(trainer)
@@ -217,7 +223,7 @@ def checked_window(judge: JudgeArguments, args: Any) -> int:
 
     Args:
         judge: data and target.
-        args: TRL's `SFTConfig` or `DPOConfig`.
+        args: TRL's `SFTConfig` or `DPOConfig`; gets the accumulation that makes `global_batch`.
 
     Raises:
         ConfigError: they do not.
@@ -230,7 +236,7 @@ def checked_window(judge: JudgeArguments, args: Any) -> int:
     if args.max_length is None:
         raise ConfigError("max_length is missing; it is the judge's window in tokens (JudgeLM: 2048)")
     save_dtype_of(judge.save_dtype, args)
-    check_global_batch(
+    args.gradient_accumulation_steps = accumulation_steps(
         judge.global_batch,
         per_device=args.per_device_train_batch_size,
         accumulation=args.gradient_accumulation_steps,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.errors import ConfigError, ModelError
@@ -40,11 +40,33 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
 
 
 def init_kwargs(model: ModelConfig, given: dict[str, Any] | str | None) -> dict[str, Any]:
-    """What the base model's weights are loaded with; what the user gives goes before the model's configuration."""
+    """What the base model's weights are loaded with; what the user gives goes before the model's configuration.
+
+    Raises:
+        ConfigError: pickled weights would be read as more than tensors.
+    """
+    own = given if isinstance(given, dict) else {}
+    if own.get("weights_only", True) is not True:
+        raise ConfigError("model_init_kwargs: weights_only: false would run code that the weights bring; leave it out")
     return {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
-        "use_safetensors": True,
-        **(given if isinstance(given, dict) else {}),
+        **own,
     }
+
+
+def drop_sampling(model: Any) -> None:
+    """Make the base's generation config one that can be saved: greedy, as a judge's replies are.
+
+    Vicuna v1.5 and Llama 2 state a temperature without `do_sample`. transformers loads that and refuses to save it,
+    which would be at the first checkpoint.
+    """
+    config = model.generation_config
+    if config is None:
+        return
+    try:
+        config.validate(strict=True)
+    except ValueError:
+        ids = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        model.generation_config = GenerationConfig(**ids)

@@ -1,0 +1,79 @@
+"""Pickled weights (`pytorch_model*.bin`, `adapter_model.bin`), and which of them torch refuses to read as tensors alone.
+
+A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
+calls nothing else. transformers, PEFT and vLLM read these files with it too, but their errors do not name the file.
+"""
+
+import os
+import pickle
+import re
+from pathlib import Path
+
+import torch
+from huggingface_hub import try_to_load_from_cache
+
+from judgelm.errors import ModelError
+
+_KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetensors", "adapter_model.bin"))
+_BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
+_POINTER = b"version https://git-lfs"
+
+
+def pickled_files(folder: Path) -> list[Path]:
+    """The pickled weights that are read from a folder of a model or an adapter; safetensors are read instead of them."""
+    return [
+        path
+        for safe, pickled in _KINDS
+        if not any(folder.glob(safe))
+        for path in sorted(folder.glob(pickled))
+        if path.is_file()
+    ]
+
+
+def check_pickled(source: str, revision: str | None = None) -> None:
+    """Refuse pickled weights that hold more than tensors, before a library reads them.
+
+    Reads the structure of each file and no tensor data, except for files of torch 1.5 and older, which are read whole.
+    A hub id is checked as far as its files are in the cache; transformers is kept from asking the hub to convert them.
+
+    Args:
+        source: folder or hub id of a model or an adapter.
+        revision: of the hub id.
+
+    Raises:
+        ModelError: a file that torch does not read with `weights_only`; nothing in it was executed.
+    """
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+    for path in pickled_files(_folder(source, revision)):
+        try:
+            torch.load(path, map_location="meta", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ModelError(f"{path}: {_finding(path, error)}") from error
+        except (OSError, EOFError, RuntimeError, ValueError) as error:
+            raise ModelError(f"{path}: damaged or incomplete; download it again") from error
+
+
+def _folder(source: str, revision: str | None) -> Path:
+    """The folder that holds the files; for a hub id the one in the cache."""
+    if Path(source).is_dir():
+        return Path(source)
+    for name in ("config.json", "adapter_config.json"):
+        try:
+            cached = try_to_load_from_cache(source, name, revision=revision)
+        except ValueError:  # neither a folder nor a hub id; loading it says so
+            break
+        if isinstance(cached, str):
+            return Path(cached).parent
+    return Path(source)
+
+
+def _finding(path: Path, error: pickle.UnpicklingError) -> str:
+    if blocked := _BLOCKED.search(str(error)):
+        return (
+            f"refused, and nothing in it was executed: reading this pickle would call {blocked[1] or blocked[2]}, and "
+            "weights hold tensors alone; use a copy of the model in safetensors, or report it where you got it"
+        )
+    with path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            return "a Git LFS pointer instead of the weights; run: git lfs pull"
+    return "not a checkpoint that torch can read safely (weights_only); download it again, or use a copy in safetensors"
