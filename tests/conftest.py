@@ -39,6 +39,14 @@ def tiny_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def vicuna(tmp_path_factory) -> Path:
+    """A folder of the shape of `lmsys/vicuna-7b-v1.3`: pickled shards and `tokenizer.model` alone; random weights."""
+    from vicuna_folders import make_vicuna
+
+    return make_vicuna(tmp_path_factory.mktemp("lmsys") / "vicuna")
+
+
+@pytest.fixture(scope="session")
 def tiny_judge(tiny_model, tmp_path_factory) -> Path:
     """`tiny_model`, taught to write score lines (the number of words of each answer) and a reason."""
     from tiny_judges import train_judge

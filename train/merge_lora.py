@@ -14,7 +14,6 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ from judgelm.card import find_card, write_card
 from judgelm.engines.adapters import put_adapter, weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
-from judgelm.engines.pickled_weights import check_pickled
+from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.errors import JudgelmError, ModelError, RunError
 from judgelm.training.loading import drop_sampling
 from judgelm.training.model_card import write_model_card
@@ -87,16 +86,15 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
 
 def load_base(base: str, options: argparse.Namespace) -> Any:
     """The base in whole numbers; refused where its own files are quantised, since they cannot take the sum."""
-    check_pickled(base, options.revision)
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
             raise ModelError(f"{base}: its weights are quantised; pass the unquantised base they come from as --base")
-        return AutoModelForCausalLM.from_pretrained(
-            base, revision=options.revision, dtype=getattr(torch, options.dtype)
-        )
-    except (OSError, ValueError, UnpicklingError) as error:
-        check_pickled(base, options.revision)  # a hub id's files were downloaded only now
+        with safe_unpickling(base, options.revision):
+            return AutoModelForCausalLM.from_pretrained(
+                base, revision=options.revision, dtype=getattr(torch, options.dtype)
+            )
+    except (OSError, ValueError) as error:
         raise ModelError(f"{base}: cannot load the base: {str(error).splitlines()[0]}; check --base") from error
 
 

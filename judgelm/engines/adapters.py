@@ -39,10 +39,7 @@ def check_weights(adapter: str) -> None:
     Raises:
         ModelError: there are no weights, or torch refuses them.
     """
-    if Path(adapter).is_dir():
-        path = weights_file(Path(adapter))
-    else:
-        path = _download(adapter)
+    path = weights_file(Path(adapter)) if Path(adapter).is_dir() else _download(adapter)
     if path is None:
         raise ModelError(
             f"{adapter}: no weights ({SAFETENSORS_WEIGHTS_NAME} or {WEIGHTS_NAME}); give the folder that PEFT saved"

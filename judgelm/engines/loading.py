@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from judgelm.engines.model_files import (
 )
 from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.packed_layers import pack
-from judgelm.engines.pickled_weights import check_pickled
+from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.vision import Vision
 from judgelm.errors import ConfigError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
@@ -150,7 +149,6 @@ def why_blind(kind: str) -> str:
 def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
-    check_pickled(source, options.revision)
     try:
         return resolve_dtype(source, load_config(source, options), options, device=device)
     except ModelError:
@@ -160,20 +158,18 @@ def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
 def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, sees: bool) -> Any:
     try:
         kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(
-            source,
-            revision=options.revision,
-            trust_remote_code=options.trust_remote_code,
-            dtype=_DTYPES[dtype],
-            device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
-            # an image's patches all see each other, and are read by attention of transformers' own
-            attn_implementation=_SEEING_ATTENTION if sees else ATTENTION_NAME,
-            quantization_config=_quantization(options.quantization),
-            output_loading_info=True,
-        )
-    except UnpicklingError as error:  # of a hub id whose files were downloaded only now
-        check_pickled(source, options.revision)
-        raise ModelError(f"{source}: cannot load the model: {first_line(error)}") from error
+        with safe_unpickling(source, options.revision):
+            loaded: Any = kind.from_pretrained(
+                source,
+                revision=options.revision,
+                trust_remote_code=options.trust_remote_code,
+                dtype=_DTYPES[dtype],
+                device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
+                # an image's patches all see each other, and are read by attention of transformers' own
+                attn_implementation=_SEEING_ATTENTION if sees else ATTENTION_NAME,
+                quantization_config=_quantization(options.quantization),
+                output_loading_info=True,
+            )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{_load_hint(source)}") from error
     model, info = loaded

@@ -1,4 +1,4 @@
-"""Pickled weights (`pytorch_model*.bin`, `adapter_model.bin`), and which of them torch refuses to read as tensors alone.
+"""Pickled weights (`pytorch_model*.bin`, `adapter_model.bin`), read as tensors alone or refused.
 
 A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
 calls nothing else. transformers, PEFT and vLLM read these files with it too, but their errors do not name the file.
@@ -7,6 +7,8 @@ calls nothing else. transformers, PEFT and vLLM read these files with it too, bu
 import os
 import pickle
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -20,7 +22,7 @@ _POINTER = b"version https://git-lfs"
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """The pickled weights that are read from a folder of a model or an adapter; safetensors are read instead of them."""
+    """The pickled weights of a model's or an adapter's folder; none where safetensors are read instead."""
     return [
         path
         for safe, pickled in _KINDS
@@ -51,6 +53,24 @@ def check_pickled(source: str, revision: str | None = None) -> None:
             raise ModelError(f"{path}: {_finding(path, error)}") from error
         except (OSError, EOFError, RuntimeError, ValueError) as error:
             raise ModelError(f"{path}: damaged or incomplete; download it again") from error
+
+
+@contextmanager
+def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
+    """Have a library load the weights within it, and name the file that torch refuses.
+
+    Raises:
+        ModelError: as `check_pickled`, also for files of a hub id that are downloaded only within.
+    """
+    check_pickled(source, revision)
+    try:
+        yield
+    except pickle.UnpicklingError as error:
+        check_pickled(source, revision)
+        raise ModelError(
+            f"{source}: its pickled weights hold more than tensors and are refused; use a copy of the model in "
+            "safetensors"
+        ) from error
 
 
 def _folder(source: str, revision: str | None) -> Path:

@@ -86,8 +86,8 @@ class JudgeArguments:
         default=None,
         metadata={
             "help": "Rows of one optimiser step over all processes: per_device_train_batch_size x "
-            "gradient_accumulation_steps x processes. With gradient_accumulation_steps left out (or 1), it is computed, "
-            "so that a recipe is the same on any number of GPUs; another product than this is refused."
+            "gradient_accumulation_steps x processes. Leave gradient_accumulation_steps out (or at 1), and it is "
+            "computed, so that a recipe is the same on any number of GPUs; any other product is refused."
         },
     )
 
@@ -108,7 +108,10 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
     if global_batch is None or global_batch == one_pass * accumulation:
         return accumulation
     if global_batch < 1 or global_batch % one_pass:
-        way_out = f"no accumulation gives it, since {global_batch} is no multiple of {one_pass} rows a pass; change the others"
+        way_out = (
+            f"no accumulation gives it, since {global_batch} is no multiple of {one_pass} rows a pass; "
+            "change the others"
+        )
     elif accumulation == 1:
         return global_batch // one_pass
     else:

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import transformers
@@ -19,7 +18,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 
 from judgelm.card import Card
 from judgelm.engines.model_files import first_line
-from judgelm.engines.pickled_weights import check_pickled
+from judgelm.engines.pickled_weights import check_pickled, safe_unpickling
 from judgelm.errors import ConfigError, ModelError
 from judgelm.training.attention import Attention, choose_attention, look_at_machine, takes_flash_attention
 from judgelm.training.config import JudgeArguments, accumulation_steps, processes
@@ -137,7 +136,7 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
         ConfigError, InputError, ModelError, RunError: as `prepare`.
     """
     tokenizer = load_tokenizer(model, trust_remote_code=args.trust_remote_code)
-    check_pickled(base_name(model), model.model_revision)
+    check_pickled(base_name(model), model.model_revision)  # before the rows are made, which takes long
     notes = settle_precision(judge, args, model)
     passage, window = passage_of(args), method.options.window
     folder = Path(str(args.output_dir)) / ROWS
@@ -150,21 +149,18 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
     try:
         attention = _attention(model, args)
         args.model_init_kwargs["attn_implementation"] = attention.implementation
+        score_labels_alone()
+        with safe_unpickling(base_name(model), model.model_revision):
+            trainer = method.make_trainer(
+                model=base_name(model),
+                args=args,
+                train_dataset=train.dataset,
+                eval_dataset=evaluate.dataset if evaluate else None,
+                processing_class=tokenizer,
+                quantization_config=get_quantization_config(model),
+                peft_config=get_peft_config(model),
+            )
     except OSError as error:
-        raise ModelError(f"{base_name(model)}: cannot load the base model: {str(error).splitlines()[0]}") from error
-    score_labels_alone()
-    try:
-        trainer = method.make_trainer(
-            model=base_name(model),
-            args=args,
-            train_dataset=train.dataset,
-            eval_dataset=evaluate.dataset if evaluate else None,
-            processing_class=tokenizer,
-            quantization_config=get_quantization_config(model),
-            peft_config=get_peft_config(model),
-        )
-    except (OSError, UnpicklingError) as error:
-        check_pickled(base_name(model), model.model_revision)  # a hub id's files were downloaded only now
         raise ModelError(f"{base_name(model)}: cannot load the base model: {first_line(error)}") from error
     drop_sampling(trainer.model)
     trainer.epochs_in_data = train.epochs

@@ -16,6 +16,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
 from judgelm.training.base import make_base
 from tiny_judges import TEMPLATE, word_sample
+from vicuna_folders import Executed, pickle_weights
 
 COUNT = 120
 LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))
@@ -190,9 +191,18 @@ def test_a_folder_that_is_no_model(vllm_engine, tmp_path):
 def test_a_folder_without_weights(vllm_engine, tiny_judge, tmp_path):
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((tiny_judge / name).read_bytes())
-    (tmp_path / "pytorch_model.bin").write_bytes(b"pickled")
-    with pytest.raises(ModelError, match="pickled weights"):
+    with pytest.raises(ModelError, match=r"no weights \(\*\.safetensors or pytorch_model\*\.bin\) in this folder"):
         load_engine("vllm", EngineOptions(model=str(tmp_path)))
+    torch.save({"weight": Executed(tmp_path / "executed")}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model\.bin: refused, and nothing in it was executed"):
+        load_engine("vllm", EngineOptions(model=str(tmp_path)))
+
+
+def test_a_pickled_adapter_writes_what_its_safetensors_write(vllm_engine, tiny_adapters, tmp_path):
+    pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
+    there, here = (run(vllm_engine, requests_of(20, adapter=adapter)) for adapter in (tiny_adapters[0], pickled))
+    assert here == there
+    assert here != run(vllm_engine, requests_of(20))
 
 
 def test_an_adapter_that_is_none(vllm_engine, tmp_path):

@@ -6,10 +6,12 @@ the sizes and the random weights is as in `lmsys/vicuna-7b-v1.3`, and the sampli
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import sentencepiece
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from judgelm.prompts.catalog import get_template
@@ -108,6 +110,16 @@ def _pickle_shards(folder, layers):
     size = sum(weight.nbytes for weight in weights.values())
     index = {"metadata": {"total_size": size}, "weight_map": places}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index, indent=2))
+
+
+def pickle_weights(source: Path, folder: Path, *, extra=None) -> Path:
+    """A copy of a model's or an adapter's folder whose weights are pickled instead of safetensors."""
+    shutil.copytree(source, folder)
+    for path in folder.glob("*.safetensors"):
+        weights = load_file(path) | ({} if extra is None else {"extra": extra})
+        torch.save(weights, folder / {"model": "pytorch_model.bin", "adapter_model": "adapter_model.bin"}[path.stem])
+        path.unlink()
+    return folder
 
 
 class Executed:

@@ -24,7 +24,7 @@ from judgelm.judge import Judge
 from judgelm.judgment_rows import judgment_from_row
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
-from judgelm.training.config import check_global_batch
+from judgelm.training.config import accumulation_steps
 from judgelm.training.epochs import Passage
 from judgelm.training.preference_tuning import DpoArguments, prepare_preference
 from judgelm.training.resuming import run_settings
@@ -260,12 +260,9 @@ def test_a_config_is_parsed_and_states_its_batch(path):
         " ".join(line.lstrip("# ") for line in comment),
     )
     assert command[2] == f"configs/train/{path.name}"
-    check_global_batch(
-        judge.global_batch,
-        per_device=dpo.per_device_train_batch_size,
-        accumulation=dpo.gradient_accumulation_steps,
-        processes=load_config_from_file(str(ROOT / command[1])).num_processes,
-    )
+    processes = load_config_from_file(str(ROOT / command[1])).num_processes
+    rows, passes = dpo.per_device_train_batch_size, dpo.gradient_accumulation_steps
+    passes = accumulation_steps(judge.global_batch, per_device=rows, accumulation=passes, processes=processes)
     assert judge.judgments
-    assert (dpo.beta, dpo.per_device_train_batch_size * dpo.gradient_accumulation_steps) in ((0.1, 64), (0.1, 8))
+    assert (dpo.beta, rows * passes) in ((0.1, 64), (0.1, 8))
     assert model.model_name_or_path.startswith("runs/")

@@ -14,7 +14,7 @@ from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantiza
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.training.config import JudgeArguments, check_global_batch
+from judgelm.training.config import JudgeArguments, accumulation_steps
 from judgelm.training.finetune import prepare, row_options
 
 ROOT = Path(__file__).parents[2]
@@ -48,12 +48,12 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     cluster = load_config_from_file(str(ROOT / command[1]))
     if path.stem.startswith("judgelm"):
         assert judge.global_batch == 128
-    check_global_batch(
-        judge.global_batch,
-        per_device=sft.per_device_train_batch_size,
-        accumulation=sft.gradient_accumulation_steps,
-        processes=cluster.num_processes,
+    rows, processes = sft.per_device_train_batch_size, cluster.num_processes
+    passes = accumulation_steps(
+        judge.global_batch, per_device=rows, accumulation=sft.gradient_accumulation_steps, processes=processes
     )
+    if stated := re.search(r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process", path.read_text()):
+        assert tuple(map(int, stated.groups())) == (rows, passes, processes)
     assert get_template(judge.template).id == row_options(judge, window=sft.max_length, seed=0).template
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
 
@@ -157,24 +157,31 @@ def test_the_slurm_script_starts_one_launcher_on_each_machine(tmp_path):
         ]  # fmt: skip
 
 
+def test_passes_follow_from_the_global_batch_on_any_number_of_processes():
+    assert accumulation_steps(None, per_device=3, accumulation=5, processes=1) == 5
+    # 128 rows, 4 a device: 32 passes on 1 process, 16 on 2, 4 on 8
+    passes = [accumulation_steps(128, per_device=4, accumulation=1, processes=count) for count in (1, 2, 8)]
+    assert passes == [32, 16, 4]
+    assert accumulation_steps(128, per_device=4, accumulation=4, processes=8) == 4
+
+
 def test_another_batch_than_the_stated_one_is_refused_with_the_accumulation_that_mends_it():
-    check_global_batch(None, per_device=3, accumulation=1, processes=1)
-    check_global_batch(128, per_device=4, accumulation=4, processes=8)
     # 4 x 4 x 2 = 32; 128 / (4 x 2) = 16
     with pytest.raises(ConfigError) as error:
-        check_global_batch(128, per_device=4, accumulation=4, processes=2)
+        accumulation_steps(128, per_device=4, accumulation=4, processes=2)
     assert str(error.value) == (
         "global_batch is 128, but per_device_train_batch_size 4 x gradient_accumulation_steps 4 x 2 processes make "
-        "32; gradient_accumulation_steps: 16 would give it"
+        "32; gradient_accumulation_steps: 16 would give it, or leave it out"
     )
     with pytest.raises(ConfigError, match="no accumulation gives it, since 128 is no multiple of 24 rows a pass"):
-        check_global_batch(128, per_device=4, accumulation=4, processes=6)
+        accumulation_steps(128, per_device=4, accumulation=1, processes=6)
     with pytest.raises(ConfigError, match="no accumulation gives it, since 0 is"):
-        check_global_batch(0, per_device=4, accumulation=4, processes=6)
+        accumulation_steps(0, per_device=4, accumulation=4, processes=6)
 
 
 def test_the_stated_batch_is_checked_before_anything_is_loaded(tmp_path):
-    judge, sft, model = parse(ROOT / "configs/train/judgelm_33b.yaml", "--output_dir", str(tmp_path))
+    more = ("--output_dir", str(tmp_path), "--gradient_accumulation_steps", "4")
+    judge, sft, model = parse(ROOT / "configs/train/judgelm_33b.yaml", *more)
     # one process here instead of sixteen: 128 / 2 = 64
     with pytest.raises(ConfigError, match="x 1 processes make 8; gradient_accumulation_steps: 64 would give it"):
         prepare(judge, sft, model)

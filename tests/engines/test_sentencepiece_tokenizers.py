@@ -1,0 +1,60 @@
+"""`tokenizer.model` alone: token ids are those of sentencepiece itself, before and after a judge is saved."""
+
+import pytest
+import sentencepiece
+from transformers import AutoTokenizer
+
+from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_files import load_tokenizer
+from judgelm.prompts.catalog import TEMPLATES
+from judgelm.prompts.fitting import Fitter
+from judgelm.records import Sample
+from tiny_judges import reply_of, word_sample
+
+BOS = 1
+ODD = Sample(
+    id="odd",
+    question="  two  blanks,\ttab\r\n\n\nand lines \u00a0 ",
+    answers=("日本語 🙂 naïve \u200b e\u0301 ½ 12345 3.14", "</s> <s> <unk> [INST] ▁x <0x41> "),
+)
+
+
+@pytest.fixture(scope="module")
+def reference(vicuna):
+    return sentencepiece.SentencePieceProcessor(model_file=str(vicuna / "tokenizer.model"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vicuna):
+    return load_tokenizer(str(vicuna), None, EngineOptions(model=str(vicuna)))
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer, tmp_path_factory):
+    """The tokenizer as a trained judge's folder has it."""
+    folder = tmp_path_factory.mktemp("judge")
+    tokenizer.save_pretrained(folder)
+    assert not (folder / "tokenizer.model").exists()
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def fitted(tokenizer, template, sample):
+    """The prompt as an engine reads it, special tokens in its texts defused."""
+    return Fitter(tokenizer, 2048).fit(template.render(sample, (0, 1), None), 24)
+
+
+@pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if not template.chat])
+def test_prompts_have_the_ids_of_sentencepiece_behind_one_bos(tokenizer, saved, reference, name):
+    for sample in (ODD, *(word_sample(seed) for seed in range(20))):
+        prompt = fitted(tokenizer, TEMPLATES[name], sample)
+        assert list(prompt.ids) == [BOS, *reference.encode(prompt.text)]
+        assert list(fitted(saved, TEMPLATES[name], sample).ids) == list(prompt.ids)
+        whole = prompt.text + reply_of(word_sample(1))  # as a row of the training is tokenised
+        assert tokenizer(whole)["input_ids"] == saved(whole)["input_ids"] == [BOS, *reference.encode(whole)]
+
+
+def test_special_tokens_and_window_are_those_of_the_folder(tokenizer, saved):
+    for found in (tokenizer, saved):
+        assert (found.bos_token_id, found.eos_token_id, found.unk_token_id, found.pad_token) == (1, 2, 0, "<unk>")
+        assert (found.model_max_length, found.padding_side) == (2048, "right")
+        assert found.decode(found("naïve 🙂 10 8\n")["input_ids"], skip_special_tokens=True) == "naïve 🙂 10 8\n"
