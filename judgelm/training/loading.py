@@ -59,8 +59,8 @@ def init_kwargs(model: ModelConfig, given: dict[str, Any] | str | None) -> dict[
 def drop_sampling(model: Any) -> None:
     """Make the base's generation config one that can be saved: greedy, as a judge's replies are.
 
-    Vicuna v1.5 and Llama 2 state a temperature without `do_sample`. transformers loads that and refuses to save it,
-    which would be at the first checkpoint.
+    Vicuna v1.5 states a temperature without `do_sample`. transformers loads that and refuses to save it, which would be
+    at the first checkpoint.
     """
     config = model.generation_config
     if config is None:
@@ -69,4 +69,4 @@ def drop_sampling(model: Any) -> None:
         config.validate(strict=True)
     except ValueError:
         ids = {name: getattr(config, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        model.generation_config = GenerationConfig(**ids)
+        model.generation_config = GenerationConfig(**ids)  # type: ignore[no-untyped-call]  # transformers leaves it untyped

@@ -304,6 +304,16 @@ def test_what_is_absent_has_trls_default(configured):
     assert configured(bf16=False).recipe.compute_bytes == 4
 
 
+def test_the_accumulation_follows_from_the_global_batch_and_the_gpus(configured):
+    def passes(gpus, **fields):
+        cluster = Cluster(name="c", gpus_per_node=gpus, gpu_memory_bytes=GIB)
+        return configured(per_device_train_batch_size=4, global_batch=128, **fields).on(cluster).accumulation
+
+    # 128 rows, 4 a GPU: 32 passes on 1, 16 on 2, 4 on 8; 24 rows a pass on 6 make no 128, which is refused
+    assert [passes(gpus) for gpus in (1, 2, 8, 6)] == [32, 16, 4, 1]
+    assert passes(2, gradient_accumulation_steps=4) == 4
+
+
 def test_a_configuration_no_plan_can_be_made_with_is_refused(written):
     with pytest.raises(ConfigError, match="model_name_or_path is missing"):
         read_training(written(max_length=10))
