@@ -73,7 +73,7 @@ def vllm_engine(tiny_judge):
     from judgelm.engines.base import EngineOptions
     from judgelm.engines.catalog import load_engine
 
-    arguments = {"enable_lora": True, "max_loras": 3, "max_lora_rank": 8, "kv_cache_memory_bytes": 1 << 28}
+    arguments = {"enable_lora": True, "max_loras": 4, "max_lora_rank": 8, "kv_cache_memory_bytes": 1 << 28}
     engine = load_engine("vllm", EngineOptions(model=str(tiny_judge), engine_args=arguments))
     yield engine
     engine.close()

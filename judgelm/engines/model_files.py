@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.pickled_weights import pickled_files
+from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError
 from judgelm.jsonl import parse_json
 
@@ -76,7 +76,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
             source, revision=options.revision, trust_remote_code=options.trust_remote_code
         )
     except (OSError, ValueError) as error:
-        raise ModelError(f"{source}: cannot load the tokenizer: {first_line(error)}") from error
+        raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
         raise ModelError(f"{source}: has only a slow tokenizer; save it once with tokenizer.json (a fast tokenizer)")
     return tokenizer
@@ -92,6 +92,22 @@ def load_config(base: str, options: EngineOptions) -> Any:
         return AutoConfig.from_pretrained(base, revision=options.revision, trust_remote_code=options.trust_remote_code)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+
+
+def tokenizer_finding(source: str, error: Exception) -> str:
+    """What is wrong with a tokenizer that transformers cannot load, and the way out.
+
+    Where sentencepiece cannot read `tokenizer.model`, transformers takes it for a file of tiktoken, and says only that.
+    """
+    path = Path(source) / "tokenizer.model"
+    if not path.is_file() or path.with_suffix(".json").is_file():
+        return first_line(error)
+    if is_lfs_pointer(path):
+        return f"{path.name} is a Git LFS pointer; run: git lfs pull"
+    return (
+        f"{path.name} is damaged, or sentencepiece and protobuf do not fit each other; run: pip install -U "
+        "sentencepiece protobuf; if that does not help, download the file again"
+    )
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:

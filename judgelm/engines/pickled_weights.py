@@ -87,13 +87,18 @@ def _folder(source: str, revision: str | None) -> Path:
     return Path(source)
 
 
+def is_lfs_pointer(path: Path) -> bool:
+    """Whether a file was cloned without its content."""
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+
+
 def _finding(path: Path, error: pickle.UnpicklingError) -> str:
     if blocked := _BLOCKED.search(str(error)):
         return (
             f"refused, and nothing in it was executed: reading this pickle would call {blocked[1] or blocked[2]}, and "
             "weights hold tensors alone; use a copy of the model in safetensors, or report it where you got it"
         )
-    with path.open("rb") as file:
-        if file.read(len(_POINTER)) == _POINTER:
-            return "a Git LFS pointer instead of the weights; run: git lfs pull"
+    if is_lfs_pointer(path):
+        return "a Git LFS pointer instead of the weights; run: git lfs pull"
     return "not a checkpoint that torch can read safely (weights_only); download it again, or use a copy in safetensors"

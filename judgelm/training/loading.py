@@ -5,6 +5,7 @@ from typing import Any
 from transformers import AutoTokenizer, GenerationConfig
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
+from judgelm.engines.model_files import tokenizer_finding
 from judgelm.errors import ConfigError, ModelError
 
 
@@ -31,7 +32,7 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
             source, revision=model.model_revision, trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError) as error:
-        raise ModelError(f"{source}: cannot load the tokenizer: {str(error).splitlines()[0]}") from error
+        raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast or tokenizer.eos_token_id is None:
         raise ModelError(f"{source}: needs a fast tokenizer with an end-of-sequence token")
     if tokenizer.pad_token is None:

@@ -1,14 +1,20 @@
 """`tokenizer.model` alone: token ids are those of sentencepiece itself, before and after a judge is saved."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import sentencepiece
 from transformers import AutoTokenizer
+from trl import ModelConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
+from judgelm.errors import ModelError
 from judgelm.prompts.catalog import TEMPLATES
 from judgelm.prompts.fitting import Fitter
 from judgelm.records import Sample
+from judgelm.training.loading import load_tokenizer as load_for_training
 from tiny_judges import reply_of, word_sample
 
 BOS = 1
@@ -58,3 +64,19 @@ def test_special_tokens_and_window_are_those_of_the_folder(tokenizer, saved):
         assert (found.bos_token_id, found.eos_token_id, found.unk_token_id, found.pad_token) == (1, 2, 0, "<unk>")
         assert (found.model_max_length, found.padding_side) == (2048, "right")
         assert found.decode(found("naïve 🙂 10 8\n")["input_ids"], skip_special_tokens=True) == "naïve 🙂 10 8\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "finding"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "is a Git LFS pointer; run: git lfs pull"),
+        (b"<html>", "is damaged, or sentencepiece and protobuf do not fit each other; run: pip install -U"),
+    ],
+)
+def test_a_model_that_sentencepiece_cannot_read_is_named_instead_of_tiktoken(vicuna, tmp_path, content, finding):
+    folder = Path(shutil.copytree(vicuna, tmp_path / "vicuna"))
+    (folder / "tokenizer.model").write_bytes(content)
+    with pytest.raises(ModelError, match=f"tokenizer.model {finding}"):
+        load_tokenizer(str(folder), None, EngineOptions(model=str(folder)))
+    with pytest.raises(ModelError, match=f"tokenizer.model {finding}"):
+        load_for_training(ModelConfig(model_name_or_path=str(folder)), trust_remote_code=False)

@@ -18,6 +18,8 @@ FOR_USERS = ("train", "openai", "ray", "serve", "web")
 NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",
     "httptools": "uvicorn's faster parser",
+    "protobuf": "transformers reads tokenizer.model with it",
+    "sentencepiece": "transformers reads tokenizer.model with it",
     "uvloop": "uvicorn's faster loop",
 }
 COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.IGNORECASE)

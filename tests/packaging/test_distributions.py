@@ -1,7 +1,6 @@
 """What is built: a wheel with the package alone, a source distribution with the repository, and both outside of it."""
 
 import json
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -10,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from checkouts import copy_checkout
 
 pytestmark = pytest.mark.slow
 
@@ -31,17 +32,7 @@ wrong: int = judgment.mode
 def built(tmp_path_factory):
     """A source distribution of a copy of the repository, and the wheel that is built from it."""
     folder = tmp_path_factory.mktemp("dist")
-    source = folder / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
+    source = copy_checkout(folder / "source")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
