@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 import recipe_runs
 from judgelm.data.synthetic import generate
 from judgelm.judge import Judge
+from vicuna_folders import pickle_weights
 
 CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
 STEPS = 9  # 96 rows x 1.5 epochs / 16
@@ -58,11 +60,16 @@ def finish(process):
 
 @pytest.fixture(scope="module")
 def started(settings, tmp_path_factory):
-    """All three at once, since starting is what takes the time: output folder and process by name."""
+    """All three at once, since starting is what takes the time: output folder and process by name.
+
+    They begin from pickled weights, the single process from the same in safetensors.
+    """
+    pickled = pickle_weights(Path(settings["model_name_or_path"]), tmp_path_factory.mktemp("pickled") / "base")
     runs = {}
     for name, (rows, passes) in SHAPES.items():
         folder = tmp_path_factory.mktemp(name)
-        config = recipe_runs.configure(folder, **(settings | shape(rows, passes)))
+        base = {"model_name_or_path": str(pickled)}
+        config = recipe_runs.configure(folder, **(settings | shape(rows, passes) | base))
         # for plain data parallelism there is no config: one process on one GPU, and a flag
         command = ("gpu", "--multi_gpu") if name == "ddp" else (name,)
         runs[name] = folder / "out", launch(config, *command)
