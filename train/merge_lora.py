@@ -20,7 +20,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.card import find_card, write_card
-from judgelm.engines.adapters import put_adapter, weights_file
+from judgelm.engines.adapter_files import weights_file
+from judgelm.engines.adapters import put_adapter
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling

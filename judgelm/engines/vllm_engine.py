@@ -21,7 +21,7 @@ from vllm.outputs import CompletionOutput
 from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
-from judgelm.engines.adapters import check_weights
+from judgelm.engines.adapter_files import check_weights
 from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
