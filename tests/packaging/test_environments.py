@@ -44,8 +44,10 @@ class Environment:
     @property
     def variables(self):
         """This process's, without what would let it import from elsewhere."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        return kept | {"HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
+        }
+        return inherited | {"HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
 
     def run(self, program, *arguments):
         """Run it in the checkout's copy; what it said. Fails the test where it fails."""

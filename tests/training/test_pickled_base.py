@@ -103,8 +103,8 @@ def test_preference_tuning_begins_from_a_pickled_judge(trained, tmp_path, monkey
     del recipe["judgments"]  # rows bring their own
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(recipe | {"global_batch": 8, "max_steps": 1, "logging_steps": 1}))
-    told = ["train/dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", told)
+    arguments = ["train/dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", arguments)
     tuning = prepare_preference(*read_arguments(*DPO_ARGUMENTS))
     tuning.trainer.train()
     # judge and reference are one at the first step: the loss is ln 2
