@@ -7,6 +7,7 @@
 # make fuzz             every parser and reader against damaged input, ten CPU minutes each
 # make mutants          which changes of the code no test sees
 # make bench            the benchmarks of this machine
+# make bench-gpu        every figure of a GPU, in steps of 8 minutes;  make bench-gpu-packages: before, where there is a network
 # make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -20,7 +21,7 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench lab lab-quick clean
+.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -125,6 +126,16 @@ bench: setup $(VENV)/.vllm
 	$(BIN)/python benchmarks/throughput.py $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(PRICE),--price $(PRICE))
 	$(BIN)/python benchmarks/batch_memory.py
 	$(BIN)/python benchmarks/linear_cost.py
+
+# On a machine with torch (CUDA), transformers and accelerate, without this project's environment and without a network.
+# STEPS='judging-7B sft-7B': those alone;  OUT=FOLDER: where the results go;  GPU_PYTHON: the Python that has torch
+GPU_PYTHON ?= python3
+bench-gpu:
+	$(GPU_PYTHON) benchmarks/gpu $(or $(STEPS),all) $(if $(OUT),--out "$(OUT)")
+
+# What judgelm needs besides and that machine may lack, for Python 3.12: .gpu-packages/packages.tar.xz, to be copied along
+bench-gpu-packages: | $(VENV)/.installed
+	$(BIN)/python benchmarks/gpu packages
 
 lab: setup
 	$(BIN)/python benchmarks/lab.py --plan full

@@ -29,6 +29,17 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def device() -> str:
+    """Where tests marked `gpu` run: CUDA, or what JUDGELM_GPU_TESTS says, to rehearse them on the CPU."""
+    import torch
+
+    name = os.environ.get("JUDGELM_GPU_TESTS", "cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device; JUDGELM_GPU_TESTS=cpu rehearses it")
+    return name
+
+
+@pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
     """A Llama of two layers with random weights and a byte-level tokenizer; it writes nonsense, always the same."""
     from judgelm.training.base import make_base

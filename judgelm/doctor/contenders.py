@@ -136,14 +136,19 @@ def mode_of(row: Row) -> Pairwise:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class Generating:
-    """Model and tokenizer as `generate` wants them."""
+    """Model and tokenizer as `generate` wants them; the tokenizer pads on the left."""
 
-    def __init__(self, folder: Path, dtype: torch.dtype, device: str) -> None:
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    model: Any
+    tokenizer: Any
+
+    @classmethod
+    def load(cls, folder: Path, dtype: torch.dtype, device: str) -> "Generating":
+        """Both from a folder."""
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-        self.model = model.to(device).eval()
-        self.device = device
+        return cls(model.to(device).eval(), tokenizer)
 
 
 class OriginalLoop:
@@ -172,7 +177,7 @@ class OriginalLoop:
             ids = self._loaded.tokenizer([prompt_of(sample)]).input_ids
             stop: Any = _OriginalStop(self._mark, self._loaded.tokenizer, len(ids[0]))
             replies = self._loaded.model.generate(
-                torch.as_tensor(ids, device=self._loaded.device),
+                torch.as_tensor(ids, device=self._loaded.model.device),
                 do_sample=False,
                 max_new_tokens=self._max_new_tokens,
                 stopping_criteria=[stop],
@@ -236,7 +241,7 @@ class PaddedBatches:
         began = time.perf_counter()
         for start in range(0, len(samples), self._batch):
             texts = [prompt_of(sample) for sample in samples[start : start + self._batch]]
-            inputs = self._loaded.tokenizer(texts, padding=True, return_tensors="pt").to(self._loaded.device)
+            inputs = self._loaded.tokenizer(texts, padding=True, return_tensors="pt").to(self._loaded.model.device)
             inputs.pop("token_type_ids", None)
             replies = self._loaded.model.generate(
                 **inputs,

@@ -25,6 +25,7 @@ from judgelm.doctor.contenders import (
     Runner,
 )
 from judgelm.doctor.probe import matmul_ceiling
+from judgelm.doctor.yardstick import distinct
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.records import Judgment, Label, Sample
@@ -113,7 +114,7 @@ def measure(setting: Setting, name: str, row: Row, samples: Sequence[Sample], nu
         samples: what to judge.
         number: the round; negative to warm up.
     """
-    pairs = [replace(one, question=f"{row} {number}. {one.question}") for one in samples]
+    pairs = distinct(samples, f"{row} {number}")
     contender, device, dtype = _here[name], torch.device(setting.device), getattr(torch, setting.dtype)
     before = matmul_ceiling(device, dtype, setting.ceiling_s)
     work = contender.judge(pairs, row)
@@ -157,7 +158,7 @@ def _makers(setting: Setting, process: str) -> Mapping[str, Callable[[], Contend
             "transformers": lambda: Runner(load_engine("transformers", options)),
             "transformers, one": lambda: Runner(load_engine("transformers", replace(options, max_sequences=1))),
         }
-    loaded = Generating(setting.folder, getattr(torch, setting.dtype), setting.device)
+    loaded = Generating.load(setting.folder, getattr(torch, setting.dtype), setting.device)
     original: Any = partial(OriginalLoop, loaded, setting.out / "original.jsonl")
     return {
         "original": lambda: original(fast=False, max_new_tokens=ORIGINAL_TOKENS),

@@ -7,13 +7,13 @@ line, and after it words without end. Scores are as spread as in the table below
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
@@ -40,16 +40,31 @@ class Shape:
 SHAPES = {
     "tiny": Shape(hidden=128, inner=352, layers=2, heads=4, vocabulary=4096),
     "214M": Shape(hidden=1024, inner=2816, layers=16, heads=16, vocabulary=4096),
+    "1B": Shape(hidden=2048, inner=5504, layers=24, heads=16, vocabulary=32000),
     "7B": Shape(hidden=4096, inner=11008, layers=32, heads=32, vocabulary=32000),
+    "13B": Shape(hidden=5120, inner=13824, layers=40, heads=40, vocabulary=32000),
 }
+"""1B is Sheared-LLaMA-1.3B's shape; 7B and 13B are those of Llama, Vicuna and JudgeLM."""
 
 
 def make_yardstick(samples: Sequence[Sample], folder: Path, shape: Shape, dtype: torch.dtype, device: str) -> None:
-    """Write the judge and a tokenizer made from the prompts of the samples.
+    """Write the judge and its tokenizer into a folder, made if missing.
+
+    Args: see `build_yardstick`.
+    """
+    model, tokenizer = build_yardstick(samples, shape, dtype, device)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def build_yardstick(
+    samples: Sequence[Sample], shape: Shape, dtype: torch.dtype, device: str
+) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """Build the judge on the device, in its numeric format from the start, and a tokenizer from the samples' prompts.
 
     Args:
         samples: what it will judge; their texts train the tokenizer.
-        folder: made if missing.
         shape: its sizes; `vocabulary` must have room for the tokenizer's at most 4,096 tokens.
         dtype: of the weights.
         device: where the weights are drawn.
@@ -74,14 +89,12 @@ def make_yardstick(samples: Sequence[Sample], folder: Path, shape: Shape, dtype:
     )
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
-        build: Any = LlamaForCausalLM  # untyped in transformers
-        model = build(config).to(dtype)
+        build: Any = LlamaForCausalLM._from_config  # untyped in transformers
+        model: LlamaForCausalLM = build(config, dtype=dtype).eval()
         followers = _followers(tokenizer, prompt_of(samples[0]))
         with torch.no_grad():
             _speak(model, followers)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    return model, tokenizer
 
 
 def prompt_of(sample: Sample) -> str:
@@ -89,12 +102,17 @@ def prompt_of(sample: Sample) -> str:
     return "".join(span.text for span in get_template(TEMPLATE).render(sample, (0, 1), None).spans)
 
 
-def made_up_pairs(count: int, seed: int = 0) -> Iterable[Sample]:
-    """Pairs of made-up words, no two alike; answers of 20 to 200 words, so that lengths differ as real ones do."""
+def distinct(samples: Iterable[Sample], mark: str) -> list[Sample]:
+    """The samples with questions that begin with other words, so that no prefix cache knows their prompts."""
+    return [replace(sample, question=f"{mark}. {sample.question}") for sample in samples]
+
+
+def made_up_pairs(count: int, seed: int = 0, most_words: int = 200) -> Iterable[Sample]:
+    """Pairs of made-up words, no two alike; answers of 20 to `most_words`, so that lengths differ as real ones do."""
     draw = random.Random(seed)
     words = ["".join(draw.choices(_SYLLABLES, k=draw.randint(1, 3))) for _ in range(3000)]
     for number in range(count):
-        lengths = (draw.randint(10, 60), draw.randint(20, 200), draw.randint(20, 200))
+        lengths = (draw.randint(10, 60), draw.randint(20, most_words), draw.randint(20, most_words))
         question, *answers = (" ".join(draw.choices(words, k=length)) for length in lengths)
         yield Sample(id=str(number), question=question, answers=tuple(answers))
 

@@ -3,18 +3,18 @@
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from judgelm.data.labelled import LabelledPair, draw, read_labelled
 from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.evaluation import EvaluationOptions, evaluate
-from judgelm.studies.pairing import label_of, pair_label, pair_winner
 from judgelm.training.rows import RowCounts
+
+if TYPE_CHECKING:
+    from judgelm.metrics.resampling import Estimate
 
 FIGURE_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
 """The figures with an interval, as logs and cards name them."""
@@ -66,10 +66,10 @@ class Figures:
         failed: share of unreadable replies; there are two to a judgment.
     """
 
-    agreement: Estimate
-    agreement_by_mean: Estimate
-    consistency: Estimate | None
-    delta_bias: Estimate | None
+    agreement: "Estimate"
+    agreement_by_mean: "Estimate"
+    consistency: "Estimate | None"
+    delta_bias: "Estimate | None"
     failed: float
 
     def numbers(self) -> dict[str, float]:
@@ -141,11 +141,16 @@ def figures(judgments: Sequence[Judgment], pairs: ValidationPairs) -> dict[Way |
 
 
 def _figures(judgments: Sequence[Judgment], pairs: ValidationPairs) -> Figures:
+    # scipy and statsmodels take seconds to import, in every process of a training that may never judge
+    from judgelm.metrics.resampling import Resampling, share
+    from judgelm.studies.evaluation import EvaluationOptions, evaluate
+    from judgelm.studies.pairing import label_of, pair_label, pair_winner
+
     questions = {sample.id: sample.question for sample in pairs.samples}
     found = evaluate(judgments, pairs.labels, clusters=questions, options=EvaluationOptions(order_rule="given"))
     position = found.excluded.position if found.excluded else None
 
-    def agreement(rule: LabelRule) -> Estimate:
+    def agreement(rule: LabelRule) -> "Estimate":
         hits = [pair_label(one, rule) == label_of(pair_winner(pairs.labels[one.sample_id])) for one in judgments]
         return share(np.array(hits), [questions[one.sample_id] for one in judgments], Resampling())
 

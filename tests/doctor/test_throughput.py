@@ -41,7 +41,7 @@ def runner(folder):
 
 @pytest.fixture(scope="module")
 def generating(folder):
-    return Generating(folder, torch.float32, "cpu")
+    return Generating.load(folder, torch.float32, "cpu")
 
 
 def test_the_yardstick_writes_a_score_line_and_then_words_without_end(runner, samples):

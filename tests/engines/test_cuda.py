@@ -1,23 +1,85 @@
-"""The embedded engine on a CUDA device."""
+"""The embedded engine on a CUDA device; JUDGELM_GPU_TESTS=cpu rehearses the same tests on the CPU."""
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.modes import Pairwise
 from judgelm.records import Request, Sampling
+from judgelm.runner import judge
+from tiny_judges import TEMPLATE, make_adapter, word_sample
+
+pytestmark = pytest.mark.gpu
+DIGITS = tuple("123456789")
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_greedy_float32_replies_equal_the_cpus(tiny_model):
-    requests = [
-        Request(key=str(i), prompt=prompt_of("a big fox jumps " * (i % 7 + 1)), sampling=Sampling(max_tokens=8))
-        for i in range(40)
-    ]
-    on_cpu, on_cuda = (
-        run(load_engine("transformers", EngineOptions(model=str(tiny_model), device=device)), requests)
-        for device in ("cpu", "cuda")
-    )
-    assert {key: one.texts for key, one in on_cuda.items()} == {key: one.texts for key, one in on_cpu.items()}
+def engine_on(device, model, **options):
+    return load_engine("transformers", EngineOptions(model=str(model), device=device, **options))
+
+
+def requests(count, **options):
+    texts = ("a big fox jumps " * (i % 7 + 1) for i in range(count))
+    return [Request(key=str(i), prompt=prompt_of(text), sampling=Sampling(max_tokens=8), **options)
+            for i, text in enumerate(texts)]  # fmt: skip
+
+
+def judged(device, model, **options):
+    """Thirty pairs of word counts, both orders, with P(first better)."""
+    engine = engine_on(device, model, **options)
+    mode = Pairwise(template=TEMPLATE, both_orders=True, distribution=True)
+    found = {one.sample_id: one for one in judge([word_sample(seed) for seed in range(30)], mode, engine)}
+    engine.close()
+    assert all(one.failure is None for one in found.values())
+    return found
+
+
+def test_greedy_float32_replies_equal_the_cpus(device, tiny_model):
+    on_cpu, on_device = (run(engine_on(name, tiny_model), requests(40)) for name in ("cpu", device))
+    assert {key: one.texts for key, one in on_device.items()} == {key: one.texts for key, one in on_cpu.items()}
+
+
+@pytest.mark.parametrize("budget", [64, 8192])
+def test_float32_replies_do_not_depend_on_the_batch(device, tiny_model, budget):
+    alone = run(engine_on(device, tiny_model, max_sequences=1), requests(20))
+    together = run(engine_on(device, tiny_model, batch_tokens=budget), requests(20))
+    assert {key: one.texts for key, one in together.items()} == {key: one.texts for key, one in alone.items()}
+
+
+def test_packed_attention_gives_the_probabilities_of_eager_attention(device, tiny_judge):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_judge)
+    eager = AutoModelForCausalLM.from_pretrained(tiny_judge, attn_implementation="eager").to(device).eval()
+    found = run(engine_on(device, tiny_judge), requests(12, candidates=DIGITS))
+    for request in requests(12):
+        text = "".join(span.text for span in request.prompt.spans)
+        with torch.inference_mode():
+            logits = eager(**tokenizer(text, return_tensors="pt").to(device)).logits[0, -1]
+        ids = [tokenizer(digit, add_special_tokens=False)["input_ids"][0] for digit in DIGITS]
+        expected = logits.float().softmax(-1)[ids].tolist()
+        packed = torch.tensor(found[request.key].candidate_logprobs).exp().tolist()
+        assert packed == pytest.approx(expected, abs=1e-4)
+
+
+def test_both_orders_and_probabilities_in_float32_are_the_cpus(device, tiny_judge):
+    on_cpu, on_device = judged("cpu", tiny_judge), judged(device, tiny_judge)
+    for name, expected in on_cpu.items():
+        assert [one.text for one in on_device[name].shown] == [one.text for one in expected.shown]
+        assert on_device[name].probability == pytest.approx(expected.probability, abs=1e-3)
+
+
+def test_bfloat16_keeps_nearly_all_verdicts_of_float32(device, tiny_judge):
+    full, half = judged(device, tiny_judge), judged(device, tiny_judge, dtype="bfloat16")
+    apart = [abs(half[name].probability - one.probability) for name, one in full.items()]
+    # 8 bits of mantissa: some near-ties fall the other way, and a probability moves by some hundredths
+    assert sum(half[name].verdict == one.verdict for name, one in full.items()) >= 24
+    assert sum(apart) / len(apart) < 0.1
+
+
+def test_an_adapter_runs_in_bfloat16(device, tiny_judge, tmp_path):
+    adapter = make_adapter(tiny_judge, tmp_path / "adapter", seed=1)
+    plain = run(engine_on(device, tiny_judge, dtype="bfloat16"), requests(8))
+    adapted = run(engine_on(device, tiny_judge, dtype="bfloat16", adapter=str(adapter)), requests(8))
+    assert {one.finish_reasons for one in adapted.values()} <= {("stop",), ("length",)}
+    assert [adapted[key].texts for key in adapted] != [plain[key].texts for key in adapted]

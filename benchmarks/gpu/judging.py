@@ -1,0 +1,144 @@
+"""Step `judging-SHAPE`: pairs per second of random weights, drawn on the device in bfloat16 and never on a disk.
+
+The transformers engine through the runner, one order and both, against padded batches through `generate` and the
+original's loop. One model serves all of them; only its attention is exchanged, as each loads it. Contenders take turns,
+and each turn's questions begin with other words, so that no prefix cache knows them from an earlier turn.
+"""
+
+import copy
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from ceilings import layer_ceiling, synchronize
+from step import Save, Setting
+
+from judgelm.doctor.contenders import (
+    ORIGINAL_TOKENS,
+    Contender,
+    Generating,
+    OriginalLoop,
+    PaddedBatches,
+    Row,
+    Runner,
+    Work,
+)
+from judgelm.doctor.probe import matmul_ceiling
+from judgelm.doctor.yardstick import SHAPES, build_yardstick, distinct, made_up_pairs
+from judgelm.engines.loading import Loaded
+from judgelm.engines.model_files import eos_ids
+from judgelm.engines.packed_attention import ATTENTION_NAME
+from judgelm.engines.parameters import prefill_parameters
+from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.records import Sample
+
+ROUNDS = 3
+_WINDOW = 2048
+_PASS_TOKENS = 8192
+_WORDS = 340  # of an answer at most: about 600 tokens a prompt
+
+
+def measure(setting: Setting, save: Save) -> None:
+    """Build the model, let the contenders take turns, note rates and shares of the ceilings."""
+    shape = SHAPES["tiny" if setting.tiny else setting.shape]
+    pairs = list(made_up_pairs(64 if setting.tiny else 4096, most_words=_WORDS))
+    model, tokenizer = build_yardstick(pairs[:2000], shape, setting.dtype, setting.device)
+    ceilings = {
+        "square_product_flops": matmul_ceiling(
+            torch.device(setting.device), setting.dtype, 0.05 if setting.tiny else 2
+        ),
+        "layer_products_flops": layer_ceiling(
+            shape, 256 if setting.tiny else _PASS_TOKENS, setting.device, setting.dtype, 0.01 if setting.tiny else 0.5
+        ),
+    }
+    counted = {"all": model.num_parameters(), "prefill": prefill_parameters(model.config)}
+    save({"parameters": counted, "dtype": str(setting.dtype).removeprefix("torch."), **ceilings})
+    engine = TransformersEngine(_loaded(model, tokenizer))
+    contenders = _contenders(setting, engine, Generating(model, _left_padded(tokenizer)))
+    budget_s = 0.2 if setting.tiny else 6.0
+    turns: dict[str, list[Work]] = {}
+    first = 0
+    counts: dict[str, int] = {}
+    for number in range(-2, 1 if setting.tiny else ROUNDS):
+        for name, (contender, row, least) in contenders.items():
+            model.set_attn_implementation(ATTENTION_NAME if isinstance(contender, Runner) else "sdpa")
+            count = min(len(pairs), counts.get(name, least))
+            chosen = [pairs[(first + place) % len(pairs)] for place in range(count)]
+            first += count
+            work = _turn(contender, distinct(chosen, f"{name} {number}"), row, setting.device)
+            counts[name] = max(least, round(budget_s * work.pairs / work.seconds)) if number < 0 else count
+            if number >= 0:
+                turns.setdefault(name, []).append(work)
+                save({"turns": {key: [asdict(one) for one in own] for key, own in turns.items()}})
+    peak = torch.cuda.max_memory_allocated() if setting.device == "cuda" else None
+    save({"summary": summary(turns, counted["prefill"], ceilings), "engine": engine.stats(), "peak_bytes": peak})
+
+
+def _loaded(model: Any, tokenizer: Any) -> Loaded:
+    """The model as the engine takes it: what `engines.loading.load` makes of a folder."""
+    model.set_attn_implementation(ATTENTION_NAME)
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        window=_WINDOW,
+        eos_ids=eos_ids(model.generation_config, tokenizer),
+        quantization=None,
+        identity={"path": "random weights"},
+    )
+
+
+def _left_padded(tokenizer: Any) -> Any:
+    """A copy that pads as `generate` wants it."""
+    copied = copy.deepcopy(tokenizer)
+    copied.padding_side = "left"
+    return copied
+
+
+def _contenders(
+    setting: Setting, engine: TransformersEngine, loaded: Generating
+) -> dict[str, tuple[Contender, Row, int]]:
+    """By name: who judges, what it is asked for, and the least number of pairs of a turn."""
+    runner = Runner(engine)
+    original = OriginalLoop(loaded, setting.scratch / "original.jsonl", fast=False, max_new_tokens=ORIGINAL_TOKENS)
+    scale = 4 if setting.tiny else 1
+    return {
+        "engine, one order": (runner, "score", 128 // scale**2),
+        "engine, both orders": (runner, "both", 128 // scale**2),
+        "padded batches of 8": (PaddedBatches(loaded, batch=8), "score", 32 // scale),
+        "padded batches of 32": (PaddedBatches(loaded, batch=32), "score", 64 // scale),
+        "original's loop": (original, "score", 8 // scale),
+    }
+
+
+def _turn(contender: Contender, samples: Sequence[Sample], row: Row, device: str) -> Work:
+    synchronize(device)
+    work = contender.judge(samples, row)
+    synchronize(device)
+    return work
+
+
+def summary(
+    turns: dict[str, list[Work]], prefill: int, ceilings: dict[str, float]
+) -> dict[str, dict[str, float | list[float]]]:
+    """Rates as median, least and most of the rounds; shares count 2 x prefill parameters x prompt tokens."""
+
+    def of(own: Sequence[Work], rate: Callable[[Work], float]) -> list[float]:
+        rates = [rate(work) for work in own]
+        return [statistics.median(rates), min(rates), max(rates)]
+
+    engine = turns["engine, one order"]
+    found: dict[str, dict[str, float | list[float]]] = {}
+    for name, own in turns.items():
+        flops = [2 * prefill * work.prompt_tokens / work.seconds for work in own]
+        ratios = [(e.pairs / e.seconds) / (w.pairs / w.seconds) for e, w in zip(engine, own, strict=True)]
+        found[name] = {
+            "pairs_per_turn": own[0].pairs,
+            "tokens_per_prompt": own[0].prompt_tokens / own[0].pairs,
+            "pairs_per_s": of(own, lambda work: work.pairs / work.seconds),
+            "written_tokens_per_pair": own[0].completion_tokens / own[0].pairs,
+            "engine_one_order_against_it": [statistics.median(ratios), min(ratios), max(ratios)],
+            **{f"share_of_{key}": statistics.median(flops) / ceiling for key, ceiling in ceilings.items()},
+        }
+    return found

@@ -1,0 +1,19 @@
+"""The file of all results, by step: `gpu.json`. Standard library only."""
+
+import json
+from pathlib import Path
+
+
+def results(folder: Path) -> dict[str, dict[str, object]]:
+    """What the folder has, by step."""
+    file = folder / "gpu.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def record(folder: Path, step: str, entries: dict[str, object]) -> None:
+    """Add entries to a step's; a step that begins loses those of an earlier run."""
+    found = results(folder)
+    found[step] = entries if entries.get("state") == "begun" else found.get(step, {}) | entries
+    new = folder / "gpu.json.new"
+    new.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    new.replace(folder / "gpu.json")
