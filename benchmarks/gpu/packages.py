@@ -23,7 +23,7 @@ PACKAGES = (
 )
 """Distributions that `unpack` looks for; transformers and accelerate bring what else is imported."""
 _PINNED = ("trl",)
-_PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17)) + ("manylinux2014_x86_64",)
+_PLATFORMS = (*(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 24, 17)), "manylinux2014_x86_64")
 _LEFT_OUT = (
     *("*/tests/*", "pyarrow/include/*", "pyarrow/src/*", "*.pyx", "*.pxi", "*.pxd"),
     *("pyarrow/*flight*", "pyarrow/*arrow_s3*", "pyarrow/_s3fs*", "pyarrow/_gcsfs*", "pyarrow/_azurefs*"),

@@ -95,7 +95,11 @@ def judgments(
 
 def differences(first: Sequence[Judgment], second: Sequence[Judgment]) -> dict[str, Any]:
     """Shares of replies and verdicts that differ, and how far P(first better) lies apart."""
-    replies = [(a.text, b.text) for one, two in zip(first, second, strict=True) for a, b in zip(one.shown, two.shown)]
+    replies = [
+        (a.text, b.text)
+        for one, two in zip(first, second, strict=True)
+        for a, b in zip(one.shown, two.shown, strict=True)
+    ]
     verdicts = [(one.verdict, two.verdict) for one, two in zip(first, second, strict=True)]
     both = zip(first, second, strict=True)
     apart = sorted(
@@ -116,7 +120,7 @@ def differences(first: Sequence[Judgment], second: Sequence[Judgment]) -> dict[s
 
 
 def against_eager(folder: Path, samples: Sequence[Sample], device: str, dtype: torch.dtype) -> dict[str, Any]:
-    """The probability that the packed pass gives each digit as first token, against eager attention over padded rows."""
+    """The probability of each digit as first token: the packed pass against eager attention over padded rows."""
     digits = tuple(f"{digit}" for digit in range(1, 10))
     template = get_template(TEMPLATE)
     prompts = [template.render(sample, (0, 1), None) for sample in islice(samples, 256)]

@@ -94,7 +94,8 @@ def write_rows(file: Path, count: int, window: int) -> None:
         for pair in made_up_pairs(count):
             answers = [islice(cycle(answer.split()), window) for answer in pair.answers]
             row = {
-                "question_id": pair.id, "question_body": pair.question, "score": [7, 8], "text": f"7 8\n{pair.question}",
+                "question_id": pair.id, "question_body": pair.question, "score": [7, 8],
+                "text": f"7 8\n{pair.question}",
                 "answer1_body": " ".join(answers[0]), "answer2_body": " ".join(answers[1]),
             }  # fmt: skip
             out.write(json.dumps(row) + "\n")

@@ -16,7 +16,7 @@ LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"], "d
 
 @pytest.fixture(scope="module")
 def settings(device, tiny_model, tmp_path_factory):
-    """As the recipes for GPUs: bf16 with gradient checkpointing; 18 steps, and dropout, so that the random state matters."""
+    """As the recipes for GPUs: bf16 with gradient checkpointing; 18 steps; dropout makes the random state matter."""
     path = tmp_path_factory.mktemp("world") / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in generate(96, seed=0, split="train")))
     return {
