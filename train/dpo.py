@@ -20,7 +20,7 @@ from judgelm.training.running import read_arguments, train_and_save
 def main() -> None:
     """Read the configuration, build, train, write."""
     judge, dpo, model = read_arguments(*ARGUMENTS)
-    join_processes(dpo)
+    join_processes(dpo, say=print)
     if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
         sys.exit(code)
 

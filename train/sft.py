@@ -21,7 +21,7 @@ from judgelm.training.running import read_arguments, train_and_save
 def main() -> None:
     """Read the configuration, build, train, write."""
     judge, sft, model = read_arguments(*ARGUMENTS)
-    join_processes(sft)
+    join_processes(sft, say=print)
     if code := train_and_save(prepare(judge, sft, model), judge, model, say=print):
         sys.exit(code)
 

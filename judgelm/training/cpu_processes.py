@@ -1,19 +1,23 @@
-"""Several processes that train on the CPU, where accelerate and DeepSpeed need to be told of each other."""
+"""Several processes that train together, where accelerate, DeepSpeed and torch need to be told of each other."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from judgelm.errors import ConfigError
+from judgelm.training.extension_locks import release_stale_locks
 
 
-def join_processes(args: Any) -> None:
+def join_processes(args: Any, say: Callable[[str], object]) -> None:
     """See to it that all processes train together; to be called before the base model is loaded.
 
     On the CPU it is accelerate that connects the processes, and DeepSpeed, asked how many there are while it splits the
-    base model, knows of none: it has to be told that there is a connection already. On GPUs nothing is done.
+    base model, knows of none: it has to be told that there is a connection already. Before DeepSpeed builds or loads
+    its extensions, the locks of interrupted builds are removed, on the CPU and on GPUs.
 
     Args:
         args: the trainer's arguments.
+        say: gets a line for each lock that is waited for or removed.
 
     Raises:
         ConfigError: a launcher started several processes, of which each would train a judge of its own, since nothing
@@ -25,6 +29,8 @@ def join_processes(args: Any) -> None:
             f"{started} processes were started, but the trainer sees {args.world_size}; on the CPU set use_cpu: true "
             "in the training config too (or --use_cpu true), since accelerate's own use_cpu does not reach it"
         )
+    if args.deepspeed_plugin is not None:
+        release_stale_locks(say)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
         import deepspeed  # takes seconds, for those few only who need it here
 

@@ -43,9 +43,9 @@ def run_here(config, *flags):
     return None
 
 
-def start(config, *, launcher=()):
+def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
     """Start the recipe in a process group of its own; `launcher` is a module that starts it, and its arguments."""
-    command = [str(ROOT / "train/sft.py"), "--config", str(config)]
+    command = [str(script), "--config", str(config)]
     if launcher:
         command = ["-m", *launcher, *command]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}

@@ -6,6 +6,7 @@ that were averaged over processes or passes, instead of over tokens, would show.
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -43,12 +44,12 @@ def shape(rows, passes):
     return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
 
 
-def launch(config, cluster, *flags, processes=2, port=0):
+def launch(config, cluster, *flags, processes=2, port=0, precision="no", **how):
     """Start it by `accelerate launch` with a config for GPUs, of which only processes and precision are others."""
-    told = ["--num_processes", str(processes), "--mixed_precision", "no", "--main_process_port", str(port)]
+    told = ["--num_processes", str(processes), "--mixed_precision", precision, "--main_process_port", str(port)]
     config_file = str(CLUSTERS / f"{cluster}.yaml")
     launcher = ["accelerate.commands.launch", "--config_file", config_file, *told, *flags]
-    return recipe_runs.start(config, launcher=launcher)
+    return recipe_runs.start(config, launcher=launcher, **how)
 
 
 def finish(process):
@@ -111,6 +112,88 @@ def test_two_processes_train_the_judge_of_one(started, alone, name):
         asked = ("What is 2 + 2?", "4", "5")
         assert judge.format.template == "judgelm-compact"
         assert judge.compare(*asked).shown == single.compare(*asked).shown
+
+
+@pytest.fixture(scope="module")
+def bf16_settings(settings):
+    """As the recipes for GPUs: products in bf16, gradient checkpointing, pairs judged at every evaluation."""
+    return settings | shape(4, 2) | {
+        "bf16": True, "gradient_checkpointing": True, "eval_data": settings["train_data"], "eval_strategy": "steps",
+        "eval_steps": 6, "eval_pairs": 4, "save_steps": 3, "save_total_limit": 3,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bf16_zero3(bf16_settings, tmp_path_factory):
+    """Output folder and words of a run that finds the lock of an interrupted build in the cache of extensions."""
+    folder = tmp_path_factory.mktemp("bf16")
+    lock = folder / "extensions/deepspeed_shm_comm/lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    for path in (lock, lock.parent):
+        os.utime(path, (0, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(folder / "extensions"))
+        process = launch(recipe_runs.configure(folder, **bf16_settings), "zero3", precision="bf16")
+    return folder / "out", finish(process)
+
+
+def log_of(folder):
+    return json.loads((folder / f"checkpoint-{STEPS}/trainer_state.json").read_text())["log_history"]
+
+
+@pytest.mark.distributed
+def test_zero3_in_bf16_with_checkpointing_learns_and_judges(bf16_zero3, alone):
+    folder, _ = bf16_zero3
+    losses = recipe_runs.losses_of(folder / f"checkpoint-{STEPS}")
+    assert losses == pytest.approx(recipe_runs.losses_of(alone / f"checkpoint-{STEPS}"), rel=0.02)  # bf16 has 3 digits
+    [evaluated] = [entry for entry in log_of(folder) if "eval_loss" in entry]
+    assert evaluated["step"] == 6
+    assert evaluated["eval_loss"] < losses[1]
+    assert 0 <= evaluated["eval_failed"] <= 1
+    assert load_file(folder / "model.safetensors")  # whole
+
+
+@pytest.mark.distributed
+def test_a_lock_of_an_interrupted_build_is_survived_and_named(bf16_zero3):
+    folder, said = bf16_zero3
+    lock = folder.parent / "extensions/deepspeed_shm_comm/lock"
+    assert not lock.exists()
+    assert said.count(f"removed {lock}: an interrupted build left it") == 1
+
+
+@pytest.mark.distributed
+def test_zero3_in_bf16_goes_on_with_the_losses_of_a_run_that_was_never_stopped(bf16_zero3, bf16_settings, tmp_path):
+    whole, _ = bf16_zero3
+    shutil.copytree(whole / "checkpoint-3", tmp_path / "out/checkpoint-3")
+    said = finish(launch(recipe_runs.configure(tmp_path, **bf16_settings), "zero3", precision="bf16"))
+    assert "checkpoint-3" in said
+    losses = recipe_runs.losses_of(tmp_path / f"out/checkpoint-{STEPS}")
+    assert losses == pytest.approx(recipe_runs.losses_of(whole / f"checkpoint-{STEPS}"), abs=1e-4, rel=0)
+
+
+@pytest.mark.distributed
+def test_fsdp2_trains_the_judge_of_one(settings, alone, tmp_path):
+    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
+    finish(launch(config, "fsdp2", script=recipe_runs.ROOT / "tests/support/fsdp_on_cpu.py"))
+    assert (
+        tmp_path / f"out/checkpoint-{STEPS}/pytorch_model_fsdp.bin"
+    ).is_file()  # FSDP's, not plain data parallelism's
+    assert_same_training(tmp_path / "out", alone)
+
+
+@pytest.mark.distributed
+def test_lora_under_zero3_trains_the_adapter_of_one(settings, tmp_path):
+    lora = {"use_peft": True, "lora_r": 4, "lora_dropout": 0.0, "lora_target_modules": ["all-linear"]}
+    process = launch(recipe_runs.configure(tmp_path / "two", **(settings | lora | shape(4, 2))), "zero3")
+    assert recipe_runs.run_here(recipe_runs.configure(tmp_path / "one", **(settings | lora | shape(16, 1)))) is None
+    finish(process)
+    two, one = (load_file(tmp_path / name / "out/adapter_model.safetensors") for name in ("two", "one"))
+    assert {name: weight.shape for name, weight in two.items()} == {name: weight.shape for name, weight in one.items()}
+    losses, expected = (recipe_runs.losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
+    assert losses == pytest.approx(expected, abs=1e-4, rel=0)
+    with Judge(str(tmp_path / "two/out")) as judge:
+        assert judge.compare("What is 2 + 2?", "4", "5").shown
 
 
 def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):

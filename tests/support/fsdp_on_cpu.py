@@ -1,0 +1,26 @@
+"""`train/sft.py` with accelerate's FSDP on the CPU.
+
+accelerate shards by FSDP on accelerators only: told of several processes on the CPU it takes plain data parallelism,
+without a word. Here it is told that they are of the other kind once they are connected; the rest is its own.
+"""
+
+import runpy
+import sys
+from pathlib import Path
+
+from accelerate import DistributedType, PartialState
+
+connect = PartialState.__init__
+
+
+def connect_as_accelerators(self, *args, **options):
+    connect(self, *args, **options)
+    if self.distributed_type is DistributedType.MULTI_CPU:
+        self.distributed_type = DistributedType.MULTI_GPU
+
+
+if __name__ == "__main__":
+    PartialState.__init__ = connect_as_accelerators
+    recipe = Path(__file__).parents[2] / "train/sft.py"
+    sys.argv[0] = str(recipe)
+    runpy.run_path(str(recipe), run_name="__main__")
