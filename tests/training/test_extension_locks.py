@@ -48,7 +48,7 @@ def test_a_lock_that_a_process_holds_is_left_however_old(lock):
 
 
 def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
-    # the lock is an hour old, but an object file came 2 s ago, as from a build on another machine: 1 more second to wait
+    # the lock is an hour old, but an object file came 2 s ago, as from a build on another machine: 1 s to wait
     (lock.parent / "cpu_adam.o").touch()
     make_older(lock, 2)
     said, began = [], time.monotonic()
