@@ -152,10 +152,10 @@ def test_zero3_in_bf16_with_checkpointing_learns_and_judges(bf16_zero3, alone):
     folder, _ = bf16_zero3
     losses = recipe_runs.losses_of(folder / f"checkpoint-{STEPS}")
     assert losses == pytest.approx(recipe_runs.losses_of(alone / f"checkpoint-{STEPS}"), rel=0.02)  # bf16 has 3 digits
-    [evaluated] = [entry for entry in log_of(folder) if "eval_loss" in entry]
-    assert evaluated["step"] == 6
-    assert evaluated["eval_loss"] < losses[1]
-    assert 0 <= evaluated["eval_failed"] <= 1
+    evaluated = {entry["step"]: entry for entry in log_of(folder) if "eval_loss" in entry}
+    assert list(evaluated) == [6, STEPS]
+    assert evaluated[STEPS]["eval_loss"] < evaluated[6]["eval_loss"] < losses[1]
+    assert {"eval_agreement", "eval_failed"} <= evaluated[STEPS].keys()
     assert load_file(folder / "model.safetensors")  # whole
 
 
