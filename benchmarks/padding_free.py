@@ -2,8 +2,7 @@
 
     python benchmarks/padding_free.py [--data DATA] [--rounds 5]
     python benchmarks/padding_free.py --device cuda [--data DATA]
-    python benchmarks/padding_free.py --device cuda --mfu lora
-    python benchmarks/padding_free.py --device cuda --mfu full --layers 8
+    python benchmarks/padding_free.py --device cuda --mfu full --layers 8    # or --mfu lora
 
 A small Llama with random weights trains on the same rows in three layouts, which take turns; a ratio is one round's.
 Rows are the synthetic world's, and with DATA also the prompts of `pandalm/testset-v1.json`. They are whole batches
@@ -47,7 +46,8 @@ from judgelm.prompts.fitting import Fitter
 from judgelm.records import Unparsed
 from judgelm.training.base import make_tokenizer
 from judgelm.training.epochs import Passage, training_order
-from judgelm.training.rows import IGNORED, RowBuilder, RowOptions
+from judgelm.training.row_records import IGNORED, RowOptions
+from judgelm.training.rows import RowBuilder
 
 Row = dict[str, list[int]]
 WINDOW, VOCABULARY, POPULATION, GLOBAL_BATCH = 1024, 4096, 3200, 128

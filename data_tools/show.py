@@ -20,7 +20,7 @@ from judgelm.data.labelled import LabelledPair
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError
-from judgelm.training.rows import RowOptions
+from judgelm.training.row_records import RowOptions
 from judgelm.training.showing import (
     LeftOut,
     ShownRow,

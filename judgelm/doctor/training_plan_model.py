@@ -13,7 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from judgelm.doctor.training_plan import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
 from judgelm.doctor.training_plan_reading import Configured
 from judgelm.errors import ConfigError, JudgelmError, ModelError
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowBuilder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

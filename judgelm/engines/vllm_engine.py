@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import transformers
 import vllm
-from transformers import GenerationConfig
 from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput
@@ -35,6 +34,7 @@ from judgelm.engines.vllm_loading import (
     choose_dtype,
     devices,
     engine_args,
+    generation_config,
     has_vision,
     most_adapters,
     settled_arguments,
@@ -131,7 +131,7 @@ class VllmEngine:
             arguments,
             tokenizer,
             identity=identity_of(base, adapter, options),
-            stops=eos_ids(_generation_config(base, options), tokenizer),
+            stops=eos_ids(generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
             notes=tuple(note for note in (choice.note, step_note(backend.config, options)) if note),
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
@@ -348,10 +348,3 @@ class VllmEngine:
                 raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
             self._adapters[adapter] = lora
         return self._adapters[adapter]
-
-
-def _generation_config(base: str, options: EngineOptions) -> Any:
-    try:
-        return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
-    except OSError:
-        return None  # many checkpoints have none

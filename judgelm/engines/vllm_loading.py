@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 from vllm import EngineArgs
 from vllm.config import VllmConfig
 from vllm.platforms import current_platform
@@ -132,6 +133,14 @@ def step_note(config: VllmConfig, options: EngineOptions) -> str:
     tokens = config.scheduler_config.max_num_batched_tokens
     device = "a CPU" if current_platform.is_cpu() else current_platform.get_device_name()
     return f"vLLM: up to {tokens:,} prompt tokens a step, its choice for {device}; --batch-tokens sets another"
+
+
+def generation_config(base: str, options: EngineOptions) -> Any:
+    """The model's own settings of generation; None where it states none, as many checkpoints do."""
+    try:
+        return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
+    except OSError:
+        return None
 
 
 def devices(arguments: EngineArgs) -> int:

@@ -28,7 +28,8 @@ from judgelm.training.loading import base_name, drop_sampling, init_kwargs, load
 from judgelm.training.precision import JudgeSFTConfig, settle_precision
 from judgelm.training.resuming import refuse_finished
 from judgelm.training.row_progress import row_progress
-from judgelm.training.rows import RowBuilder, RowCounts, RowMaker, RowOptions
+from judgelm.training.row_records import RowCounts, RowOptions
+from judgelm.training.rows import RowBuilder, RowMaker
 from judgelm.training.safeguards import Safeguards, safeguards
 from judgelm.training.save_dtype import save_dtype_of
 from judgelm.training.trainer import JudgeTrainer, check_trainable, score_labels_alone, without_padding
@@ -139,13 +140,11 @@ def assemble(judge: JudgeArguments, args: Any, model: ModelConfig, method: Metho
     check_pickled(base_name(model), model.model_revision)  # before the rows are made, which takes long
     notes = settle_precision(judge, args, model)
     passage, window = passage_of(args), method.options.window
-    folder = Path(str(args.output_dir)) / ROWS
-    train, evaluate = _lay_out(tokenizer, method, judge, passage, folder, args.dataset_num_proc)
+    train, evaluate = _lay_out(tokenizer, method, judge, passage, args)
     guards = safeguards(judge, args, model, rows=train.name, passage=passage)
     epochs = pass_once(args, train, passage)
     judging = validation_judging(judge, args, train.counts, window=window)
-    args.max_length = None
-    args.model_init_kwargs = init_kwargs(model, args.model_init_kwargs)
+    args.max_length, args.model_init_kwargs = None, init_kwargs(model, args.model_init_kwargs)
     try:
         attention = _attention(model, args)
         args.model_init_kwargs["attn_implementation"] = attention.implementation
@@ -189,7 +188,7 @@ def _attention(model: ModelConfig, args: Any) -> Attention:
 
 
 def _lay_out(
-    tokenizer: Any, method: Method, judge: JudgeArguments, passage: Passage, folder: Path, workers: int | None
+    tokenizer: Any, method: Method, judge: JudgeArguments, passage: Passage, args: Any
 ) -> tuple[EpochRows, EpochRows | None]:
     """The rows to train on, and those to evaluate on if there are any."""
     once = Passage(epochs=1, steps=None, batch=passage.batch, group_by_length=False, seed=passage.seed)
@@ -202,9 +201,9 @@ def _lay_out(
                 method.options,
                 [*paths, *method.beside],
                 passage,
-                folder,
+                Path(str(args.output_dir)) / ROWS,
                 method.make_rows,
-                workers=workers,
+                workers=args.dataset_num_proc,
                 progress=progress,
             )
 

@@ -37,7 +37,8 @@ from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Winner
 from judgelm.training.replies import Reply, read_replies
-from judgelm.training.rows import RowMaker, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowMaker
 
 _PAIR_FORMATS = ("judgelm", "plain")
 _CHOSEN = ("chosen", "chosen_w_reference")

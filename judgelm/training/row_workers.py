@@ -22,7 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from judgelm.errors import RunError
-from judgelm.training.rows import RowCounts, RowMaker
+from judgelm.training.row_records import RowCounts
+from judgelm.training.rows import RowMaker
 
 CHUNK = 256
 """Items of a chunk."""

@@ -22,7 +22,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.fitting import Fitter
 from judgelm.records import Prompt
-from judgelm.training.rows import IGNORED, RowBuilder, RowOptions, TokenRow
+from judgelm.training.row_records import IGNORED, RowOptions, TokenRow
+from judgelm.training.rows import RowBuilder
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 

@@ -16,7 +16,7 @@ from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.judging import JudgesWhenEvaluating
 from judgelm.training.nan_guard import NanGuard
-from judgelm.training.rows import IGNORED
+from judgelm.training.row_records import IGNORED
 from judgelm.training.save_dtype import SavesInDtype
 
 _SCORE_LINE = "score_line"

@@ -11,7 +11,7 @@ from judgelm.data.labelled import LabelledPair, draw, read_labelled
 from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
 from judgelm.records import Judgment, Label, Sample
-from judgelm.training.rows import RowCounts
+from judgelm.training.row_records import RowCounts
 
 if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate

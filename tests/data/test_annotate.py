@@ -19,7 +19,8 @@ from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
 from judgelm.runfile import read_judgments
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowBuilder
 from teachers import Ledger, TeacherBackend
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"

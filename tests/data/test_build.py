@@ -15,7 +15,8 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowBuilder
 
 
 def write(path, rows):

@@ -142,7 +142,7 @@ def _check_python_program(arguments: list[str]) -> None:
         return check_python(arguments[1])
     if arguments[:1] == ["-m"] and arguments[1:2] in (["http.server"], ["judgelm"], ["pytest"]):
         return
-    if not arguments or not arguments[0].endswith(".py"):
+    if not arguments or not (arguments[0].endswith(".py") or Path(ROOT, arguments[0], "__main__.py").is_file()):
         raise SnippetError("expected a script")
     if arguments[0].startswith(FOLDERS):
         _check_recipe(arguments[0], arguments[1:])
@@ -166,6 +166,7 @@ def _options_in_help(script: str) -> frozenset[str]:
 def _helps() -> dict[str, tuple[int, str]]:
     """Exit code and output of each script's `--help`."""
     found = [path for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*.py"))]
+    found += [path.parent for folder in FOLDERS for path in sorted(Path(ROOT, folder).glob("*/__main__.py"))]
     scripts = [str(path.relative_to(ROOT)) for path in found]
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("recipe_helps.py")), *scripts],

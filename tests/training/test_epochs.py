@@ -11,7 +11,7 @@ from judgelm.data.synthetic import generate
 from judgelm.errors import InputError
 from judgelm.training.epochs import Passage, lay_out, training_order
 from judgelm.training.finetune import pass_once
-from judgelm.training.rows import RowOptions
+from judgelm.training.row_records import RowOptions
 
 ROWS = 40
 

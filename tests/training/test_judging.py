@@ -24,7 +24,7 @@ from judgelm.runner import judge
 from judgelm.studies.evaluation import evaluate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import prepare
-from judgelm.training.rows import RowCounts
+from judgelm.training.row_records import RowCounts
 from judgelm.training.saving import save
 from judgelm.training.validation_pairs import ValidationPairs, draw_pairs, figures, trained_ways
 from sharded_judging import PROCESSES, judge_sharded, texts_of

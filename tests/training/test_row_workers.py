@@ -18,8 +18,9 @@ from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
 from judgelm.training.epochs import Passage, lay_out
 from judgelm.training.row_progress import progress_line, row_progress, rows_in
+from judgelm.training.row_records import RowOptions
 from judgelm.training.row_workers import CHUNK, RowJob, make_chunks, usable_workers
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.rows import RowBuilder
 
 ROWS = 2 * CHUNK + 40
 
@@ -83,7 +84,8 @@ ALONE = """
 import sys
 from transformers import AutoTokenizer
 from judgelm.training.row_workers import RowJob, make_chunks
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowBuilder
 print("main runs")
 job = RowJob(make=RowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
              options=RowOptions(template="judgelm-compact", window=300))

@@ -14,7 +14,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from judgelm.data.labelled import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
-from judgelm.training.rows import RowBuilder, RowOptions
+from judgelm.training.row_records import RowOptions
+from judgelm.training.rows import RowBuilder
 from judgelm.training.showing import LeftOut, as_text, random_pairs, show, show_swapped, the_pair, the_row
 
 ROOT = Path(__file__).parents[2]
