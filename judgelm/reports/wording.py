@@ -1,5 +1,7 @@
 """What an evaluation shows, in sentences: each number with its n, its interval and what it must be read against."""
 
+from collections.abc import Iterator
+
 from judgelm.metrics.annotators import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
@@ -56,8 +58,9 @@ def headline(evaluation: Evaluation) -> list[str]:
         ]
     sentences = [
         f"The judge names the labelled winner in {percent(shown.accuracy.value)} of {shown.n:,} pairs "
-        f"(95 % interval {bounds(shown.accuracy)}){_rule_words(evaluation)}.",
+        f"(95 % interval {bounds(shown.accuracy)}{_rule_words(evaluation)}).",
         _baseline_sentence(shown),
+        *_other_rules(evaluation),
         _failure_sentence(evaluation),
     ]
     if shown.n < FEW_PAIRS:
@@ -96,15 +99,17 @@ def human_sentence(humans: HumanAgreement) -> str:
 
 
 def _rule_words(evaluation: Evaluation) -> str:
-    """The order rule behind the agreement, and what the other rules say; empty where no two orders were judged."""
-    if evaluation.as_tie.position is None:
-        return ""
-    others = [
-        f"{RULE_NAMES[rule]}: {percent(found.value)} ({bounds(found)}, n = {found.n:,})"
-        for rule, one in evaluation.other_rules.items()
-        if (found := one.excluded if evaluation.failures == "excluded" else one.as_tie) is not None
-    ]
-    return "; ".join([f", {RULE_NAMES[evaluation.order_rule]}", *others])
+    """The order rule behind the agreement; empty where no two orders were judged."""
+    return "" if evaluation.as_tie.position is None else f"; rule: {RULE_NAMES[evaluation.order_rule]}"
+
+
+def _other_rules(evaluation: Evaluation) -> Iterator[str]:
+    """The agreement under each other rule."""
+    for rule, agreement in evaluation.other_rules.items():
+        accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
+        if accuracy is not None:
+            counted = f"({bounds(accuracy)}, n = {accuracy.n:,})"
+            yield f"Under the rule “{RULE_NAMES[rule]}” it names the winner in {percent(accuracy.value)} {counted}."
 
 
 def _baseline_sentence(shown: Treatment) -> str:
