@@ -23,6 +23,7 @@ _MODULES = {
     "scikit-learn": "sklearn",
     "pillow": "PIL",
     "ppi-python": "ppi_py",
+    "protobuf": "google.protobuf",
     "mkdocs-material": "material",
 }
 _STATEMENTS = {  # packages that load little until something is taken from them
