@@ -12,7 +12,7 @@ checkpoint, and the exit codes are those of `train/sft.py`.
 import sys
 
 from judgelm.errors import JudgelmError
-from judgelm.training.cpu_processes import join_processes
+from judgelm.training.cpu_processes import end_process, join_processes
 from judgelm.training.preference_tuning import ARGUMENTS, prepare_preference
 from judgelm.training.running import read_arguments, train_and_save
 
@@ -21,8 +21,9 @@ def main() -> None:
     """Read the configuration, build, train, write."""
     judge, dpo, model = read_arguments(*ARGUMENTS)
     join_processes(dpo, say=print)
-    if code := train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print):
-        sys.exit(code)
+    code = train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print)
+    end_process(dpo, code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ and SIGUSR1 save one at the next step's end and stop: exit code 143 and 138 (the
 import sys
 
 from judgelm.errors import JudgelmError
-from judgelm.training.cpu_processes import join_processes
+from judgelm.training.cpu_processes import end_process, join_processes
 from judgelm.training.finetune import ARGUMENTS, prepare
 from judgelm.training.running import read_arguments, train_and_save
 
@@ -22,8 +22,9 @@ def main() -> None:
     """Read the configuration, build, train, write."""
     judge, sft, model = read_arguments(*ARGUMENTS)
     join_processes(sft, say=print)
-    if code := train_and_save(prepare(judge, sft, model), judge, model, say=print):
-        sys.exit(code)
+    code = train_and_save(prepare(judge, sft, model), judge, model, say=print)
+    end_process(sft, code)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
