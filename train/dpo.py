@@ -23,7 +23,8 @@ def main() -> None:
     join_processes(dpo, say=print)
     code = train_and_save(prepare_preference(judge, dpo, model), judge, model, say=print)
     end_process(dpo, code)
-    sys.exit(code)
+    if code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ def main() -> None:
     join_processes(sft, say=print)
     code = train_and_save(prepare(judge, sft, model), judge, model, say=print)
     end_process(sft, code)
-    sys.exit(code)
+    if code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":
