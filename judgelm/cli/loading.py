@@ -36,7 +36,7 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
 
 
 def show_notes(judge: Judge) -> None:
-    """What the engine chose by itself, a line each."""
+    """Choices that the engine made by itself, a line each."""
     for note in judge.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 

@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a worker has loaded: its engine's description, first counts and limits, and the versions around it."""
+    """A loaded worker: its engine's description, first counts and limits, and the versions around it."""
 
     described: dict[str, Any]
     stats: dict[str, Any]

@@ -108,7 +108,7 @@ def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> I
 
 
 def is_wrapped(head: str) -> bool:
-    """Whether a file that begins so is one object with its rows in a list, and not JSON lines.
+    """True if a file that begins so is one object with its rows in a list, and not JSON lines.
 
     JSON lines are what goes on behind a first line that is an object by itself.
     """

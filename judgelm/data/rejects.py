@@ -26,7 +26,7 @@ def rejected(row: Row, error: InputError) -> Reject:
 
 
 def raise_reject(reject: Reject) -> None:
-    """What becomes of a reject where the caller gave no other way: an error, so that nothing is lost unseen."""
+    """Raise the reject as an error; the default where the caller gives no other handler."""
     raise InputError(reject.message)
 
 
@@ -63,7 +63,7 @@ class RejectCounts:
 
 @dataclass(slots=True, kw_only=True)
 class FileUse:
-    """What a reader makes of one file's rows, so that a file of nothing usable is noticed.
+    """Counts of one file's rows; they show a file of which nothing can be used.
 
     Attributes:
         path: the file, as errors name it.
@@ -110,7 +110,7 @@ def convert_rows(
     expected: str,
     on_reject: OnReject = raise_reject,
 ) -> Iterator[T]:
-    """What each row becomes; a row for which `convert` raises an InputError is a reject.
+    """Convert each row; a row for which `convert` raises an InputError is a reject.
 
     Args:
         rows: of one file.
@@ -163,7 +163,7 @@ def nothing_usable(path: str, expected: str, count: int, first: Reject) -> Input
 
 
 def _hint(expected: str, reject: Reject) -> str:
-    """What rows need and which fields this one has, unless its reason says so."""
+    """Name the fields that rows need and those of this row, unless its reason does."""
     needs = "" if expected in reject.reason else f"; each row needs {expected}"
     fields = _fields(reject)
     has = "" if not fields or fields in reject.reason else f"; its fields are {fields}"

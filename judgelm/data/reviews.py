@@ -66,7 +66,7 @@ def _review(row: Row) -> Review:
 
 
 def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Which files hold the two orders of the same pairs, so that their reviews are joined with each other alone.
+    """Group the files that hold the two orders of the same pairs, to join their reviews with each other alone.
 
     Two models that write the same text have one answer id (QLoRA's are hashes of the text), so that over all files one
     key stands for two pairs. Files called `X-vs-Y...` and `Y-vs-X...` belong together; of the others those of one
@@ -93,7 +93,7 @@ def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
 
 
 def _are_two_orders(one: Path, other: Path) -> bool:
-    """Whether the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
+    """True if the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
     first, versus, second = one.stem.partition(_VERSUS)
     left, also_versus, right = other.stem.partition(_VERSUS)
     if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):

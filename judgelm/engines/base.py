@@ -64,7 +64,7 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> dict[str, Any]:
-        """What the engine counted since it was loaded (passes, retries, cache hits, cost, ...), for the manifest.
+        """Counts since the engine was loaded (passes, retries, cache hits, cost, ...), for the manifest.
 
         `notes`, where there are any, is a list of lines for the user on what the engine chose by itself.
         """
@@ -113,7 +113,7 @@ class EngineOptions:
 
 
 def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:
-    """How the judge of an engine thinks.
+    """The thinking settings of an engine's judge.
 
     Raises:
         ConfigError: no room for thinking.

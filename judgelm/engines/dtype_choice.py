@@ -110,7 +110,7 @@ def choose(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """How much slower than float32 a CPU computes a format, and why; empty where it is not clearly slower."""
+    """State how much slower than float32 a CPU computes a format, and why; empty where it is not clearly slower."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _CLEARLY:
         return ""
@@ -119,7 +119,7 @@ def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) ->
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
-    """What a float32 checkpoint costs where half its bytes would do; empty where they would not, or are few.
+    """State the cost of a float32 checkpoint where half its bytes would do; empty where they would not, or are few.
 
     Args:
         half: what `half_format` gives.

@@ -41,7 +41,7 @@ def available_bytes(root: Path = Path("/")) -> int:
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
-    """What each memory limit above this process leaves; cached files count as free, since they are dropped first."""
+    """Free bytes under each memory limit above this process; cached files count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -95,7 +95,7 @@ def load_config(base: str, options: EngineOptions) -> Any:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """What is wrong with a tokenizer that transformers cannot load, and the way out.
+    """Describe the fault of a tokenizer that transformers cannot load, and the way out.
 
     Where sentencepiece cannot read `tokenizer.model`, transformers takes it for a file of tiktoken, and says only that.
     """

@@ -88,7 +88,7 @@ def _folder(source: str, revision: str | None) -> Path:
 
 
 def is_lfs_pointer(path: Path) -> bool:
-    """Whether a file was cloned without its content."""
+    """True if a file was cloned without its content."""
     with path.open("rb") as file:
         return file.read(len(_POINTER)) == _POINTER
 

@@ -110,7 +110,7 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
 
 
 def settled_arguments(config: VllmConfig) -> dict[str, Any]:
-    """What vLLM made of its arguments, those that decide speed and memory, for the manifest."""
+    """Arguments as vLLM settled them: those that decide speed and memory, for the manifest."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeCorrelation:
-    """How two sets of grades of the same answers go together; each None where undefined.
+    """Correlations and agreement of two sets of grades of the same answers; each None where undefined.
 
     Attributes:
         n: answers; each of the numbers rests on all of them.

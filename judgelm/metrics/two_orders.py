@@ -12,7 +12,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoOrders:
-    """What both orders say of n pairs. In the first four shares an unreadable order is wrong, and n is all pairs.
+    """Counts over both orders of n pairs. In the first four shares an unreadable order is wrong, and n is all pairs.
 
     Attributes:
         n: pairs.

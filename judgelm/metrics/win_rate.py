@@ -36,7 +36,7 @@ class WinRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthControlled:
-    """What a regression says of answers of equal length.
+    """Regression estimates for answers of equal length.
 
     Attributes:
         rate: mean probability that the model's answer is preferred at no difference in length.

@@ -18,5 +18,5 @@ def failure_of(completion: Completion) -> Unparsed | None:
 
 
 def thinking_of(completion: Completion, reply: int = 0) -> str | None:
-    """What the judge thought before a reply; None where it did not."""
+    """The thinking before a reply; None where it did not."""
     return (completion.thinking[reply] or None) if reply < len(completion.thinking) else None

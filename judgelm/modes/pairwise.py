@@ -222,7 +222,7 @@ def in_sample_order(shown: Shown) -> tuple[float, float] | None:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Which of two scores is higher; a tie where neither is, as with NaN."""
+    """The answer with the higher of two scores; a tie where neither is, as with NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

@@ -61,7 +61,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the rows of a benchmark's file look like.
+    """The shape of the rows of a benchmark's file.
 
     Attributes:
         name: of the benchmark, for errors.
@@ -73,7 +73,7 @@ class Shape:
 
 
 def converted(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
-    """What each row of a file and its number, from 1, make; a row that cannot be used is a reject.
+    """Convert each row of a file, with its number from 1; a row that cannot be used is a reject.
 
     Raises:
         InputError: the file cannot be read, its first good row lacks a field (it is something else), or none of its

@@ -20,7 +20,7 @@ from judgelm.records import Label, Sample, Winner
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"
 _MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
 _OUTPUT_FIELDS = ("model_outputs", "generated_text")
-"""What the published results call the model's text: 4 and 25 of the 29 whose text is in the repository."""
+"""Fields of the published results that hold the model's text: 4 and 25 of the 29 whose text is in the repository."""
 
 _NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
 _PAIR_LABELS: Mapping[object, str] = {"A": "1", "B": "2"}

@@ -133,7 +133,7 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _holds_rows(questions: Mapping[str, object]) -> bool:
-    """Whether an object holds a list of rows under a name that `read_rows` knows."""
+    """True if an object holds a list of rows under a name that `read_rows` knows."""
     return any(isinstance(questions.get(name), list) for name in WRAPPERS)
 
 
