@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 
 BUDGETS = (1, 256, 4096)
 

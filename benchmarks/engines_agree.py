@@ -17,7 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.distribution import is_assigned
 from judgelm.records import Shown
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.training.base import make_base
 
 TAIL_TOKENS, STEPS, ROWS = 48, 120, 8

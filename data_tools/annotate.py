@@ -18,20 +18,28 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of
 from judgelm.card import find_card
 from judgelm.cli import batch_options as options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
-from judgelm.data.teacher import Replies, RowWriter, TeacherPrompts
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender
 from judgelm.judge import Judge
 from judgelm.modes.teaching import Teaching
-from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Judgment
-from judgelm.spending import GPT4_REVIEW_TOKENS, Estimate, Prices, estimate, prices_of, spent_usd, token_counter
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of
+from judgelm.runs.cost_estimate import (
+    GPT4_REVIEW_TOKENS,
+    Estimate,
+    Prices,
+    estimate,
+    prices_of,
+    spent_usd,
+    token_counter,
+)
+from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import Tally
+from judgelm.runs.teacher import Replies, RowWriter, TeacherPrompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

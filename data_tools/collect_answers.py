@@ -21,14 +21,14 @@ from collections import Counter
 from pathlib import Path
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
-from judgelm.collecting import AnswerTally, collect
 from judgelm.data.answerers import Answerer, answerer_of, merged, parse_answerer
 from judgelm.data.answers import AnswerSet, PairDraw, pair_rows, read_questions
 from judgelm.data.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
-from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Sample
+from judgelm.runs.answer_generation import AnswerTally, collect
+from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.yaml_values import read_yaml
 
 LOG_EVERY_S = 30.0

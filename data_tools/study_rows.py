@@ -28,9 +28,9 @@ from judgelm.data.qa_sampling import TARGET, sample_by_type, type_counts
 from judgelm.data.ratings_attention import attention_checks
 from judgelm.data.right_and_wrong import asked, asked_about, pair, read_answers, read_known
 from judgelm.data.samples import SampleStream
-from judgelm.data.solves import read_solves
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.majority import majority
+from judgelm.runs.self_answers import read_solves
 
 
 def main() -> int:

@@ -11,7 +11,7 @@ from judgelm.data.dataset_card import dataset_card, manifest
 from judgelm.data.set_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.reports.data_report import render_data_report
-from judgelm.runfile import input_identity
+from judgelm.runs.run_files import input_identity
 
 
 def build_data_set(options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None) -> Built:

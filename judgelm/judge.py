@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.card import Card, check_card, find_card
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
@@ -24,8 +23,9 @@ from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.making import make_mode
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Sample
-from judgelm.runner import judge
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
+from judgelm.runs.runner import judge
+from judgelm.runs.stats import Tally
 
 DEFAULT_TEMPLATE = "judgelm-v1"
 

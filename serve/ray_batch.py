@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from judgelm import Judge
-from judgelm.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.cli.batch_options import parse_pairs
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.modes import Pairwise
+from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.yaml_values import read_yaml
 
 JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 
 from judgelm import Judge
-from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.cli.batch_summary import summary_table
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
 from judgelm.records import Completion
-from judgelm.runfile import read_judgments
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.runs.run_files import read_judgments
+from judgelm.runs.stats import Tally
 
 
 class GrammaticalEngine(ScriptedEngine):

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.batch import BatchHooks, BatchJob, run_batch
-from judgelm.cascade import Cascade, join
-from judgelm.cascade_counts import CascadeCounts
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, RunError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.prompts.fitting import prompt_key
 from judgelm.records import Judgment, Label, PairVerdict
-from judgelm.runfile import read_judgments
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.runs.cascade import Cascade, join
+from judgelm.runs.cascade_stats import CascadeCounts
+from judgelm.runs.run_files import read_judgments
 from judgelm.studies.cascade import cascade_agreement
 
 SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
@@ -223,8 +223,8 @@ def test_agreement_of_each_judge_and_of_both():
 
 _SLOW_RUN = """
 import time
-from judgelm.batch import BatchHooks, BatchJob, run_batch
-from judgelm.cascade import Cascade, join
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.runs.cascade import Cascade, join
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from judgelm.distribution import pair_distribution, score_lines
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import (
     Cut,
     GradeVerdict,
@@ -19,6 +18,7 @@ from judgelm.records import (
     Solve,
     Unparsed,
 )
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from judgelm.score_distributions import GradeDistribution
 
 PLAIN = Judgment(

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.orphans import children, end_orphans
+from judgelm.runs.process_cleanup import children, end_orphans
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs Linux's /proc")
 
 PARENT = """
 import multiprocessing, os, subprocess, sys, time
-from judgelm.orphans import children, mark_children
+from judgelm.runs.process_cleanup import children, mark_children
 mark_children(sys.argv[1])
 sleep = "import time; print('up', flush=True); time.sleep(600)"
 stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + sleep
@@ -113,7 +113,7 @@ def test_another_files_run_is_not_touched(run, tmp_path):
 
 def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path, run):
     # a mark with this process's id but another beginning: the number was given out again
-    from judgelm import orphans
+    from judgelm.runs import process_cleanup as orphans
 
     out = str(tmp_path / "out.jsonl")
     mark = f"{orphans._run_id(out)}:{os.getpid()}:1"

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes import MODES, Pairwise
-from judgelm.panel import Panel, convene
-from judgelm.runfile import read_judgments
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
+from judgelm.runs.panel import Panel, convene
+from judgelm.runs.run_files import read_judgments
 
 
 @pytest.fixture

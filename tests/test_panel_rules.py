@@ -2,8 +2,8 @@
 
 import pytest
 
-from judgelm.panel_rules import Opinion, combine, word_of
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed
+from judgelm.runs.aggregation import Opinion, combine, word_of
 
 
 def pairs(*winners):

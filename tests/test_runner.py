@@ -6,7 +6,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Completion, PairVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 
 def samples(n):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}  # a model this small gains nothing from more
 WORDS = ["a", "big", "red", "fox", "jumps", "over", "the", "lazy", "dog", "because", "it", "can"]

@@ -4,7 +4,7 @@ import math
 
 from judgelm.distribution import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.tally import Tally
+from judgelm.runs.stats import Tally
 
 GIVEN = {"order": (0, 1), "text": "8 6", "scores": (8, 6)}
 

@@ -25,7 +25,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Request, Sample, Sampling
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.training.base import make_base
 
 ROOT = Path(__file__).resolve().parents[2]

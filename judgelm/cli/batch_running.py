@@ -5,7 +5,6 @@ from pathlib import Path
 
 import typer
 
-from judgelm.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.cli.batch_showing import RejectPrinter, show_input, show_resume
 from judgelm.cli.batch_summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
@@ -17,9 +16,10 @@ from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
-from judgelm.orphans import end_orphans, mark_children
 from judgelm.records import Judgment
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
+from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import Tally
 
 _SHOWN_REJECTS = 5
 

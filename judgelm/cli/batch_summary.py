@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from judgelm.modes import BatchMode
-from judgelm.tally import Tally
+from judgelm.runs.stats import Tally
 
 _SHOWN_STATS = (
     "retries", "not_taken_by_server", "out_of_memory", "workers", "lost_workers", "requests_sent_again",

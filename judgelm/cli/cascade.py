@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from judgelm.batch import BatchJob
-from judgelm.cascade import Cascade, join
 from judgelm.cli.batch_summary import summary_table
 from judgelm.cli.console import console
 from judgelm.engines.base import Engine
@@ -12,7 +10,9 @@ from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
 from judgelm.records import Judgment
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchJob
+from judgelm.runs.cascade import Cascade, join
+from judgelm.runs.stats import Tally
 
 BAND = (0.3, 0.7)
 

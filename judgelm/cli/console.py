@@ -17,7 +17,7 @@ from judgelm.yaml_values import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.records import Judgment
-    from judgelm.tally import Tally
+    from judgelm.runs.stats import Tally
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click

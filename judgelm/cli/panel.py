@@ -13,8 +13,8 @@ from judgelm.errors import InputError
 from judgelm.yaml_values import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.panel import PanelCounts
-    from judgelm.tally import Tally
+    from judgelm.runs.panel import PanelCounts
+    from judgelm.runs.stats import Tally
 
 EPILOG = """
 Examples:
@@ -48,7 +48,7 @@ def panel_command(
 
     A judge is named by its run file, or its model. What a judge failed on or lacks is no vote.
     """
-    from judgelm.panel import Panel, convene
+    from judgelm.runs.panel import Panel, convene
 
     if out.suffix != ".jsonl":
         raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from judgelm.cascade import cascade_paths
 from judgelm.cli.console import console
 from judgelm.cli.options import LabelChoice, ScoringOptions
 from judgelm.data.labels import LabelledSet, read_labels
@@ -17,12 +16,13 @@ from judgelm.data.rows import Row
 from judgelm.distribution import LabelRule
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
-from judgelm.judgment_rows import is_judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing import parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
-from judgelm.runfile import read_judgments
+from judgelm.runs.cascade import cascade_paths
+from judgelm.runs.run_files import read_judgments
+from judgelm.runs.serialization import is_judgment_row
 from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.pairing import TIE_BAND

@@ -52,7 +52,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     """
     from judgelm.cli.scoring import is_run_file
     from judgelm.data.reviews import joined_files, read_reviews
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
 
     paths = [path.resolve() for _, path in files]

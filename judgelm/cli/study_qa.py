@@ -108,7 +108,7 @@ def _run(given: str) -> "QaRun":
     Raises:
         ConfigError: something else.
     """
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
     from judgelm.studies.qa.answers import QaRun
 
     name, equals, file = given.partition("=")

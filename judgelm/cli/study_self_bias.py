@@ -143,7 +143,7 @@ def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
     """
     from judgelm.data.ratings_runs import run_ratings
     from judgelm.data.samples import SampleStream
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
 
     if not runs:
         return

@@ -43,7 +43,7 @@ def self_reference_command(
     """
     from judgelm.jsonl import read_jsonl
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
     from judgelm.studies.self_reference.study import self_reference_study
     from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
     from judgelm.studies.truth_rows import by_sample

@@ -54,7 +54,7 @@ def ssr_command(
     """
     from judgelm.jsonl import read_jsonl
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
     from judgelm.studies.ssr.items import pair_truth_from_row
     from judgelm.studies.ssr.study import SsrOptions, ssr_study
     from judgelm.studies.truth_rows import by_sample

@@ -66,7 +66,7 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
     from judgelm.cli.scoring import is_run_file
     from judgelm.data.samples import SampleStream
     from judgelm.data.win_rows import comparisons_of_run, read_annotations
-    from judgelm.runfile import read_judgments
+    from judgelm.runs.run_files import read_judgments
 
     paths = [path.resolve() for path in files]
     if repeated := next((path for path in files if paths.count(path.resolve()) > 1), None):

@@ -9,9 +9,9 @@ from typing import Any
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.errors import EngineError
-from judgelm.orphans import end_orphans, mark_children
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request
+from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"

@@ -23,7 +23,7 @@ from judgelm.engines.vllm_environment import quiet_imports
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Completion, Judgment, Request, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 Row = Literal["score", "distribution", "both", "reasons"]
 REASON_TOKENS, SCORE_TOKENS, ORIGINAL_TOKENS = 256, 24, 16

@@ -12,7 +12,7 @@ from judgelm.engines.base import Engine
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.modes.flow import Mode
 from judgelm.records import Judgment, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 _PAIRS = (
     ("Which city is the capital of France?", "Paris is the capital of France.", "I think that it is Lyon."),

@@ -26,7 +26,7 @@ class Teaching:
     """Ask a teacher about a pair once, as it is given, with its reference if it has one.
 
     Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;
-    orders and references are samples of their own, see `judgelm.data.teacher`.
+    orders and references are samples of their own, see `judgelm.runs.teacher`.
 
     Attributes:
         template: id of the pair template.

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.cascade_counts import CascadeCounts
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import bounds, percent, points
+from judgelm.runs.cascade_stats import CascadeCounts
 from judgelm.studies.cascade import CascadeAgreement
 
 
@@ -26,7 +26,7 @@ class CascadeReport:
 
 
 def read_counts(recorded: dict[str, Any]) -> CascadeReport:
-    """What `judgelm.cascade.join` entered into a manifest.
+    """What `judgelm.runs.cascade.join` entered into a manifest.
 
     Raises:
         InputError: it is no such entry.

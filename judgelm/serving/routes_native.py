@@ -12,8 +12,8 @@ from starlette.responses import Response
 from judgelm.dialects.contract import Case, Finding
 from judgelm.dialects.reading import read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, Prompt
+from judgelm.runs.serialization import judgment_row
 from judgelm.serving import documenting
 from judgelm.serving.answers import Explained
 from judgelm.serving.desk import Desk

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from judgelm.engines.base import Engine
 from judgelm.errors import BusyError, EngineError
 from judgelm.modes.flow import Asking
-from judgelm.runner import Listener, drive
+from judgelm.runs.runner import Listener, drive
 
 _POLL_S = 0.05
 _IDLE_S = 0.2

@@ -20,7 +20,7 @@ from judgelm.engines.transformers_engine import TransformersEngine
 from judgelm.errors import ConfigError, EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.training.config import JudgeArguments
 from judgelm.training.epochs import file_sha
 from judgelm.training.live_model import lent, same_random_state

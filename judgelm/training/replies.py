@@ -12,7 +12,7 @@ from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Shown
-from judgelm.runfile import iter_judgments
+from judgelm.runs.run_files import iter_judgments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 
 SCRIPTED = ("--engine", "scripted", "--model")
 

@@ -9,8 +9,8 @@ from judgelm.judge import Judge
 from judgelm.modes.chat import FollowUp
 from judgelm.prompts.fitting import Fitter
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
-from judgelm.runfile import read_judgments
-from judgelm.runner import drive, judge
+from judgelm.runs.run_files import read_judgments
+from judgelm.runs.runner import drive, judge
 from judgelm.training.base import make_base
 
 SCRIPTED = ("--engine", "scripted", "--model")

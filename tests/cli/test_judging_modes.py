@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 from tiny_judges import word_sample
 
 OWN = {"tone": {"question": "Kind?", "levels": {"rude": {"score": 1}, "kind": {"score": 2}}}}

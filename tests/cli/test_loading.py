@@ -5,10 +5,10 @@ import gc
 import pytest
 
 from batch_runs import write_pairs
-from judgelm.batch import BatchJob
 from judgelm.cli.batch_running import run
 from judgelm.cli.loading import heap_frozen
 from judgelm.judge import Judge
+from judgelm.runs.batch import BatchJob
 
 
 def test_what_was_there_is_not_searched_for_garbage_until_the_work_ends():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, PairVerdict, Shown
+from judgelm.runs.serialization import judgment_row
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from judgelm.cli.study_capabilities import capabilities_command
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import GradeVerdict, Judgment
+from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
 APP.command()(capabilities_command)

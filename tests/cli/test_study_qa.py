@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from judgelm.cli.study_qa import qa_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, LabelVerdict
+from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
 APP.command()(qa_command)

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from judgelm.cli.study_self_reference import _by_judge, self_reference_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, LabelVerdict, Solve
+from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
 APP.command()(self_reference_command)

@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from judgelm.cli.study_ssr import ssr_command
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, PairVerdict, Shown, Solve
+from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
 APP.command()(ssr_command)

@@ -13,7 +13,7 @@ from judgelm.cluster.engine import total_stats
 from judgelm.cluster.plan import Cluster
 from judgelm.errors import EngineError, ModelError
 from judgelm.records import Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.training.base import make_base
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")

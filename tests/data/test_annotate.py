@@ -14,11 +14,11 @@ import pytest
 from endpoint import endpoint
 from judgelm.data.labels import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.teacher import TeacherPrompts
 from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
+from judgelm.runs.teacher import TeacherPrompts
 from judgelm.training.row_records import RowOptions
 from judgelm.training.rows import RowBuilder
 from teachers import Ledger, TeacherBackend

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from judgelm.data.arriving import arriving
 from judgelm.errors import InputError
 from judgelm.records import Sample
+from judgelm.runs.prefetch import arriving
 
 
 def sample(i):

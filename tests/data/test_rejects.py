@@ -20,9 +20,9 @@ from judgelm.data.right_and_wrong import read_answers, read_known
 from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream, join_outputs, read_references
 from judgelm.data.seeds import SeedSource, read_seeds, sample_seeds
-from judgelm.data.solves import read_solves
 from judgelm.errors import InputError
 from judgelm.parsing import parse_pair
+from judgelm.runs.self_answers import read_solves
 
 
 def ignore(reject):

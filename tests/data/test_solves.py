@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from judgelm.data.solves import read_solves, with_solves
 from judgelm.errors import InputError
 from judgelm.records import Sample
+from judgelm.runs.self_answers import read_solves, with_solves
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
 

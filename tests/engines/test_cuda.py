@@ -9,7 +9,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.records import Request, Sampling
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from tiny_judges import TEMPLATE, make_adapter, word_sample
 
 pytestmark = pytest.mark.gpu

@@ -13,7 +13,7 @@ from judgelm.engines.openai_replies import Usage
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""

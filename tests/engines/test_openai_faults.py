@@ -15,7 +15,7 @@ from judgelm.engines.openai_replies import pause_of
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 SAMPLES = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in range(100)]
 MODE = Pairwise(template="judgelm-compact")

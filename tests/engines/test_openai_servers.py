@@ -13,7 +13,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 SAMPLES = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in range(200)]
 MODE = Pairwise(template="judgelm-compact")

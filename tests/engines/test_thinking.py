@@ -15,7 +15,7 @@ from judgelm.judge import Judge
 from judgelm.modes.pairwise import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
-from judgelm.runner import drive, judge
+from judgelm.runs.runner import drive, judge
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"

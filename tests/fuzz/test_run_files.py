@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 import fuzzing
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import (
     Cut,
     GradeVerdict,
@@ -18,7 +17,8 @@ from judgelm.records import (
     Solve,
     Unparsed,
 )
-from judgelm.runfile import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
+from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))

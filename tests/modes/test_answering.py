@@ -7,7 +7,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes.answering import Answering, Decoding, Draw
 from judgelm.records import Sample, Span
-from judgelm.runner import drive as run
+from judgelm.runs.runner import drive as run
 
 QUESTION = Sample(id="7", question="why?", answers=())
 DRAW = Draw(QUESTION, Decoding())

@@ -9,7 +9,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.baseline import Baseline
 from judgelm.records import GradeVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 ONE = Sample(id="1", question="q", answers=("a",))
 WORDS = {

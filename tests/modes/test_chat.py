@@ -5,13 +5,13 @@ from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.modes import Pairwise
 from judgelm.modes.chat import Chat, FollowUp
 from judgelm.modes.conversation import Conversation
 from judgelm.records import Cut, Judgment, PairVerdict, Sample, Shown
-from judgelm.runner import drive as run
-from judgelm.runner import judge
+from judgelm.runs.runner import drive as run
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 
 def asking(*questions):

@@ -11,7 +11,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.conversation import Conversation, per_order, side_by_side
 from judgelm.modes.making import make_mode
 from judgelm.records import Cut, GradeVerdict, PairVerdict, Sample, Shown
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 TURNS = [
     {"question": "q1", "answers": ["a1", "b1"]},

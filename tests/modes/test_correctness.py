@@ -11,11 +11,11 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.verdicts import ask_probabilities
 from judgelm.records import Completion, LabelVerdict, Prompt, Sample, Shown, Solve, Span
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 SAMPLE = Sample(id="1", question="How many?", answers=("The answer is 11.",), reference="17")
 SOLVE = reply("20 / 2 is 10. The answer is 17.", prompt_tokens=7, completion_tokens=9)

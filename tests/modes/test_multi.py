@@ -12,7 +12,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes.making import make_mode
 from judgelm.modes.multi import Multi, ranking
 from judgelm.records import Cut, RankingVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
 

@@ -9,7 +9,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.multimodal import Multimodal
 from judgelm.records import GradeVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 SHAMPOO = Sample(
     id="1", question="What is right of the shampoo?", answers=("A conditioner.",), reference="conditioner<OR>balm"

@@ -8,7 +8,7 @@ from judgelm.data.benchmarks.mm_vet import mm_vet_rows, read_capabilities
 from judgelm.errors import EngineError
 from judgelm.jsonl import encode_line
 from judgelm.judge import Judge
-from judgelm.runfile import read_judgments
+from judgelm.runs.run_files import read_judgments
 from judgelm.studies.capabilities import capability_study
 from tiny_vision import make_llava, write_image
 

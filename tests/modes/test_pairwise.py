@@ -5,7 +5,7 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.records import Completion, PairVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 

@@ -10,7 +10,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.qa import QaCorrectness
 from judgelm.prompts.qa import qa_template
 from judgelm.records import Completion, LabelVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 
 def qa(answer, reference="Paris", number="1", **metadata):

@@ -7,7 +7,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.qa_answering import QaAnswering
 from judgelm.records import Sample
-from judgelm.runner import drive
+from judgelm.runs.runner import drive
 
 SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
 

@@ -11,7 +11,7 @@ from judgelm.modes.making import make_mode
 from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, GradeVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 BARE = Sample(id="1", question="q", answers=("a",))
 REFERENCED = Sample(id="1", question="q", answers=("a",), reference="r")

@@ -9,10 +9,10 @@ from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.records import Completion, PairVerdict, Sample
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 PAIR = Sample(id="1", question="q", answers=("It is (A).", "It is (B)."))
 FIRST = [reply("[[1]]"), reply("[[2]]")]  # the sample's first, in both orders

@@ -20,7 +20,7 @@ from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.modes.thinking import apart
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 ONE = Sample(id="1", question="q", answers=("a",), reference="r")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.judgment_rows import judgment_from_row
+from judgelm.runs.serialization import judgment_from_row
 from known_judge import KnownEngine, quality
 from served import CHAT, error_of, prompt, review, served
 

@@ -15,7 +15,7 @@ from judgelm.judge import Judge
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Multi, Pairwise
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.schemes import SCHEMES
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pairing import by_id

@@ -15,7 +15,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.two_orders import two_orders
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pairing import by_id
 

@@ -9,7 +9,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Sample, Unparsed
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.studies.qa.answers import QaRun, qa_answers
 from judgelm.studies.qa.correlation import prompt_spread
 from judgelm.studies.qa.study import QaOptions, qa_study

@@ -12,9 +12,9 @@ from judgelm.cli.study_self_bias import self_bias_command
 from judgelm.data.ratings import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict, Judgment, Shown, Unparsed
+from judgelm.runs.serialization import judgment_row
 from judgelm.studies.self_bias.study import SelfBiasOptions, study_self_bias
 
 

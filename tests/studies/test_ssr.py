@@ -7,7 +7,7 @@ from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Solve
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.studies.ssr.items import PairTruth
 from judgelm.studies.ssr.study import SsrOptions, ssr_study
 

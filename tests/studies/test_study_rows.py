@@ -11,8 +11,8 @@ from judgelm.data.ratings_runs import run_ratings
 from judgelm.data.right_and_wrong import pair
 from judgelm.data.samples import SampleStream
 from judgelm.jsonl import encode_line, read_jsonl
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Solve
+from judgelm.runs.serialization import judgment_row
 from judgelm.studies.ssr.items import pair_truth_from_row
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"

@@ -11,8 +11,8 @@ from judgelm.cli.study_win_rates import win_rates_command
 from judgelm.data.labels import read_labels
 from judgelm.data.win_rows import read_annotations
 from judgelm.errors import ConfigError, InputError
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
 APP.command()(win_rates_command)

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from judgelm.engines.loading import Loaded
 from judgelm.engines.transformers_engine import TransformersEngine
 from judgelm.modes import Pairwise
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.training.live_model import lent
 from tiny_judges import TEMPLATE, word_sample
 

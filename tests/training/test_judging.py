@@ -20,7 +20,7 @@ from judgelm.data.labels import read_labels
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
-from judgelm.runner import judge
+from judgelm.runs.runner import judge
 from judgelm.studies.evaluation import evaluate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import prepare

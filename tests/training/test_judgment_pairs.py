@@ -5,10 +5,10 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from judgelm.batch import BatchHooks, BatchJob, run_batch
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import Pairwise
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.training.epochs import Passage, lay_out
 from judgelm.training.judgment_pairs import JudgmentPairBuilder, JudgmentPairOptions
 

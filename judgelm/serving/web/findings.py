@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from judgelm.jsonl import encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Label, Winner
 from judgelm.reports.wording import WINNER_NAMES, bounds, headline, percent
+from judgelm.runs.serialization import judgment_row
 from judgelm.serving.web.browsing import Browsing
 from judgelm.serving.web.runs import verdict_word
 from judgelm.studies.evaluation import evaluate

@@ -9,10 +9,10 @@ from judgelm.data.labels import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order
-from judgelm.panel_rules import word_of
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runfile import input_identity, read_judgments, read_manifest
+from judgelm.runs.aggregation import word_of
+from judgelm.runs.run_files import input_identity, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
 from judgelm.studies.pairing import by_id, orders_of
 

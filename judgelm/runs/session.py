@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 
 from judgelm.engines.base import Engine
 from judgelm.errors import RunError
-from judgelm.orphans import children
-from judgelm.runfile import RunFiles
+from judgelm.runs.process_cleanup import children
+from judgelm.runs.run_files import RunFiles
 
 _SAVE_EVERY_S = 30.0
 

@@ -13,9 +13,9 @@ from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
 from judgelm.modes.answering import Answer, Draw
 from judgelm.records import Sample
-from judgelm.runfile import Retry, RunFiles, read_finished, read_manifest, recorded_dtype
-from judgelm.runner import drive
-from judgelm.session import Session
+from judgelm.runs.run_files import Retry, RunFiles, read_finished, read_manifest, recorded_dtype
+from judgelm.runs.runner import drive
+from judgelm.runs.session import Session
 from judgelm.version import VERSION
 
 

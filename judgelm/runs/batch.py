@@ -8,19 +8,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from judgelm.data.arriving import arriving
 from judgelm.data.readers import read_rows
 from judgelm.data.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
-from judgelm.data.solves import read_solves, with_solves
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
-from judgelm.judgment_rows import judgment_row
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runfile import (
+from judgelm.runs.prefetch import arriving
+from judgelm.runs.run_files import (
     Retry,
     RunFiles,
     input_identity,
@@ -29,9 +27,11 @@ from judgelm.runfile import (
     run_paths,
     short_sha,
 )
-from judgelm.runner import judge
-from judgelm.session import Session
-from judgelm.tally import Tally
+from judgelm.runs.runner import judge
+from judgelm.runs.self_answers import read_solves, with_solves
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.session import Session
+from judgelm.runs.stats import Tally
 from judgelm.version import VERSION
 
 _COUNTED_BYTES = 64 << 20
@@ -46,7 +46,7 @@ class BatchJob:
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
-        solves: a run file whose judge's own answers are used again, see `judgelm.data.solves`.
+        solves: a run file whose judge's own answers are used again, see `judgelm.runs.self_answers`.
         retry: which earlier failures are judged again.
         overwrite: start over.
         parts: what a sample of the input is judged as: itself, several samples, each with an id of its own, or none.

@@ -15,8 +15,8 @@ from typing import Any, Literal, Self, get_args
 
 from judgelm.data.row_labels import as_written
 from judgelm.errors import ConfigError, InputError
-from judgelm.judgment_rows import judgment_from_row
 from judgelm.records import Judgment, Sample, Winner
+from judgelm.runs.serialization import judgment_from_row
 
 ReferenceUse = Literal["without", "with", "both"]
 

@@ -21,8 +21,8 @@ from pydantic import BaseModel
 
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import Appender, parse_json, read_jsonl, repair_tail
-from judgelm.judgment_rows import judgment_from_row, judgment_row
 from judgelm.records import Judgment
+from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 Retry = Literal["engine", "failed"]
 

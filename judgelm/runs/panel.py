@@ -19,11 +19,11 @@ from typing import Any, get_args
 
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
-from judgelm.judgment_rows import judgment_row
-from judgelm.panel_rules import Opinion, Rule, combine, word_of
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
-from judgelm.runfile import RunFiles, read_manifest, run_paths, standing_judgments
-from judgelm.tally import Tally
+from judgelm.runs.aggregation import Opinion, Rule, combine, word_of
+from judgelm.runs.run_files import RunFiles, read_manifest, run_paths, standing_judgments
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.stats import Tally
 from judgelm.version import VERSION
 
 
@@ -34,7 +34,7 @@ class Panel:
     Attributes:
         runs: their run files, two or more; a judge's name is its file's, without `.jsonl`.
         out: the joined run file.
-        rule: `vote` or `mean`, see `judgelm.panel_rules`.
+        rule: `vote` or `mean`, see `judgelm.runs.aggregation`.
         families: family -> names of its judges, or of their models. The judges of a family become one opinion first,
             so that a family counts once however many judges it has. A judge in none is a family of its own.
         quorum: how many judges, or families where there are any, must have an opinion; None is more than half.

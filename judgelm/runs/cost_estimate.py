@@ -9,7 +9,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 from judgelm.jsonl import read_jsonl
 from judgelm.records import Request
-from judgelm.runfile import read_manifest
+from judgelm.runs.run_files import read_manifest
 
 GPT4_REVIEW_TOKENS = 170
 """Assumed for a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th percentile

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.batch import BatchJob, check_apart, files_of
-from judgelm.cascade_counts import CascadeCounts
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
-from judgelm.judgment_rows import judgment_row
 from judgelm.records import Judgment
-from judgelm.runfile import RunFiles, read_manifest, run_paths, standing_judgments
-from judgelm.tally import Tally
+from judgelm.runs.batch import BatchJob, check_apart, files_of
+from judgelm.runs.cascade_stats import CascadeCounts
+from judgelm.runs.run_files import RunFiles, read_manifest, run_paths, standing_judgments
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.stats import Tally
 from judgelm.version import VERSION
 
 _WAY_OUT = (
