@@ -29,7 +29,7 @@ from judgelm.data.ratings_attention import attention_checks
 from judgelm.data.right_and_wrong import asked, asked_about, pair, read_answers, read_known
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, JudgelmError, RunError
-from judgelm.majority import majority
+from judgelm.parsing.majority import majority
 from judgelm.runs.self_answers import read_solves
 
 

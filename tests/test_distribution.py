@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.distribution import antisymmetrised, pair_distribution, score_grammar, score_lines, winner_by
 from judgelm.errors import ConfigError
-from judgelm.parsing import parse_pair
+from judgelm.parsing.distribution import antisymmetrised, pair_distribution, score_grammar, score_lines, winner_by
+from judgelm.parsing.scores import parse_pair
 
 SMALL = score_lines((1, 2), 1)  # 1 1, 1 2, 2 1, 2 2
 GIVEN, SWAPPED = (0, 1), (1, 0)

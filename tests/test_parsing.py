@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.modes.pairwise import winner_of
-from judgelm.parsing import parse_pair, parse_pair_original
+from judgelm.parsing.scores import parse_pair, parse_pair_original
 from judgelm.records import Scores, Unparsed
 
 

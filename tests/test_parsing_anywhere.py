@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from judgelm.parsing import parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.scores import parse_pair_anywhere, parse_pair_original
 from judgelm.records import Scores, Unparsed
 
 WHY = "The first answer is right, since 3 x 5 = 15 and (2, 4) lies on the line.\n\n"

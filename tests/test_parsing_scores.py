@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.parsing import parse_pair, parse_scores
+from judgelm.parsing.scores import parse_pair, parse_scores
 from judgelm.records import Scores, Unparsed
 
 

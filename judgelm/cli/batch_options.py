@@ -9,9 +9,9 @@ import typer
 from judgelm.cli import completion, output
 from judgelm.cli.console import load_config
 from judgelm.cluster.plan import Cluster
-from judgelm.distribution import OrderRule
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
+from judgelm.parsing.distribution import OrderRule
 from judgelm.yaml_values import parse_yaml
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"

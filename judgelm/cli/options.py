@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.distribution import LabelRule
+from judgelm.parsing.distribution import LabelRule
 
 LabelChoice = Literal["auto", "with", "without"]
 

@@ -13,11 +13,11 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rejects import RejectCounts
 from judgelm.data.results import read_results
 from judgelm.data.rows import Row
-from judgelm.distribution import LabelRule
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths

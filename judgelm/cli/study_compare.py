@@ -7,7 +7,7 @@ import typer
 
 from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
 from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
-from judgelm.distribution import LabelRule
+from judgelm.parsing.distribution import LabelRule
 
 
 def compare_judges_command(

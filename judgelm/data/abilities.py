@@ -15,8 +15,8 @@ from typing import Any
 from judgelm.data.fields import content_id
 from judgelm.data.labelled import LabelledPair, draw, score_line
 from judgelm.data.row_labels import as_written
-from judgelm.distribution import score_lines
 from judgelm.errors import ConfigError
+from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.fitting import chat_messages
 from judgelm.prompts.template import Template
 

@@ -26,7 +26,7 @@ from judgelm.data.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.answer_types import ANSWER_TYPES, answer_type
-from judgelm.prompts.short_answers import Gold
+from judgelm.parsing.short_answers import Gold
 from judgelm.records import Sample
 
 QaDataSet = Literal["hotpotqa", "2wiki", "drop", "quoref"]

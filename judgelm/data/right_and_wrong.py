@@ -14,7 +14,7 @@ from judgelm.data.readers import read_rows
 from judgelm.data.rejects import convert_rows
 from judgelm.data.rows import Row
 from judgelm.errors import InputError
-from judgelm.prompts.final_answers import Task, canonical, final_answer
+from judgelm.parsing.final_answers import Task, canonical, final_answer
 from judgelm.prompts.self_reference_samples import question_of
 from judgelm.records import Sample
 

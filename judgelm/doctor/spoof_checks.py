@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judgelm.doctor.spoofs import PLACES, Place, Spoof, delimiters_of, spoof_set
-from judgelm.parsing import parse_pair
+from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.template import Template

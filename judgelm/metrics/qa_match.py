@@ -1,6 +1,6 @@
 """Exact match and F1 of a predicted answer against the gold answers of its question, in each data set's own way.
 
-What counts as the same text is said in `judgelm.prompts.short_answers`; HotpotQA's F1 over tokens stands here, DROP's
+What counts as the same text is said in `judgelm.parsing.short_answers`; HotpotQA's F1 over tokens stands here, DROP's
 over spans in `qa_match_drop`.
 
 Source: QA-Judge, sections 3 and 5.2; the metrics are those that its authors' code runs.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from judgelm.metrics.qa_match_drop import drop_f1
-from judgelm.prompts.short_answers import Gold, QaRules, exact_match, hotpot_normalised
+from judgelm.parsing.short_answers import Gold, QaRules, exact_match, hotpot_normalised
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 

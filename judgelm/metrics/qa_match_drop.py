@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from judgelm.prompts.short_answers import drop_normalised, is_number
+from judgelm.parsing.short_answers import drop_normalised, is_number
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:

@@ -15,8 +15,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
-from judgelm.prompts.other_judges import HELPFULNESS, OTHER_JUDGES, BaselineJudge, JudgePrompt
-from judgelm.prompts.other_replies import (
+from judgelm.parsing.other_judges import (
     PairLabel,
     read_auto_j,
     read_auto_j_rating,
@@ -24,6 +23,7 @@ from judgelm.prompts.other_replies import (
     read_prometheus_letter,
     read_prometheus_score,
 )
+from judgelm.prompts.other_judges import HELPFULNESS, OTHER_JUDGES, BaselineJudge, JudgePrompt
 from judgelm.records import (
     Completion,
     GradeVerdict,

@@ -11,7 +11,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes.flow import Flow
 from judgelm.modes.solving import Solved, Solving, judging_sampling
 from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
-from judgelm.prompts.final_answers import Task
+from judgelm.parsing.final_answers import Task
 from judgelm.prompts.self_reference import SELF_REFERENCE
 from judgelm.prompts.self_reference_samples import judging_prompt
 from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from judgelm.distribution import OrderRule, antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
 from judgelm.errors import ConfigError
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.reading import read_reply
 from judgelm.modes.reasons import Reasons, explain, places_to_explain
 from judgelm.modes.repair import retry_unreadable
+from judgelm.parsing.distribution import OrderRule, antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
 from judgelm.prompts.catalog import get_template
 from judgelm.records import (
     Completion,

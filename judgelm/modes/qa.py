@@ -13,9 +13,9 @@ from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.verdicts import share_of_first
-from judgelm.prompts.answer_tags import QaLabel, read_label, read_label_original
+from judgelm.parsing.answer_tags import QaLabel, read_label, read_label_original
+from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.prompts.qa import QaTemplate, Shots, Wording, qa_template
-from judgelm.prompts.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed
 
 LabelRule = Literal["strict", "original", "original_mistral"]

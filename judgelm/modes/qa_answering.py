@@ -11,7 +11,7 @@ from judgelm.modes.completions import failure_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.modes.qa import context_of
-from judgelm.prompts.answer_tags import TagRule, tagged_answer
+from judgelm.parsing.answer_tags import TagRule, tagged_answer
 from judgelm.prompts.qa import QA_ANSWERING
 from judgelm.records import Prompt, Request, Sample, Unparsed
 

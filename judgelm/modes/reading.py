@@ -1,8 +1,8 @@
 """One completion of a pair prompt, read."""
 
-from judgelm.distribution import ScoreLines, pair_distribution
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.parsing import parse_pair
+from judgelm.parsing.distribution import ScoreLines, pair_distribution
+from judgelm.parsing.scores import parse_pair
 from judgelm.records import Completion, Scores, Shown, Unparsed
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.parsing import parse_scores
+from judgelm.parsing.scores import parse_scores
 from judgelm.records import Completion, Scores, Shown, Unparsed
 from judgelm.score_distributions import GradeDistribution
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.majority import majority
 from judgelm.modes.flow import Flow
 from judgelm.modes.solving import Solved, Solving, judging_sampling
 from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
-from judgelm.prompts.final_answers import Task
+from judgelm.parsing.final_answers import Task
+from judgelm.parsing.majority import majority
 from judgelm.prompts.ssr import SSR, comparing_prompt
 from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Winner
 

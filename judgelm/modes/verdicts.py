@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from judgelm.distribution import LEAST_ASSIGNED
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import Asking
-from judgelm.prompts.final_answers import read_verdict
+from judgelm.parsing.distribution import LEAST_ASSIGNED
+from judgelm.parsing.final_answers import read_verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from judgelm.distribution import LabelRule
+from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.score_distributions import PairDistribution

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from judgelm.distribution import is_assigned
+from judgelm.parsing.distribution import is_assigned
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 
 

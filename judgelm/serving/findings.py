@@ -11,7 +11,7 @@ from math import fsum
 from typing import NamedTuple
 
 from judgelm.dialects.contract import Case, Finding
-from judgelm.distribution import LEAST_ASSIGNED
+from judgelm.parsing.distribution import LEAST_ASSIGNED
 from judgelm.records import Judgment, Shown, Winner
 from judgelm.score_distributions import GradeDistribution, PairDistribution
 

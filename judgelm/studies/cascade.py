@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.distribution import LabelRule
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
+from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label
 from judgelm.studies.pairing import TIE_BAND, label_of, pair_label, pair_winner
 

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from judgelm.distribution import LabelRule, OrderRule
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.parsing.distribution import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.grouping import by_value
 from judgelm.studies.histogram import ScoreHistogram, histogram

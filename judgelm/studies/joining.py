@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from judgelm.distribution import LabelRule, is_assigned
 from judgelm.errors import InputError
+from judgelm.parsing.distribution import LabelRule, is_assigned
 from judgelm.records import Judgment, Label
 from judgelm.studies.pairing import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
 from judgelm.studies.treatment import LabelledPair

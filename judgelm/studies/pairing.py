@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.distribution import LabelRule, antisymmetrised, winner_by
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
+from judgelm.parsing.distribution import LabelRule, antisymmetrised, winner_by
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Winner
 
 RULE_NAMES: Mapping[LabelRule, str] = {

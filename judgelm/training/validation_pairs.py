@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from judgelm.data.labelled import LabelledPair, draw, read_labelled
-from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
+from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample
 from judgelm.training.row_records import RowCounts
 

@@ -9,7 +9,7 @@ from judgelm.data.results import read_results
 from judgelm.data.rows import Row
 from judgelm.data.samples import SampleStream, join_outputs
 from judgelm.errors import ConfigError, InputError
-from judgelm.parsing import parse_pair_original
+from judgelm.parsing.scores import parse_pair_original
 from judgelm.records import Label, Sample
 
 

@@ -8,7 +8,7 @@ import pytest
 from judgelm.data.qa_files import qa_row, read_qa, with_prediction
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
-from judgelm.prompts.short_answers import golds_of
+from judgelm.parsing.short_answers import golds_of
 
 HOTPOT = {
     "_id": "h1",

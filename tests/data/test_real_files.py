@@ -9,7 +9,7 @@ from judgelm.data.labels import read_labels
 from judgelm.data.results import read_results
 from judgelm.data.review_tables import JoinedReview, join_reviews
 from judgelm.data.samples import SampleStream
-from judgelm.parsing import parse_pair_original
+from judgelm.parsing.scores import parse_pair_original
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data"

@@ -21,7 +21,7 @@ from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream, join_outputs, read_references
 from judgelm.data.seeds import SeedSource, read_seeds, sample_seeds
 from judgelm.errors import InputError
-from judgelm.parsing import parse_pair
+from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_solves
 
 

@@ -16,7 +16,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError
-from judgelm.parsing import parse_pair
+from judgelm.parsing.scores import parse_pair
 from judgelm.records import Scores
 
 ROOT = Path(__file__).parents[2]

@@ -22,9 +22,9 @@ from judgelm.engines.model_files import split_adapter
 from judgelm.engines.openai_replies import pause_of
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
-from judgelm.parsing import parse_pair, parse_scores
-from judgelm.prompts.answer_tags import tagged_answer
-from judgelm.prompts.final_answers import final_answer
+from judgelm.parsing.answer_tags import tagged_answer
+from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.scores import parse_pair, parse_scores
 from judgelm.prompts.rubric_replies import parse_level
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row

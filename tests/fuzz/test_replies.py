@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 
 import fuzzing
 from judgelm.data.row_labels import split_review
-from judgelm.parsing import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
-from judgelm.prompts.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
-from judgelm.prompts.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
-from judgelm.prompts.multimodal import read_gold
-from judgelm.prompts.neutralise import Neutraliser
-from judgelm.prompts.other_replies import (
+from judgelm.parsing.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
+from judgelm.parsing.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
+from judgelm.parsing.other_judges import (
     read_auto_j,
     read_auto_j_rating,
     read_pandalm,
     read_prometheus_letter,
     read_prometheus_score,
 )
-from judgelm.prompts.rubric_replies import parse_level
-from judgelm.prompts.short_answers import (
+from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
+from judgelm.parsing.short_answers import (
     drop_normalised,
     exact_match,
     hotpot_normalised,
     strictly_normalised,
 )
+from judgelm.prompts.multimodal import read_gold
+from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.rubric_replies import parse_level
 from judgelm.records import Scores, Unparsed
 
 SCORE_LINES = fuzzing.texts(

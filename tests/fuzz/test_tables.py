@@ -15,7 +15,7 @@ from judgelm.data.review_tables import join_reviews
 from judgelm.data.reviews import in_both_orders, read_reviews
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.seeds import read_seeds
-from judgelm.parsing import parse_pair
+from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_solves
 from judgelm.studies.self_reference.truth import truth_from_row
 from judgelm.studies.ssr.items import pair_truth_from_row

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from judgelm.errors import ConfigError
 from judgelm.metrics.qa_match import Match, match, token_f1
 from judgelm.metrics.qa_match_drop import drop_f1
-from judgelm.prompts.short_answers import drop_spans_match
+from judgelm.parsing.short_answers import drop_spans_match
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
 absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")

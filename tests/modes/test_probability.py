@@ -3,9 +3,9 @@
 import pytest
 from flows import SAMPLE, broken, drive, reply
 
-from judgelm.distribution import score_lines
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
+from judgelm.parsing.distribution import score_lines
 from judgelm.records import PairVerdict
 
 FIRST = {"8 6": 0.9, "6 8": 0.1}  # 0.9 for the one shown first

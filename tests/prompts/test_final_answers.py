@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.prompts.final_answers import canonical, canonical_number, final_answer, read_verdict
+from judgelm.parsing.final_answers import canonical, canonical_number, final_answer, read_verdict
 from judgelm.records import Unparsed
 
 LABELS = {"correct": "Correct", "incorrect": "Incorrect"}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.jsonl import read_jsonl
-from judgelm.prompts.other_replies import (
+from judgelm.parsing.other_judges import (
     read_auto_j,
     read_auto_j_rating,
     read_pandalm,

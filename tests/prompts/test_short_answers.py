@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.prompts.short_answers import (
+from judgelm.parsing.short_answers import (
     drop_normalised,
     exact_match,
     golds_of,

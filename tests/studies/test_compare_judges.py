@@ -4,7 +4,7 @@ from judgelm.data.labels import LabelledSet
 from judgelm.data.results import read_results
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.parsing import parse_pair
+from judgelm.parsing.scores import parse_pair
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.studies.compare_judges.measures import CompareOptions
 from judgelm.studies.compare_judges.study import compare_judges

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.distribution import pair_distribution, score_lines
 from judgelm.errors import InputError
+from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.studies.joining import failure_code
 from judgelm.studies.pairing import pair_label

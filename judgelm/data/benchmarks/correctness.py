@@ -14,7 +14,7 @@ from judgelm.data.fields import described, field_error, row_error, row_id, text_
 from judgelm.data.readers import read_rows
 from judgelm.data.rejects import OnReject
 from judgelm.data.rows import Row
-from judgelm.prompts.final_answers import canonical, final_answer
+from judgelm.parsing.final_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 
 _GSM8K, _MMLU_PRO = "GSM8K", "MMLU-Pro"

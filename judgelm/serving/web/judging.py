@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from judgelm.distribution import score_lines
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode
 from judgelm.modes.chat import FollowUp
 from judgelm.modes.pairwise import Pairwise
+from judgelm.parsing.distribution import score_lines
 from judgelm.records import Judgment, Sample
 from judgelm.serving.following import Finished, follow
 from judgelm.serving.service import Service

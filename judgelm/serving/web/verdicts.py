@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from judgelm.distribution import LEAST_ASSIGNED, score_lines
 from judgelm.errors import ConfigError
 from judgelm.judge import JudgeFormat
+from judgelm.parsing.distribution import LEAST_ASSIGNED, score_lines
 from judgelm.records import (
     GradeVerdict,
     Judgment,

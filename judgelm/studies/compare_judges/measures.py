@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from statsmodels.stats.multitest import multipletests
 
 from judgelm.data.labels import LabelledSet
-from judgelm.distribution import LabelRule
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment
 from judgelm.studies.evaluation import FailureTreatment
 from judgelm.studies.joining import JoinedPair, failure_code, join, labelled

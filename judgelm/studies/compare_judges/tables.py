@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from judgelm.distribution import LabelRule
 from judgelm.metrics.paired import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.measures import Between, Board, Standing
 from judgelm.studies.grouping import by_value

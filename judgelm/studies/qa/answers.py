@@ -12,7 +12,7 @@ from typing import Literal
 from judgelm.errors import InputError
 from judgelm.metrics.answer_types import answer_type
 from judgelm.metrics.qa_match import Match, match
-from judgelm.prompts.short_answers import QaRules, golds_of
+from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.records import Judgment, LabelVerdict, Sample
 
 FailureTreatment = Literal["excluded", "as_incorrect"]

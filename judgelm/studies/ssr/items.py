@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
-from judgelm.majority import Majority, majority
+from judgelm.parsing.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.self_reference.truth import same_answer
 from judgelm.studies.truth_rows import check_texts

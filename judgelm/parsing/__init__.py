@@ -1,0 +1,1 @@
+"""Text that a model wrote -> scores, labels, grades or answers, or why there are none."""
