@@ -42,7 +42,7 @@ from trl.trainer.utils import add_fused_lm_head
 from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic import generate
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Unparsed
 from judgelm.training.base import make_tokenizer
 from judgelm.training.epochs import Passage, training_order

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.card import find_card
 from judgelm.cli import batch_options as options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
 from judgelm.engines.catalog import choose_engine
@@ -26,6 +25,7 @@ from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender
 from judgelm.judge import Judge
 from judgelm.modes.teaching import Teaching
+from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of
 from judgelm.runs.cost_estimate import (

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from judgelm.card import find_card
 from judgelm.data.changes import Piece
 from judgelm.data.labelled import LabelledPair
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError
+from judgelm.prompts.judge_card import find_card
 from judgelm.training.row_records import RowOptions
 from judgelm.training.showing import (
     LeftOut,

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.card import Card, check_card, find_card
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import Engine, EngineOptions
@@ -22,6 +21,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.making import make_mode
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, check_card, find_card
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
 from judgelm.runs.runner import judge

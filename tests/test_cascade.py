@@ -15,7 +15,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, RunError
 from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
-from judgelm.prompts.fitting import prompt_key
+from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Judgment, Label, PairVerdict
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join

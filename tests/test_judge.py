@@ -11,11 +11,11 @@ import pytest
 
 from driving import run
 from judgelm import Judge
-from judgelm.card import Card, find_card, write_card
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
 
 COMPACT = Card(template="judgelm-compact", template_sha=get_template("judgelm-compact").sha, scale=(0, 5))

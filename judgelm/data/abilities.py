@@ -17,8 +17,8 @@ from judgelm.data.labelled import LabelledPair, draw, score_line
 from judgelm.data.row_labels import as_written
 from judgelm.errors import ConfigError
 from judgelm.parsing.distribution import score_lines
-from judgelm.prompts.fitting import chat_messages
 from judgelm.prompts.template import Template
+from judgelm.prompts.truncation import chat_messages
 
 FEWEST, MOST = 3, 4
 """Answers in a row of several."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from judgelm.data.labelled import LabelledPair, score_line
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 
 
 class LongerThan:

@@ -15,7 +15,7 @@ from judgelm.data.rejects import convert_rows
 from judgelm.data.rows import Row
 from judgelm.errors import InputError
 from judgelm.parsing.final_answers import Task, canonical, final_answer
-from judgelm.prompts.self_reference_samples import question_of
+from judgelm.prompts.self_reference_fields import question_of
 from judgelm.records import Sample
 
 _ASK = (

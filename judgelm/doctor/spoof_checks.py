@@ -12,9 +12,9 @@ from typing import Any
 
 from judgelm.doctor.spoofs import PLACES, Place, Spoof, delimiters_of, spoof_set
 from judgelm.parsing.scores import parse_pair
-from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.template import Template
+from judgelm.prompts.truncation import Fitted, Fitter
 from judgelm.records import Prompt, Sample, Scores, Unparsed
 
 _HARMLESS: dict[Place, str] = {

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from judgelm.engines.images import ImageError
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.truncation import Fitted, Fitter
 from judgelm.records import Completion, Request, Unparsed
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoTokenizer
 
-from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError
 from judgelm.jsonl import parse_json
+from judgelm.prompts.judge_card import find_card
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20

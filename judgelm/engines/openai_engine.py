@@ -28,8 +28,8 @@ from judgelm.engines.openai_replies import Usage
 from judgelm.engines.openai_replying import Replier, UnusableReplyError
 from judgelm.engines.openai_serving import Served, discover_all
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.fitting import Fitter
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Completion, Request
 
 _HANDS_PER_PLACE = 4

@@ -12,8 +12,8 @@ from typing import Any
 from judgelm.engines.images import image_url
 from judgelm.engines.openai_calls import Api
 from judgelm.engines.openai_quirks import CONTINUATION
-from judgelm.prompts.fitting import Fitted, Fitter, chat_messages, chat_parts
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.truncation import Fitted, Fitter, chat_messages, chat_parts
 from judgelm.records import Cut, Prompt, Sampling, Span
 
 TOP_LOGPROBS = 20

@@ -8,7 +8,7 @@ import torch
 from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.vision import Seen
-from judgelm.prompts.fitting import Fitted, Tokenizer
+from judgelm.prompts.truncation import Fitted, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
 

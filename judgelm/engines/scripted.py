@@ -16,8 +16,8 @@ from typing import Any
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.fitting import prompt_key
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
 
 _TOKEN = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")

@@ -25,7 +25,7 @@ from judgelm.engines.replies import Reply, Waiting, draw
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
-from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.truncation import Fitted, Fitter
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024

@@ -8,7 +8,7 @@ from torch import Tensor
 from judgelm.engines.packed_attention import KeyValues, Segment
 from judgelm.engines.score_tree import ScoreTree, build_tree
 from judgelm.errors import EngineError
-from judgelm.prompts.fitting import Tokenizer
+from judgelm.prompts.truncation import Tokenizer
 
 _TAIL_CHARACTERS = 32
 

@@ -43,8 +43,8 @@ from judgelm.engines.vllm_loading import (
 from judgelm.engines.vllm_prompts import tokens_prompt
 from judgelm.engines.vllm_sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
-from judgelm.prompts.fitting import Fitted, Fitter
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
+from judgelm.prompts.truncation import Fitted, Fitter
 from judgelm.records import Completion, FinishReason, Request
 
 

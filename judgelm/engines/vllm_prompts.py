@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vllm.inputs import TokensPrompt
 
 from judgelm.engines.vision import Vision
-from judgelm.prompts.fitting import Fitted, Fitter
+from judgelm.prompts.truncation import Fitted, Fitter
 
 
 def tokens_prompt(

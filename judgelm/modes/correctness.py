@@ -13,7 +13,7 @@ from judgelm.modes.solving import Solved, Solving, judging_sampling
 from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
 from judgelm.parsing.final_answers import Task
 from judgelm.prompts.self_reference import SELF_REFERENCE
-from judgelm.prompts.self_reference_samples import judging_prompt
+from judgelm.prompts.self_reference_fields import judging_prompt
 from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown
 
 SelfReference = Literal["cot", "guided"]

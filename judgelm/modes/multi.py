@@ -18,7 +18,7 @@ from judgelm.modes.reasons import explain
 from judgelm.modes.scoring import read_scores
 from judgelm.modes.single import Explained
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import MIN_ANSWER_TOKENS
+from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
 from judgelm.records import Judgment, RankingVerdict, Request, Sample, Sampling, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]

@@ -16,7 +16,7 @@ from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.parsing.final_answers import Task, final_answer
-from judgelm.prompts.self_reference_samples import question_of, solving_prompt
+from judgelm.prompts.self_reference_fields import question_of, solving_prompt
 from judgelm.records import Completion, Request, Sample, Sampling, Solve, Unparsed
 
 _BASE_MODEL_GOES_ON = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")

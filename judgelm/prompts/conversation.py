@@ -33,7 +33,7 @@ from functools import cache
 
 from judgelm.errors import InputError
 from judgelm.prompts.grading import grading_family
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.prompts.template import Layout, Template
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 

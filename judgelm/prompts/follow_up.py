@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.prompts.template import Template
 from judgelm.records import Prompt, Span
 

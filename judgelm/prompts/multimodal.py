@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.prompts.template import Messages
 from judgelm.records import Prompt, Sample, Span, SpanKind
 

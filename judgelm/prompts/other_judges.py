@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Literal
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Prompt, Role, Span, SpanKind
 
 BaselineJudge = Literal[

@@ -14,8 +14,8 @@ from functools import cache, cached_property
 from typing import Literal, get_args
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.neutralise import Neutraliser
 from judgelm.prompts.qa_examples import EXAMPLES, QaExample
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Prompt, Span, SpanKind
 
 Wording = Literal["paper", "reworded"]

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Prompt, Role, Span, SpanKind
 
 _SLOT = re.compile(r"\{(category|question|reference|response|answer_[12])\}")
@@ -134,7 +134,7 @@ def _choice(about: str) -> Text:
 
 
 CHOICE = _choice(" about {category}")
-"""Figure 6, for MMLU-Pro; the options stand in `{question}`, see `judgelm.prompts.self_reference_samples`."""
+"""Figure 6, for MMLU-Pro; the options stand in `{question}`, see `judgelm.prompts.self_reference_fields`."""
 
 CHOICE_OF_NO_CATEGORY = _choice("")
 """Figure 6 without its category; ours."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")
 _SIGNED = re.compile(

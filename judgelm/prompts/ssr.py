@@ -9,7 +9,7 @@ Source: SSR-Judge, section 3.4.
 """
 
 from judgelm.prompts.self_reference import CHOICE, CHOICE_OF_NO_CATEGORY, NUMBER, Family, Text
-from judgelm.prompts.self_reference_samples import question_of
+from judgelm.prompts.self_reference_fields import question_of
 from judgelm.records import Prompt, Sample
 
 _BLOCKS = (

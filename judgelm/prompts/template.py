@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]

@@ -16,10 +16,10 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     get_quantization_config,
 )
 
-from judgelm.card import Card
 from judgelm.engines.model_files import first_line
 from judgelm.engines.pickled_weights import check_pickled, safe_unpickling
 from judgelm.errors import ConfigError, ModelError
+from judgelm.prompts.judge_card import Card
 from judgelm.training.attention import Attention, choose_attention, look_at_machine, takes_flash_attention
 from judgelm.training.config import JudgeArguments, accumulation_steps, processes
 from judgelm.training.epochs import EpochRows, Passage, lay_out

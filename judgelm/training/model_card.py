@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from judgelm.card import Card
 from judgelm.errors import RunError
+from judgelm.prompts.judge_card import Card
 
 MODEL_CARD_NAME = "README.md"
 

@@ -17,9 +17,9 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     ModelConfig,
 )
 
-from judgelm.card import Card, find_card
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, find_card
 from judgelm.training.config import JudgeArguments
 from judgelm.training.epochs import file_sha
 from judgelm.training.finetune import FineTuning, Method, assemble, checked_window, row_options

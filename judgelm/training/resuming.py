@@ -10,9 +10,9 @@ from typing import Any
 
 from accelerate import PartialState
 
-from judgelm.card import CARD_NAME
 from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import CARD_NAME
 from judgelm.training.checkpoints import VERSIONS, checkpoints_in, flaw_of, read_state, step_of
 from judgelm.training.config import processes
 from judgelm.training.epochs import Passage, file_sha

@@ -22,7 +22,7 @@ from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import Fitted, Fitter, Tokenizer
+from judgelm.prompts.truncation import Fitted, Fitter, Tokenizer
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 from judgelm.training.row_records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
 

@@ -9,8 +9,8 @@ import transformers
 import trl
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
-from judgelm.card import Card, write_card
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
 from judgelm.training.config import JudgeArguments, processes
 from judgelm.training.epochs import file_sha
 from judgelm.training.finetune import ROWS, FineTuning

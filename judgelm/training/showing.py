@@ -20,7 +20,7 @@ from judgelm.data.rows import Reject
 from judgelm.data.samples import SampleStream, rejected
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Prompt
 from judgelm.training.row_records import IGNORED, RowOptions, TokenRow
 from judgelm.training.rows import RowBuilder

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from judgelm.judge import Judge
 from judgelm.modes.chat import FollowUp
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import drive, judge

@@ -3,7 +3,7 @@
 import json
 
 from judgelm.prompts.catalog import TEMPLATES
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 
 
 def test_every_family_is_listed_and_none_gets_through(cli):

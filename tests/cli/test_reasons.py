@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.card import Card, write_card
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.run_files import read_judgments
 
 SCRIPTED = ("--engine", "scripted", "--model")

@@ -13,10 +13,10 @@ from judgelm.engines.openai_prompts import PromptWriter
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.fitting import Fitter, prompt_key
-from judgelm.prompts.look_alikes import BEGINNINGS, plain_form
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.confusables import BEGINNINGS, plain_form
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.prompts.special_tokens import role_markers, special_tokens
+from judgelm.prompts.truncation import Fitter, prompt_key
 from judgelm.records import Sample
 from spoof_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of
 

@@ -12,7 +12,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import ModelError
 from judgelm.prompts.catalog import TEMPLATES
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Sample
 from judgelm.training.loading import load_tokenizer as load_for_training
 from tiny_judges import reply_of, word_sample

@@ -7,13 +7,13 @@ from transformers import AutoTokenizer
 
 from driving import run
 from endpoint import ScriptedBackend, endpoint
-from judgelm.card import Card, write_card
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes.pairwise import Pairwise
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import drive, judge
 

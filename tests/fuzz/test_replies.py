@@ -24,8 +24,8 @@ from judgelm.parsing.short_answers import (
     strictly_normalised,
 )
 from judgelm.prompts.multimodal import read_gold
-from judgelm.prompts.neutralise import Neutraliser
 from judgelm.prompts.rubric_replies import parse_level
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Scores, Unparsed
 
 SCORE_LINES = fuzzing.texts(

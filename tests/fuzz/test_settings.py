@@ -10,7 +10,6 @@ import yaml
 from hypothesis import strategies as st
 
 import fuzzing
-from judgelm.card import CARD_NAME, Card, find_card, write_card
 from judgelm.cli.batch_options import parse_pairs
 from judgelm.cli.console import load_config
 from judgelm.data.answerers import answerer_of, parse_answerer
@@ -20,6 +19,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES
 from judgelm.modes.making import make_mode
+from judgelm.prompts.judge_card import CARD_NAME, Card, find_card, write_card
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [path.read_bytes() for path in sorted((ROOT / "configs").rglob("*.yaml"))]

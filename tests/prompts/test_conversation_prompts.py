@@ -13,7 +13,7 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.prompts.fitting import prompt_key
+from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Sample
 
 V1 = get_template("judgelm-v1")

@@ -5,7 +5,7 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import MIN_ANSWER_TOKENS, Fitted, Fitter
+from judgelm.prompts.truncation import MIN_ANSWER_TOKENS, Fitted, Fitter
 from judgelm.records import Sample, Unparsed
 
 COMPACT = get_template("judgelm-compact")

@@ -4,9 +4,9 @@ import pytest
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import chat_messages
 from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
 from judgelm.prompts.template import Template
+from judgelm.prompts.truncation import chat_messages
 from judgelm.records import Sample
 
 # A change here is a change of what judges are asked.

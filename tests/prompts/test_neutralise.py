@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.prompts.catalog import TEMPLATES, get_template
-from judgelm.prompts.neutralise import Neutraliser
+from judgelm.prompts.sanitization import Neutraliser
 from judgelm.records import Sample
 
 V1 = get_template("judgelm-v1").neutraliser

@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.prompts.self_reference import SELF_REFERENCE
-from judgelm.prompts.self_reference_samples import judging_prompt, question_of, solving_prompt
+from judgelm.prompts.self_reference_fields import judging_prompt, question_of, solving_prompt
 from judgelm.records import Sample
 
 # A change here is a change of what was measured: give the family a new id instead.

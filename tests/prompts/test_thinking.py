@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from judgelm.prompts.fitting import Fitter
 from judgelm.prompts.thinking import Thinking, opening_of, reply_so_far, separate
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Prompt, Span
 
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"

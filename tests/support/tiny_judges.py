@@ -10,8 +10,8 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from judgelm.card import Card, write_card
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Sample
 
 TEMPLATE = "judgelm-compact"

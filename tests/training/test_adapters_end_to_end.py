@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from judgelm.card import find_card
+from judgelm.prompts.judge_card import find_card
 
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant": True}
 

@@ -14,7 +14,6 @@ from accelerate.commands.config.config_args import load_config_from_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import DPOConfig, ModelConfig, TrlParser
 
-from judgelm.card import find_card
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import CardError, ConfigError, InputError, TrainingError
@@ -22,6 +21,7 @@ from judgelm.jsonl import read_jsonl
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
 from judgelm.training.config import accumulation_steps

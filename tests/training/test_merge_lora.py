@@ -12,10 +12,10 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from judgelm.card import Card, find_card, write_card
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import Request, Sampling
 from tiny_judges import TEMPLATE, make_adapter, word_sample
 

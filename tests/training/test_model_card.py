@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from judgelm.card import Card
 from judgelm.errors import RunError
+from judgelm.prompts.judge_card import Card
 from judgelm.training.model_card import render_model_card, write_model_card
 
 CARD = Card(

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.fitting import Fitter
+from judgelm.prompts.truncation import Fitter
 from judgelm.records import Label, Sample
 from judgelm.training.row_records import IGNORED, RowOptions
 from judgelm.training.rows import RowBuilder

@@ -9,7 +9,7 @@ characters; the words stay readable. How many were found is counted in the judgm
 import re
 from collections.abc import Iterable
 
-from judgelm.prompts.look_alikes import BEGINNINGS, fold
+from judgelm.prompts.confusables import BEGINNINGS, fold
 
 _DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
 _PLAIN = re.compile(r"[\t\n\r -~]*")
