@@ -29,7 +29,7 @@ from judgelm.jsonl import Appender
 from judgelm.records import Sample
 from judgelm.runs.answer_generation import AnswerTally, collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 LOG_EVERY_S = 30.0
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from judgelm.data.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 
 class SourceConfig(BaseModel):

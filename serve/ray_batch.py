@@ -22,7 +22,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}
 MODE = {one.name for one in fields(Pairwise)} - {"template", "scale", "step"}

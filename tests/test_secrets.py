@@ -16,7 +16,7 @@ from judgelm.data.answerers import parse_answerer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai_options import endpoint_options
 from judgelm.errors import ConfigError
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 from served import review, served
 
 KEY, PASSWORD, HUB, SERVED = "sk-key-0123456789", "pa55-word-0123", "hf_token0123456789", "sk-served-0123456789"

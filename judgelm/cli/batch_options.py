@@ -12,7 +12,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.engines.catalog import ENGINES
 from judgelm.errors import ConfigError
 from judgelm.parsing.distribution import OrderRule
-from judgelm.yaml_values import parse_yaml
+from judgelm.yaml_files import parse_yaml
 
 _JUDGING, _TRUST, _MODEL = "How to judge", "Probabilities, reasons and repairs", "Model and engine"
 _CLUSTER = "Several GPUs or machines"

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.records import Judgment

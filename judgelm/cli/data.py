@@ -11,7 +11,7 @@ from judgelm.cli import data_import
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
-from judgelm.yaml_values import parse_yaml, read_yaml
+from judgelm.yaml_files import parse_yaml, read_yaml
 
 app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import InputError
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.runs.panel import PanelCounts

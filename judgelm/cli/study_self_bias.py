@@ -11,7 +11,7 @@ from judgelm.cli.console import console
 from judgelm.cli.doctor_output import escaped
 from judgelm.cli.study_options import finish
 from judgelm.errors import ConfigError
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.rows import Row

@@ -12,7 +12,7 @@ from judgelm.cli.scoring import score
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.paper_tables import LAYOUTS, TableRun, Timing
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel):

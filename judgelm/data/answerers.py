@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 from judgelm.modes.answering import Answering, Decoding
-from judgelm.yaml_values import parse_yaml
+from judgelm.yaml_files import parse_yaml
 
 Form = Literal["auto", "chat", "plain"]
 """How a question is put: as chat, as plain text, or as chat where the model's tokenizer has a chat template."""

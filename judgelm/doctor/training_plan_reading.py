@@ -12,7 +12,7 @@ from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Re
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.training.config import accumulation_steps
-from judgelm.yaml_values import read_yaml
+from judgelm.yaml_files import read_yaml
 
 _FUSED_HEAD_SINCE = Version("1.16")  # checked in that release; an earlier one is planned with whole logits
 _STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optimizer's name contains

@@ -94,7 +94,7 @@ def test_half_a_surrogate_in_a_category_is_written_as_json_writes_it(tmp_path):
 def test_whatever_yaml_stumbles_over_is_one_error():
     """In a process of its own: schemathesis takes dates for texts, in every loader of the process that imports it."""
     texts = ["!!int ''", "2024-13-45", "[" * 5_000, "!!timestamp x", "!!bool x", "a: [", "\0"]
-    parse = "import json, sys\nfrom judgelm.errors import ConfigError\nfrom judgelm.yaml_values import parse_yaml\n"
+    parse = "import json, sys\nfrom judgelm.errors import ConfigError\nfrom judgelm.yaml_files import parse_yaml\n"
     parse += "for text in json.load(sys.stdin):\n    try:\n        print(repr(parse_yaml(text)))\n"
     parse += "    except ConfigError:\n        print('refused')\n"
     done = subprocess.run([sys.executable, "-c", parse], input=json.dumps(texts), capture_output=True, text=True)
