@@ -23,8 +23,8 @@ import torch
 
 from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick, prompt_of
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.replies import Reply
-from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.sequences import Reply
 from judgelm.records import Prompt, Request, Sampling, Span
 
 K = 5

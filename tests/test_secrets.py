@@ -14,7 +14,7 @@ from endpoint import ScriptedBackend, endpoint
 from judgelm.cli.batch_options import parse_pairs
 from judgelm.data.answerers import parse_answerer
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.openai_options import endpoint_options
+from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 from served import review, served

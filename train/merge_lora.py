@@ -20,10 +20,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.engines.adapter_files import weights_file
-from judgelm.engines.adapters import put_adapter
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling
+from judgelm.engines.transformers.adapters import put_adapter
 from judgelm.errors import JudgelmError, ModelError, RunError
 from judgelm.prompts.judge_card import find_card, write_card
 from judgelm.training.loading import drop_sampling

@@ -27,11 +27,11 @@ from judgelm.doctor.contenders import (
 )
 from judgelm.doctor.probe import matmul_ceiling
 from judgelm.doctor.yardstick import SHAPES, build_yardstick, distinct, made_up_pairs
-from judgelm.engines.loading import Loaded
 from judgelm.engines.model_files import eos_ids
-from judgelm.engines.packed_attention import ATTENTION_NAME
 from judgelm.engines.parameters import prefill_parameters
-from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.loading import Loaded
+from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.records import Sample
 
 ROUNDS = 3

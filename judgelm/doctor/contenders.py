@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 from judgelm.doctor.yardstick import TEMPLATE, prompt_of
 from judgelm.engines.base import Engine, EngineOptions, require
 from judgelm.engines.model_files import load_tokenizer
-from judgelm.engines.vllm_environment import quiet_imports
+from judgelm.engines.vllm.environment import quiet_imports
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Completion, Judgment, Request, Sample
@@ -275,7 +275,7 @@ class PlainVllm:
         require("vllm", extra="vllm")
         with quiet_imports():
             from vllm import LLM, SamplingParams
-        from judgelm.engines.vllm_loading import engine_args, quiet_start
+        from judgelm.engines.vllm.engine_args import engine_args, quiet_start
 
         tokenizer = load_tokenizer(options.model, None, options)
         with quiet_start(options.model, multiprocessing=False):

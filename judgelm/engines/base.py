@@ -83,7 +83,7 @@ class EngineOptions:
         model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter put on top.
         revision: hub revision.
-        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype_choice`), `float32`, `bfloat16` or
+        dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
             `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         quantization: `4bit` or `8bit` through bitsandbytes, or None.

@@ -9,7 +9,7 @@ from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, requ
 from judgelm.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
-    from judgelm.engines.dtype_choice import DtypeChoice
+    from judgelm.engines.dtype import DtypeChoice
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -44,9 +44,9 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def _resolve_transformers(options: EngineOptions) -> "DtypeChoice":
-    from judgelm.engines.dtype_choice import resolve_dtype
-    from judgelm.engines.loading import device_of
+    from judgelm.engines.dtype import resolve_dtype
     from judgelm.engines.model_files import load_config, split_adapter
+    from judgelm.engines.transformers.loading import device_of
 
     base, _ = split_adapter(options)
     return resolve_dtype(base, load_config(base, options), options, device=device_of(options.device))
@@ -55,10 +55,10 @@ def _resolve_transformers(options: EngineOptions) -> "DtypeChoice":
 def _resolve_vllm(options: EngineOptions) -> "DtypeChoice":
     require("vllm", extra="vllm")
     from judgelm.engines.model_files import split_adapter
-    from judgelm.engines.vllm_environment import quiet_imports
+    from judgelm.engines.vllm.environment import quiet_imports
 
     with quiet_imports():
-        from judgelm.engines.vllm_loading import choose_dtype
+        from judgelm.engines.vllm.engine_args import choose_dtype
 
     base, _ = split_adapter(options)
     return choose_dtype(base, options)
@@ -87,7 +87,7 @@ def _load_transformers(options: EngineOptions) -> Engine:
     require_version("transformers")
     if options.quantization is not None:
         require("bitsandbytes", extra="train")
-    from judgelm.engines.transformers_engine import TransformersEngine
+    from judgelm.engines.transformers.engine import TransformersEngine
 
     return TransformersEngine.load(options)
 
@@ -96,17 +96,17 @@ def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
     for one in ("vllm", "transformers"):
         require_version(one)
-    from judgelm.engines.vllm_environment import quiet_imports
+    from judgelm.engines.vllm.environment import quiet_imports
 
     with quiet_imports():
-        from judgelm.engines.vllm_engine import VllmEngine
+        from judgelm.engines.vllm.engine import VllmEngine
 
     return VllmEngine.load(options)
 
 
 def _load_openai(options: EngineOptions) -> Engine:
     require("openai", extra="openai")
-    from judgelm.engines.openai_engine import OpenAIEngine
+    from judgelm.engines.openai.engine import OpenAIEngine
 
     return OpenAIEngine.load(options)
 

@@ -14,9 +14,9 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStrategy
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.loading import Loaded, runs_packed
 from judgelm.engines.model_files import eos_ids, window_of
-from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.loading import Loaded, runs_packed
 from judgelm.errors import ConfigError, EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from judgelm.engines.packed_attention import ATTENTION_NAME, KeyValues, Segment
+from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, KeyValues, Segment
 from judgelm.errors import EngineError
 
 

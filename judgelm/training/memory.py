@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from judgelm.engines.free_memory import is_out_of_memory
+from judgelm.engines.transformers.memory import is_out_of_memory
 from judgelm.errors import RunError
 from judgelm.training.checkpoints import going_on
 

@@ -13,7 +13,7 @@ from transformers import AutoConfig
 from trl import DPOConfig, ModelConfig, SFTConfig  # type: ignore[attr-defined]  # trl loads its names lazily
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.dtype_choice import asked, measure_products, resolve_dtype, slowness, stored_dtype, this_cpu_flags
+from judgelm.engines.dtype import asked, measure_products, resolve_dtype, slowness, stored_dtype, this_cpu_flags
 from judgelm.engines.parameters import all_parameters
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.loading import base_name

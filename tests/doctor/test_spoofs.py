@@ -9,7 +9,7 @@ from judgelm.data.rows import Row
 from judgelm.doctor.spoof_behaviour import measure_swayed
 from judgelm.doctor.spoof_checks import check_spoofs, score_escapes
 from judgelm.doctor.spoofs import Spoof, closing_of, final_of, spoof_set
-from judgelm.engines.openai_prompts import PromptWriter
+from judgelm.engines.openai.request_body import PromptWriter
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import TEMPLATES, get_template

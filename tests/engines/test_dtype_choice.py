@@ -10,7 +10,7 @@ from transformers import LlamaConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
-from judgelm.engines.dtype_choice import (
+from judgelm.engines.dtype import (
     asked,
     choose,
     cpu_flags,

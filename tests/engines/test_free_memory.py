@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.engines.free_memory import available_bytes
+from judgelm.engines.transformers.memory import available_bytes
 
 _MIB = 1 << 20
 

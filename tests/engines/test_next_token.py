@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 
-from judgelm.engines.packed_attention import KeyValues, Segment, packed_attention
+from judgelm.engines.transformers.packed_attention import KeyValues, Segment, packed_attention
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])

@@ -8,8 +8,8 @@ from driving import prompt_of, run
 from endpoint import ScriptedBackend, endpoint, first
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai_bill import most_usage
-from judgelm.engines.openai_replies import Usage
+from judgelm.engines.openai.cost import most_usage
+from judgelm.engines.openai.response import Usage
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

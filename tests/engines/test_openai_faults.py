@@ -7,11 +7,11 @@ import pytest
 
 from driving import prompt_of
 from endpoint import ScriptedBackend, endpoint, first
-from judgelm.engines import openai_calls
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai_gate import Gate
-from judgelm.engines.openai_replies import pause_of
+from judgelm.engines.openai import endpoint as openai_calls
+from judgelm.engines.openai.limiter import Gate
+from judgelm.engines.openai.response import pause_of
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

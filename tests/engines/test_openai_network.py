@@ -15,7 +15,7 @@ from driving import prompt_of, run
 from endpoint import ScriptedBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai_loop import LoopThread
+from judgelm.engines.openai.event_loop import LoopThread
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.engines.openai_quirks import RefusedError, lesson_of, without
+from judgelm.engines.openai.unsupported_params import RefusedError, lesson_of, without
 
 BODY = {
     "model": "m",

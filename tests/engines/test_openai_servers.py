@@ -7,9 +7,9 @@ import pytest
 
 from driving import prompt_of
 from endpoint import ScriptedBackend, endpoint, first
-from judgelm.engines import openai_pool
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
+from judgelm.engines.openai import pool as openai_pool
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.packed_attention import KeyValues
-from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.packed_attention import KeyValues
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling

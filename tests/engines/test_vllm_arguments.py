@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.vllm_environment import quiet_imports
+from judgelm.engines.vllm.environment import quiet_imports
 
 pytest.importorskip("vllm", reason="vllm is not installed: pip install 'judgelm[vllm]'")
 with quiet_imports():
@@ -16,9 +16,9 @@ with quiet_imports():
     from vllm.engine import arg_utils
     from vllm.usage.usage_lib import UsageContext
 
-    from judgelm.engines import vllm_loading
     from judgelm.engines.model_files import load_tokenizer
-    from judgelm.engines.vllm_loading import engine_args, quiet_start
+    from judgelm.engines.vllm import engine_args as vllm_loading
+    from judgelm.engines.vllm.engine_args import engine_args, quiet_start
 
 GIB = 1 << 30
 DOCS = Path(__file__).parents[2] / "docs/judging.md"

@@ -19,7 +19,7 @@ from judgelm.data.ratings import read_ratings
 from judgelm.data.readers import read_rows
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai_replies import pause_of
+from judgelm.engines.openai.response import pause_of
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.answer_tags import tagged_answer

@@ -10,7 +10,7 @@ from PIL import Image
 
 import fuzzing
 from judgelm.engines.images import ImageError, read_image
-from judgelm.engines.openai_replies import BadReplyError, Choice, pause_of, read_choices, read_json, read_usage
+from judgelm.engines.openai.response import BadReplyError, Choice, pause_of, read_choices, read_json, read_usage
 from judgelm.engines.text_candidates import TextTree
 
 TOKEN = {

@@ -9,8 +9,8 @@ import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from judgelm.engines.loading import Loaded
-from judgelm.engines.transformers_engine import TransformersEngine
+from judgelm.engines.transformers.engine import TransformersEngine
+from judgelm.engines.transformers.loading import Loaded
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.training.live_model import lent

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from judgelm.engines.openai_pool import Pool
-from judgelm.engines.openai_prompts import Written, body_of
-from judgelm.engines.openai_quirks import CHAT_TEMPLATE
-from judgelm.engines.openai_replies import Choice
+from judgelm.engines.openai.pool import Pool
+from judgelm.engines.openai.request_body import Written, body_of
+from judgelm.engines.openai.response import Choice
+from judgelm.engines.openai.unsupported_params import CHAT_TEMPLATE
 from judgelm.prompts.thinking import template_arguments
 from judgelm.records import FinishReason, Sampling, ThinkingMode
 

@@ -16,7 +16,7 @@ from transformers.models.auto.modeling_auto import (
 from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require, thinking_policy
-from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
+from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import (
     eos_ids,
     first_line,
@@ -26,10 +26,10 @@ from judgelm.engines.model_files import (
     split_adapter,
     window_of,
 )
-from judgelm.engines.packed_attention import ATTENTION_NAME
-from judgelm.engines.packed_layers import pack
 from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.vision import Vision
+from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
+from judgelm.engines.transformers.packed_layers import pack
+from judgelm.engines.transformers.vision import Vision
 from judgelm.errors import ConfigError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
@@ -100,7 +100,7 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     model = _load_model(base, options, device, dtype=choice.dtype, sees=sees)
     if adapter is not None:
         require("peft", extra="train")
-        from judgelm.engines.adapters import put_adapter
+        from judgelm.engines.transformers.adapters import put_adapter
 
         model = put_adapter(model, adapter, merge=options.quantization is None)
     model.eval()

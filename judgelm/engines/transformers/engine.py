@@ -14,16 +14,16 @@ from typing import Any
 import torch
 import transformers
 
-from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.free_memory import is_out_of_memory, storable_tokens
-from judgelm.engines.image_features import ImageFeatures
-from judgelm.engines.loading import Loaded, load, why_blind
-from judgelm.engines.packed_attention import Segment
-from judgelm.engines.recent_prompts import WORTH_IT, Known, RecentPrompts, common
-from judgelm.engines.replies import Reply, Waiting, draw
+from judgelm.engines.request_preparation import admit, refuse_images
 from judgelm.engines.score_tree import ScoreTree
-from judgelm.engines.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
+from judgelm.engines.transformers.image_features import ImageFeatures
+from judgelm.engines.transformers.loading import Loaded, load, why_blind
+from judgelm.engines.transformers.memory import is_out_of_memory, storable_tokens
+from judgelm.engines.transformers.packed_attention import Segment
+from judgelm.engines.transformers.prefix_cache import WORTH_IT, Known, RecentPrompts, common
+from judgelm.engines.transformers.sequences import Reply, Waiting, draw
+from judgelm.engines.transformers.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Fitted, Fitter
 from judgelm.records import Completion, Request

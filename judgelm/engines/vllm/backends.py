@@ -25,7 +25,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from judgelm.engines.vllm_loading import quiet_start
+from judgelm.engines.vllm.engine_args import quiet_start
 from judgelm.errors import EngineError
 
 _START_LIMIT_S = 3600.0

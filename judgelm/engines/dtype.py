@@ -16,8 +16,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.free_memory import available_bytes
 from judgelm.engines.parameters import all_parameters
+from judgelm.engines.transformers.memory import available_bytes
 
 _FLAGS = {
     "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},

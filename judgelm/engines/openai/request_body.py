@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.engines.images import image_url
-from judgelm.engines.openai_calls import Api
-from judgelm.engines.openai_quirks import CONTINUATION
+from judgelm.engines.openai.endpoint import Api
+from judgelm.engines.openai.unsupported_params import CONTINUATION
 from judgelm.prompts.sanitization import Neutraliser
 from judgelm.prompts.truncation import Fitted, Fitter, chat_messages, chat_parts
 from judgelm.records import Cut, Prompt, Sampling, Span

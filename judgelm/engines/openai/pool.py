@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.openai_bill import Bill
-from judgelm.engines.openai_calls import Api, Endpoint, GaveUpError, Kind
-from judgelm.engines.openai_options import EndpointOptions
-from judgelm.engines.openai_quirks import RefusedError
-from judgelm.engines.openai_replies import Choice, Usage
+from judgelm.engines.openai.cost import Bill
+from judgelm.engines.openai.endpoint import Api, Endpoint, GaveUpError, Kind
+from judgelm.engines.openai.options import EndpointOptions
+from judgelm.engines.openai.response import Choice, Usage
+from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.errors import EngineError
 
 _OUT_S = 2.0

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from judgelm.engines.packed_attention import KeyValues
 from judgelm.engines.score_tree import ScoreTree
-from judgelm.engines.vision import Seen
+from judgelm.engines.transformers.packed_attention import KeyValues
+from judgelm.engines.transformers.vision import Seen
 from judgelm.prompts.truncation import Fitted, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 

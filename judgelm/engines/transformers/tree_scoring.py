@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from judgelm.engines.packed_attention import KeyValues, Segment
 from judgelm.engines.score_tree import ScoreTree, build_tree
+from judgelm.engines.transformers.packed_attention import KeyValues, Segment
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 

@@ -19,7 +19,7 @@ from vllm.platforms import current_platform
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.dtype_choice import DtypeChoice, resolve_dtype
+from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.model_files import first_line, load_config, window_of
 from judgelm.engines.pickled_weights import check_pickled, pickled_files
 from judgelm.errors import ConfigError, ModelError

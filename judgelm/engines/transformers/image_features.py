@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from judgelm.engines.replies import Reply
-from judgelm.engines.vision import Seen, Vision
+from judgelm.engines.transformers.sequences import Reply
+from judgelm.engines.transformers.vision import Seen, Vision
 from judgelm.errors import EngineError
 
 _MOST = 16

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from judgelm.engines.openai_prompts import TOP_LOGPROBS, PromptWriter, Written
-from judgelm.engines.openai_quirks import FEW_TOP_LOGPROBS
-from judgelm.engines.openai_replies import Choice
-from judgelm.engines.openai_replying import Replier
+from judgelm.engines.openai.choices import Replier
+from judgelm.engines.openai.request_body import TOP_LOGPROBS, PromptWriter, Written
+from judgelm.engines.openai.response import Choice
+from judgelm.engines.openai.unsupported_params import FEW_TOP_LOGPROBS
 from judgelm.engines.text_candidates import NEGLIGIBLE, TextTree, frequencies
 from judgelm.prompts.thinking import separate
 from judgelm.records import Request, Sampling

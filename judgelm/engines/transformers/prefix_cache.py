@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.engines.packed_attention import KeyValues
-from judgelm.engines.replies import Reply, Waiting
+from judgelm.engines.transformers.packed_attention import KeyValues
+from judgelm.engines.transformers.sequences import Reply, Waiting
 
 _MOST = 64
 _LOOKED_AT = 32

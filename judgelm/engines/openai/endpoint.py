@@ -15,11 +15,10 @@ from urllib.request import getproxies
 
 import openai
 
-from judgelm.engines.openai_bill import Bill, Item
-from judgelm.engines.openai_gate import Gate
-from judgelm.engines.openai_options import EndpointOptions
-from judgelm.engines.openai_quirks import RefusedError, lesson_of, without
-from judgelm.engines.openai_replies import (
+from judgelm.engines.openai.cost import Bill, Item
+from judgelm.engines.openai.limiter import Gate
+from judgelm.engines.openai.options import EndpointOptions
+from judgelm.engines.openai.response import (
     BadReplyError,
     Choice,
     Usage,
@@ -29,6 +28,7 @@ from judgelm.engines.openai_replies import (
     read_usage,
     words_of,
 )
+from judgelm.engines.openai.unsupported_params import RefusedError, lesson_of, without
 from judgelm.errors import ConfigError, EngineError
 
 Api = Literal["completions", "chat"]

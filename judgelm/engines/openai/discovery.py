@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.engines.openai_calls import Api, Endpoint, GaveUpError, TroubleError
-from judgelm.engines.openai_options import EndpointOptions
-from judgelm.engines.openai_pool import Pool
-from judgelm.engines.openai_quirks import RefusedError
-from judgelm.engines.openai_replies import BadReplyError
+from judgelm.engines.openai.endpoint import Api, Endpoint, GaveUpError, TroubleError
+from judgelm.engines.openai.options import EndpointOptions
+from judgelm.engines.openai.pool import Pool
+from judgelm.engines.openai.response import BadReplyError
+from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.errors import EngineError, ModelError
 
 _HELLO = "Hello"

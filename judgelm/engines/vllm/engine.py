@@ -21,16 +21,16 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 
 from judgelm.engines.adapter_files import check_weights
-from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
-from judgelm.engines.replies import read_reply
+from judgelm.engines.request_preparation import admit, refuse_images
 from judgelm.engines.score_tree import ROOT
-from judgelm.engines.tree_scoring import CandidateTokens
-from judgelm.engines.vision import Vision
-from judgelm.engines.vllm_backends import Backend, InLoopThread, InProcess, RefusedError
-from judgelm.engines.vllm_loading import (
+from judgelm.engines.transformers.sequences import read_reply
+from judgelm.engines.transformers.tree_scoring import CandidateTokens
+from judgelm.engines.transformers.vision import Vision
+from judgelm.engines.vllm.backends import Backend, InLoopThread, InProcess, RefusedError
+from judgelm.engines.vllm.engine_args import (
     choose_dtype,
     devices,
     engine_args,
@@ -40,8 +40,8 @@ from judgelm.engines.vllm_loading import (
     settled_arguments,
     step_note,
 )
-from judgelm.engines.vllm_prompts import tokens_prompt
-from judgelm.engines.vllm_sampling import branch_sampling, reply_sampling
+from judgelm.engines.vllm.prompts import tokens_prompt
+from judgelm.engines.vllm.sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import Fitted, Fitter

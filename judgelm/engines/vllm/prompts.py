@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vllm.inputs import TokensPrompt
 
-from judgelm.engines.vision import Vision
+from judgelm.engines.transformers.vision import Vision
 from judgelm.prompts.truncation import Fitted, Fitter
 
 

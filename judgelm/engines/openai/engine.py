@@ -13,20 +13,20 @@ from typing import Any
 
 import openai
 
-from judgelm.engines.admission import admit, refuse_images
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.images import ImageError
-from judgelm.engines.openai_bill import OverBudgetError, most_usage
-from judgelm.engines.openai_calls import GaveUpError
-from judgelm.engines.openai_candidates import CandidateAsker
-from judgelm.engines.openai_loop import LoopThread
-from judgelm.engines.openai_options import EndpointOptions, endpoint_options
-from judgelm.engines.openai_pool import Pool
-from judgelm.engines.openai_prompts import PromptWriter, Written, body_of
-from judgelm.engines.openai_quirks import RefusedError
-from judgelm.engines.openai_replies import Usage
-from judgelm.engines.openai_replying import Replier, UnusableReplyError
-from judgelm.engines.openai_serving import Served, discover_all
+from judgelm.engines.openai.candidates import CandidateAsker
+from judgelm.engines.openai.choices import Replier, UnusableReplyError
+from judgelm.engines.openai.cost import OverBudgetError, most_usage
+from judgelm.engines.openai.discovery import Served, discover_all
+from judgelm.engines.openai.endpoint import GaveUpError
+from judgelm.engines.openai.event_loop import LoopThread
+from judgelm.engines.openai.options import EndpointOptions, endpoint_options
+from judgelm.engines.openai.pool import Pool
+from judgelm.engines.openai.request_body import PromptWriter, Written, body_of
+from judgelm.engines.openai.response import Usage
+from judgelm.engines.openai.unsupported_params import RefusedError
+from judgelm.engines.request_preparation import admit, refuse_images
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
 from judgelm.prompts.truncation import Fitter

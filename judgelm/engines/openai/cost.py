@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.openai_options import EndpointOptions
-from judgelm.engines.openai_replies import Usage
+from judgelm.engines.openai.options import EndpointOptions
+from judgelm.engines.openai.response import Usage
 
 _WRAPPING_TOKENS = 64
 _PER_MESSAGE_TOKENS = 16

@@ -1,0 +1,1 @@
+"""The engine for servers that speak OpenAI's API."""

@@ -1,0 +1,1 @@
+"""The embedded engine: transformers models, continuous batching, no padding."""
