@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from judgelm.cluster.feeding import Feeder
 from judgelm.cluster.plan import Cluster, gpus_each
 from judgelm.cluster.pool import Event, Joined, Lost, Pool
+from judgelm.cluster.scheduler import Feeder
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import NOT_ASKED

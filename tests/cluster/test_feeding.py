@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driving import prompt_of
-from judgelm.cluster.feeding import Feeder
+from judgelm.cluster.scheduler import Feeder
 from judgelm.records import Completion, Request, Sampling
 
 

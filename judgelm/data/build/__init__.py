@@ -1,1 +1,0 @@
-"""The data builder: labelled files in; clean, split and augmented training and validation sets out."""
