@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
-from judgelm.data.build import build
-from judgelm.data.build_options import build_options
+from judgelm.data.builder.options import build_options
+from judgelm.data.builder.pipeline import build
 
 WORDS = [f"{start}{end}" for start in ("ba", "co", "du", "fe", "gri", "lo", "me", "no", "pra", "se", "tu", "vi")
          for end in ("n", "ral", "sten", "ting", "ment", "per", "lish", "va", "dor", "ly", "ce", "tive")]  # fmt: skip

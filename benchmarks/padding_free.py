@@ -40,7 +40,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from trl.trainer.utils import add_fused_lm_head
 
 from judgelm.data.samples import SampleStream
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitter
 from judgelm.records import Unparsed

@@ -5,7 +5,7 @@
 
 Reads JudgeLM rows, PandaLM rows, preference sets and plain rows. Writes OUT/train.*, OUT/validation.*, nested subsets
 OUT/train-3500.*, OUT/README.md (a data set card), OUT/report.html, OUT/build.json (options and counts) and
-OUT/left_out.jsonl (every row that was left out, and why). `judgelm.data.build_options` explains the options.
+OUT/left_out.jsonl (every row that was left out, and why). `judgelm.data.builder.options` explains the options.
 """
 
 import sys

@@ -21,9 +21,9 @@ from collections import Counter
 from pathlib import Path
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
-from judgelm.data.answerers import Answerer, answerer_of, merged, parse_answerer
-from judgelm.data.answers import AnswerSet, PairDraw, pair_rows, read_questions
-from judgelm.data.rows import Reject
+from judgelm.data.answers.files import AnswerSet, PairDraw, pair_rows, read_questions
+from judgelm.data.answers.generators import Answerer, answerer_of, merged, parse_answerer
+from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.records import Sample

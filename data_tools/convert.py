@@ -22,9 +22,9 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from judgelm.data.review_tables import join_reviews
-from judgelm.data.row_labels import as_written
-from judgelm.data.rows import Reject, Row
+from judgelm.data.formats.labels import as_written
+from judgelm.data.formats.review_tables import join_reviews
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.samples import SampleStream, rejected
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import Appender

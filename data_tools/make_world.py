@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from judgelm.data.synthetic import Split, generate
+from judgelm.data.synthetic.pairs import Split, generate
 from judgelm.training.base import make_base
 
 TOKENIZER_ROWS = 5000

@@ -16,14 +16,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from judgelm.data.seeds import SeedKind, SeedSample, SeedSource, sample_seeds
+from judgelm.data.seeds.sampling import SeedKind, SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.yaml_files import read_yaml
 
 
 class SourceConfig(BaseModel):
-    """One source; see `judgelm.data.seeds.SeedSource`."""
+    """One source; see `judgelm.data.seeds.sampling.SeedSource`."""
 
     model_config = ConfigDict(extra="forbid")
     paths: list[str]
@@ -32,7 +32,7 @@ class SourceConfig(BaseModel):
 
 
 class SeedsConfig(BaseModel):
-    """What the config file says; see `judgelm.data.seeds.sample_seeds`."""
+    """What the config file says; see `judgelm.data.seeds.sampling.sample_seeds`."""
 
     model_config = ConfigDict(extra="forbid")
     sources: dict[str, SourceConfig]

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from judgelm.data.changes import Piece
-from judgelm.data.labelled import LabelledPair
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.data.word_diff import Piece
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError

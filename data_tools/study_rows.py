@@ -22,11 +22,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from judgelm.data.answers.contrastive_pairs import asked, asked_about, pair, read_answers, read_known
+from judgelm.data.answers.qa_sampling import TARGET, sample_by_type, type_counts
 from judgelm.data.benchmarks.base import plain_row
-from judgelm.data.qa_files import qa_row, read_qa
-from judgelm.data.qa_sampling import TARGET, sample_by_type, type_counts
-from judgelm.data.ratings_attention import attention_checks
-from judgelm.data.right_and_wrong import asked, asked_about, pair, read_answers, read_known
+from judgelm.data.formats.qa import qa_row, read_qa
+from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.parsing.majority import majority

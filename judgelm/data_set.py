@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.build import Built, build
-from judgelm.data.build_options import BuildOptions
-from judgelm.data.dataset_card import dataset_card, manifest
-from judgelm.data.set_files import write_text
+from judgelm.data.builder.dataset_card import dataset_card, manifest
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.pipeline import Built, build
+from judgelm.data.builder.set_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.reports.data_report import render_data_report
 from judgelm.runs.run_files import input_identity

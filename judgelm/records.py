@@ -2,7 +2,7 @@
 
 A `Sample` is what is to be judged, a `Request` is what an engine is asked, a `Completion` is what it answers, a
 `Judgment` is what a mode concludes and a `Label` is what somebody else (a human, a teacher) concluded. How each
-looks in a file is said in `judgelm.runs.run_files` (judgments) and `judgelm.data.formats` (samples and labels).
+looks in a file is said in `judgelm.runs.run_files` (judgments) and `judgelm.data.formats.catalog` (samples and labels).
 """
 
 from collections.abc import Mapping

@@ -19,7 +19,7 @@ import torch
 from step import Save, Setting
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise

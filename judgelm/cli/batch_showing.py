@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from judgelm.cli.console import console
-from judgelm.data.rows import Reject
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode, Pairwise

@@ -43,7 +43,7 @@ def build_command(
     quiet: Quiet = False,
 ) -> None:
     """Clean, split and augment labelled pairs into training and validation sets, with a report."""
-    from judgelm.data.build_options import build_options  # numpy and scipy take a second to load
+    from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
     from judgelm.data_set import build_data_set

@@ -8,11 +8,11 @@ import typer
 from judgelm.cli import completion
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
-from judgelm.data.rejects import RejectCounts
+from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.importing import Imported
+    from judgelm.data.benchmarks.importer import Imported
 
 EPILOG = """
 Examples:
@@ -55,7 +55,7 @@ def import_command(
         raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
     if out is None:
         raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
-    from judgelm.data.importing import import_benchmark
+    from judgelm.data.benchmarks.importer import import_benchmark
 
     done = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
     write_json(json_out, _row(done))

@@ -31,7 +31,7 @@ def benchmark_command(
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
     """
     from judgelm.cli.study_reading import read_judges  # scikit-learn takes seconds to load
-    from judgelm.data.labels import read_labels
+    from judgelm.data.labelled_set import read_labels
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.benchmark.study import benchmark_study
 

@@ -51,7 +51,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
         InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
     """
     from judgelm.cli.scoring import is_run_file
-    from judgelm.data.reviews import joined_files, read_reviews
+    from judgelm.data.formats.reviews import joined_files, read_reviews
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
 

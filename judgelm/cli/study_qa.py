@@ -120,7 +120,7 @@ def _run(given: str) -> "QaRun":
 
 def _samples(path: Path) -> "Iterable[Sample]":
     """Rows of QA sets with predictions in them, else rows as batch runs read them."""
-    from judgelm.data.qa_files import has_predictions, read_qa
+    from judgelm.data.formats.qa import has_predictions, read_qa
     from judgelm.data.samples import SampleStream
 
     return read_qa(str(path)) if has_predictions(str(path)) else SampleStream([str(path)])

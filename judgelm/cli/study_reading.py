@@ -5,7 +5,7 @@ from pathlib import Path
 
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
 from judgelm.cli.scoring import load_judgments, load_labels, load_manifest
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError
 from judgelm.records import Judgment
 

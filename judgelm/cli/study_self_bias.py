@@ -14,7 +14,7 @@ from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.data.rows import Row
+    from judgelm.data.readers.rows import Row
 
 
 def self_bias_command(
@@ -94,7 +94,11 @@ def self_bias_command(
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
     """
-    from judgelm.data.ratings import RatingColumns, read_ratings, write_ratings  # statsmodels takes seconds to load
+    from judgelm.data.ratings.table import (  # statsmodels takes seconds to load
+        RatingColumns,
+        read_ratings,
+        write_ratings,
+    )
     from judgelm.metrics.resampling import Resampling
     from judgelm.metrics.self_bias_design import BiasModel
     from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
@@ -141,7 +145,7 @@ def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
         ConfigError: runs without rows, or a run without its judge's name.
         InputError: a file cannot be read, or a run is not of these rows.
     """
-    from judgelm.data.ratings_runs import run_ratings
+    from judgelm.data.ratings.run_files import run_ratings
     from judgelm.data.samples import SampleStream
     from judgelm.runs.run_files import read_judgments
 

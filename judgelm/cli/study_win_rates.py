@@ -10,8 +10,8 @@ from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, Ov
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.rejects import RejectCounts
-    from judgelm.data.win_rows import Comparison
+    from judgelm.data.formats.win_rates import Comparison
+    from judgelm.data.readers.rejects import RejectCounts
 
 
 def win_rates_command(
@@ -40,8 +40,8 @@ def win_rates_command(
 
     Example: judgelm study win-rates results/*/annotations.json -o win-rates
     """
-    from judgelm.data.rejects import RejectCounts
-    from judgelm.data.win_rows import read_difficulties
+    from judgelm.data.formats.win_rates import read_difficulties
+    from judgelm.data.readers.rejects import RejectCounts
     from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
     from judgelm.studies.win_rates import win_rate_study
 
@@ -64,8 +64,8 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
         InputError: a file cannot be read, or holds no comparison.
     """
     from judgelm.cli.scoring import is_run_file
+    from judgelm.data.formats.win_rates import comparisons_of_run, read_annotations
     from judgelm.data.samples import SampleStream
-    from judgelm.data.win_rows import comparisons_of_run, read_annotations
     from judgelm.runs.run_files import read_judgments
 
     paths = [path.resolve() for path in files]

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.fields import described, reference_field, row_error, row_id
-from judgelm.data.formats import LABELS, Format, recognise
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject, convert_rows, raise_reject, rejected
-from judgelm.data.rows import Reject, Row
+from judgelm.data.formats.catalog import LABELS, Format, recognise
+from judgelm.data.readers.fields import described, reference_field, row_error, row_id
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, rejected
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 

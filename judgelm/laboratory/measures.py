@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.data.labelled import LabelledPair
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.laboratory.plan import Shown
 from judgelm.laboratory.runs import Outcome
 from judgelm.metrics.agreement import confusion_cells, scores_of_confusion

@@ -17,7 +17,7 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     SFTTrainer,
 )
 
-from judgelm.data.labelled import LabelledPair, read_labelled
+from judgelm.data.labelled_pair import LabelledPair, read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.laboratory.plan import Base, Plan, Run, Shown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.laboratory.plan import PREFERENCE, Run
 
 PRETRAINING_SEED, TEST_SEED = 900, 901

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from judgelm.data.build_counts import WORDS_STEP, SetCounts
+from judgelm.data.builder.counts import WORDS_STEP, SetCounts
 from judgelm.reports.data_tables import WINNERS, LengthRow, Stage, lengths
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, LABEL_NAMES, ORANGE, STYLE, svg
 

@@ -1,6 +1,6 @@
 """One HTML file that lets somebody trust a built data set: what was read, left out, changed and written, and why.
 
-It shows what `judgelm.data.build` counted and computes nothing but shares, means and their intervals. The page has no
+It shows what `judgelm.data.builder.pipeline` counted and computes nothing but shares, means and their intervals. The page has no
 script at all; all text of others is escaped.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from markupsafe import Markup
 
-from judgelm.data.build import Built
-from judgelm.data.build_counts import BuildCounts
-from judgelm.data.build_options import BuildOptions
-from judgelm.data.changes import Piece, changes
+from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.pipeline import Built
+from judgelm.data.word_diff import Piece, changes
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports import data_plots, data_tables, data_wording
 from judgelm.reports.data_tables import Stage, share

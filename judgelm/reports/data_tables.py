@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.data.build_counts import WORDS_STEP, BuildCounts, SetCounts
+from judgelm.data.builder.counts import WORDS_STEP, BuildCounts, SetCounts
 from judgelm.metrics.resampling import LEVEL, Estimate
 
 MODELS_SHOWN = 8

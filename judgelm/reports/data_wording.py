@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from judgelm.data.build import Built
-from judgelm.data.build_options import BuildOptions
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.pipeline import Built
 from judgelm.reports.data_tables import Stage, share, source_rows
 from judgelm.reports.wording import bounds, percent
 

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from judgelm.data.answerers import Answerer
-from judgelm.data.answers import answer_row
+from judgelm.data.answers.files import answer_row
+from judgelm.data.answers.generators import Answerer
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from judgelm.data.readers import read_rows
-from judgelm.data.rows import Reject
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import ConfigError

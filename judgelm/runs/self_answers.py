@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from judgelm.data.fields import row_error
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import convert_rows
-from judgelm.data.rows import Row
+from judgelm.data.readers.fields import row_error
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import convert_rows
+from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Sample
 

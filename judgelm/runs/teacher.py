@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
-from judgelm.data.row_labels import as_written
+from judgelm.data.formats.labels import as_written
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, Sample, Winner
 from judgelm.runs.serialization import judgment_from_row

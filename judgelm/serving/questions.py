@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
-from judgelm.data.formats import recognise
-from judgelm.data.rows import Row
+from judgelm.data.formats.catalog import recognise
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import fits, in_words
 from judgelm.errors import InputError
 from judgelm.modes.flow import BatchMode, ChecksSamples

@@ -26,12 +26,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.data.augment import swap
-from judgelm.data.fields import optional_text
-from judgelm.data.formats import Format
-from judgelm.data.labelled import LabelledPair, draw, score_line
-from judgelm.data.row_labels import split_review
-from judgelm.data.rows import Row
+from judgelm.data.augmentation import swap
+from judgelm.data.formats.catalog import Format
+from judgelm.data.formats.labels import split_review
+from judgelm.data.labelled_pair import LabelledPair, draw, score_line
+from judgelm.data.readers.fields import optional_text
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from judgelm.data.augment import swap
-from judgelm.data.labelled import LabelledPair, draw
-from judgelm.data.rows import Reject
+from judgelm.data.augmentation import swap
+from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from judgelm.data.augment import swap
-from judgelm.data.changes import Piece, changes
-from judgelm.data.exchange import Ambiguous
-from judgelm.data.labelled import LabelledPair, draw
-from judgelm.data.rows import Reject
+from judgelm.data.augmentation import swap
+from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream, rejected
+from judgelm.data.swap.swap_names import Ambiguous
+from judgelm.data.word_diff import Piece, changes
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitter

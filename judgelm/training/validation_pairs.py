@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from judgelm.data.labelled import LabelledPair, draw, read_labelled
+from judgelm.data.labelled_pair import LabelledPair, draw, read_labelled
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample

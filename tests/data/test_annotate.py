@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from endpoint import endpoint
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.jsonl import read_jsonl

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.augment import drop_reference, replace_reference, should_swap, swap
-from judgelm.data.exchange import Ambiguous
-from judgelm.data.labelled import LabelledPair, draw, judgelm_row
+from judgelm.data.augmentation import drop_reference, replace_reference, should_swap, swap
+from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
+from judgelm.data.swap.swap_names import Ambiguous
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample
 

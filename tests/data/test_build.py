@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.build import build
-from judgelm.data.build_options import build_options
-from judgelm.data.readers import read_rows
+from judgelm.data.builder.options import build_options
+from judgelm.data.builder.pipeline import build
+from judgelm.data.readers.files import read_rows
 from judgelm.data.samples import SampleStream
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
 from judgelm.training.row_records import RowOptions
@@ -324,8 +324,8 @@ def test_a_full_disk_changes_no_set(world, tmp_path, kind, limit):
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob(f"*.{kind}") if "left" not in path.name}
     code = f"""
 import resource
-from judgelm.data.build import build
-from judgelm.data.build_options import build_options
+from judgelm.data.builder.pipeline import build
+from judgelm.data.builder.options import build_options
 values = {{"inputs": [{world!r}], "out": {str(tmp_path / "out")!r}, "format": {kind!r}, "epochs": 8}}
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 build(build_options(values, "test"))

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from judgelm.data.build import build
-from judgelm.data.build_options import build_options
+from judgelm.data.builder.options import build_options
+from judgelm.data.builder.pipeline import build
 
 ROOT = Path(__file__).parents[2]
 WINNER_SCORES = [8, 4, 6]

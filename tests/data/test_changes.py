@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.changes import Piece, changes
+from judgelm.data.word_diff import Piece, changes
 
 
 def changed(pieces):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from judgelm.data.cleaning import CleaningOptions, clean
-from judgelm.data.labelled import LabelledPair
+from judgelm.data.builder.cleaning import CleaningOptions, clean
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.records import Label, Sample
 
 GOOD = Label(sample_id="", winner=1, scores=(8.0, 6.0), reason="Assistant 1 is right.")

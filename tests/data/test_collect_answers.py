@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from endpoint import endpoint
-from judgelm.data.answerers import answerer_of, merged, parse_answerer
-from judgelm.data.answers import AnswerSet, Candidate, PairDraw, pair_rows, read_questions
+from judgelm.data.answers.files import AnswerSet, Candidate, PairDraw, pair_rows, read_questions
+from judgelm.data.answers.generators import answerer_of, merged, parse_answerer
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.build_counts import BuildCounts
-from judgelm.data.build_options import BuildOptions
-from judgelm.data.deriving import derive
-from judgelm.data.labelled import LabelledPair, draw, judgelm_row
+from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.rows import derive
+from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
 from judgelm.records import Label, Sample
 
 SEED = 5

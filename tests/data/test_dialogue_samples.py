@@ -2,8 +2,8 @@
 
 import pytest
 
-from judgelm.data.dialogue_samples import dialogue_sample
-from judgelm.data.rows import Row
+from judgelm.data.formats.dialogue_samples import dialogue_sample
+from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 
 TURNS = [{"question": "q1", "answers": ["a1", "b1"]}, {"question": "q2", "answers": ["a2", "b2"], "reference": "r2"}]

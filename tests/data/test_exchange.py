@@ -1,6 +1,6 @@
 import pytest
 
-from judgelm.data.exchange import Ambiguous, Exchanged, exchange
+from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
 
 SWAP = (1, 0)
 ANSWERS = (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.exchange import Ambiguous, Exchanged, exchange
-from judgelm.data.row_labels import split_review
+from judgelm.data.formats.labels import split_review
+from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SWAP = (1, 0)

@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.formats import recognise
-from judgelm.data.labels import groups_of, read_labels
-from judgelm.data.results import read_results
-from judgelm.data.rows import Row
+from judgelm.data.formats.catalog import recognise
+from judgelm.data.formats.results import read_results
+from judgelm.data.labelled_set import groups_of, read_labels
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream, join_outputs
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.scores import parse_pair_original

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.formats import recognise
-from judgelm.data.labels import read_labels
-from judgelm.data.rows import Row
+from judgelm.data.formats.catalog import recognise
+from judgelm.data.labelled_set import read_labels
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label

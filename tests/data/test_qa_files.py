@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from judgelm.data.qa_files import qa_row, read_qa, with_prediction
+from judgelm.data.formats.qa import qa_row, read_qa, with_prediction
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.parsing.short_answers import golds_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.qa_sampling import sample_by_type, type_counts
+from judgelm.data.answers.qa_sampling import sample_by_type, type_counts
 from judgelm.errors import ConfigError
 from judgelm.records import Sample
 

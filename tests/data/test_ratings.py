@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from judgelm.data.ratings import RatingColumns, read_ratings, write_ratings
+from judgelm.data.ratings.table import RatingColumns, read_ratings, write_ratings
 from judgelm.errors import InputError
 
 

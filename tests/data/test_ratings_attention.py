@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.ratings_attention import attention_checks, dropped_characters, reversed_words
+from judgelm.data.ratings.attention_checks import attention_checks, dropped_characters, reversed_words
 from judgelm.records import Sample
 
 

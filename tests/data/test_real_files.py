@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.labels import read_labels
-from judgelm.data.results import read_results
-from judgelm.data.review_tables import JoinedReview, join_reviews
+from judgelm.data.formats.results import read_results
+from judgelm.data.formats.review_tables import JoinedReview, join_reviews
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.parsing.scores import parse_pair_original
 

@@ -4,22 +4,22 @@ import json
 
 import pytest
 
-from judgelm.data.answers import AnswerSet, read_questions
+from judgelm.data.answers.contrastive_pairs import read_answers, read_known
+from judgelm.data.answers.files import AnswerSet, read_questions
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mm_vet import read_capabilities
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labelled import read_labelled
-from judgelm.data.labels import read_labels
-from judgelm.data.qa_files import read_qa
-from judgelm.data.ratings import read_ratings
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import RejectCounts, convert_rows
-from judgelm.data.results import read_results
-from judgelm.data.review_tables import join_reviews
-from judgelm.data.reviews import read_reviews
-from judgelm.data.right_and_wrong import read_answers, read_known
-from judgelm.data.rows import Reject
+from judgelm.data.formats.qa import read_qa
+from judgelm.data.formats.results import read_results
+from judgelm.data.formats.review_tables import join_reviews
+from judgelm.data.formats.reviews import read_reviews
+from judgelm.data.labelled_pair import read_labelled
+from judgelm.data.labelled_set import read_labels
+from judgelm.data.ratings.table import read_ratings
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import RejectCounts, convert_rows
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream, join_outputs, read_references
-from judgelm.data.seeds import SeedSource, read_seeds, sample_seeds
+from judgelm.data.seeds.sampling import SeedSource, read_seeds, sample_seeds
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_solves

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.rows import Reject
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.seed_mix import apportioned, filled_up
-from judgelm.data.seeds import Seed, SeedSource, normalised, read_seeds, sample_seeds
+from judgelm.data.seeds.mix import apportioned, filled_up
+from judgelm.data.seeds.sampling import Seed, SeedSource, normalised, read_seeds, sample_seeds
 from judgelm.errors import ConfigError, InputError
 
 ROOT = Path(__file__).parents[2]

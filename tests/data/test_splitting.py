@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.builder.split import split_questions
 from judgelm.data.duplicates import QuestionGroups, normalised
-from judgelm.data.splitting import split_questions
 from judgelm.errors import ConfigError
 
 LONG = "please write one short story about a small dog that finds its own way home from the far north in winter"

@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from judgelm.data.synthetic import ANSWERERS, FACTS, KINDS, VICES, generate, is_held_out
-from judgelm.data.world_answerers import Answer
-from judgelm.data.world_questions import Question
-from judgelm.data.world_teacher import find, noiseless_score, review
+from judgelm.data.synthetic.generators import Answer
+from judgelm.data.synthetic.pairs import ANSWERERS, FACTS, KINDS, VICES, generate, is_held_out
+from judgelm.data.synthetic.questions import Question
+from judgelm.data.synthetic.teacher import find, noiseless_score, review
 from judgelm.errors import ConfigError
 
 CONDITIONS = [("score", "text"), ("score_w_reference", "text_w_reference")]
@@ -200,7 +200,7 @@ def test_an_impossible_request_is_refused_at_once(wrong):
 
 
 def test_the_world_needs_no_torch():
-    code = "import sys, judgelm.data.synthetic; sys.exit('torch' in sys.modules)"
+    code = "import sys, judgelm.data.synthetic.pairs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

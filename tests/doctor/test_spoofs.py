@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.readers import read_rows
-from judgelm.data.rows import Row
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Row
 from judgelm.doctor.spoof_behaviour import measure_swayed
 from judgelm.doctor.spoof_checks import check_spoofs, score_escapes
 from judgelm.doctor.spoofs import Spoof, closing_of, final_of, spoof_set

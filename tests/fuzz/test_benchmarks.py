@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 import fuzzing
-from judgelm.data.importing import import_benchmark
-from judgelm.data.readers import read_rows
+from judgelm.data.benchmarks.importer import import_benchmark
+from judgelm.data.readers.files import read_rows
 
 TEXTS = fuzzing.texts(
     "a", "#### 18", "The answer is (B).", "<AND>", "<OR>", "expert_0", "gpt-4", " ", "\n", "<IMG>x.png<IMG>"

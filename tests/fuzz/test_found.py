@@ -8,15 +8,15 @@ import sys
 import pytest
 
 import fuzzing
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mm_vet import read_capabilities
-from judgelm.data.exchange import exchange
-from judgelm.data.exchange_quotes import quotes_in
-from judgelm.data.exchange_words import JOIN
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labelled import judgelm_row, read_labelled
-from judgelm.data.qa_files import read_qa
-from judgelm.data.ratings import read_ratings
-from judgelm.data.readers import read_rows
+from judgelm.data.formats.qa import read_qa
+from judgelm.data.labelled_pair import judgelm_row, read_labelled
+from judgelm.data.ratings.table import read_ratings
+from judgelm.data.readers.files import read_rows
+from judgelm.data.swap.quotes import quotes_in
+from judgelm.data.swap.swap_names import exchange
+from judgelm.data.swap.words import JOIN
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
 from judgelm.engines.openai.response import pause_of

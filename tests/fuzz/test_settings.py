@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import fuzzing
 from judgelm.cli.batch_options import parse_pairs
 from judgelm.cli.console import load_config
-from judgelm.data.answerers import answerer_of, parse_answerer
-from judgelm.data.build_options import build_options
+from judgelm.data.answers.generators import answerer_of, parse_answerer
+from judgelm.data.builder.options import build_options
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import strategies as st
 
 import fuzzing
-from judgelm.data.answers import AnswerSet, read_questions
-from judgelm.data.qa_files import qa_row, read_qa
-from judgelm.data.ratings import RatingColumns, read_ratings
-from judgelm.data.readers import Reject
-from judgelm.data.results import read_results
-from judgelm.data.review_tables import join_reviews
-from judgelm.data.reviews import in_both_orders, read_reviews
+from judgelm.data.answers.files import AnswerSet, read_questions
+from judgelm.data.formats.qa import qa_row, read_qa
+from judgelm.data.formats.results import read_results
+from judgelm.data.formats.review_tables import join_reviews
+from judgelm.data.formats.reviews import in_both_orders, read_reviews
+from judgelm.data.ratings.table import RatingColumns, read_ratings
+from judgelm.data.readers.files import Reject
 from judgelm.data.samples import join_outputs, read_references
-from judgelm.data.seeds import read_seeds
+from judgelm.data.seeds.sampling import read_seeds
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_solves
 from judgelm.studies.self_reference.truth import truth_from_row

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.laboratory.measures import cell_of, difference, measure, pooled, truth_of
 from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, standing_alone, table_lines
 from judgelm.laboratory.plan import PLANS, Run

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 
-from judgelm.data.ratings import read_ratings
+from judgelm.data.ratings.table import read_ratings
 from judgelm.metrics.self_bias import BiasModel, TooFewRatings, fit_self_bias
 from judgelm.metrics.self_bias_checks import family_as_reference, slices, without_models
 from judgelm.metrics.self_bias_debias import debiased

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from judgelm.data.build import build
-from judgelm.data.build_counts import SetCounts
-from judgelm.data.build_options import build_options
+from judgelm.data.builder.counts import SetCounts
+from judgelm.data.builder.options import build_options
+from judgelm.data.builder.pipeline import build
 from judgelm.reports import data_tables
 from judgelm.reports.data_report import render_data_report
 from judgelm.reports.data_wording import AMBIGUOUS, DROPPED, sums_note
@@ -204,8 +204,8 @@ def test_a_share_of_nothing_is_none():
 def test_every_reason_to_drop_is_explained():
     from typing import get_args
 
-    from judgelm.data.cleaning import DropReason
-    from judgelm.data.exchange_names import Why
+    from judgelm.data.builder.cleaning import DropReason
+    from judgelm.data.swap.names import Why
 
     assert set(DROPPED) == set(get_args(DropReason))
     assert set(AMBIGUOUS) == set(get_args(Why))

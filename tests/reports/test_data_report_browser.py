@@ -6,9 +6,9 @@ import re
 import pytest
 
 from headless import CHROMIUM, dom
-from judgelm.data.build import build
-from judgelm.data.build_options import build_options
-from judgelm.data.synthetic import generate
+from judgelm.data.builder.options import build_options
+from judgelm.data.builder.pipeline import build
+from judgelm.data.synthetic.pairs import generate
 from judgelm.reports.data_report import render_data_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]

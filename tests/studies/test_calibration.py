@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed

@@ -1,7 +1,7 @@
 import pytest
 
-from judgelm.data.labels import LabelledSet
-from judgelm.data.results import read_results
+from judgelm.data.formats.results import read_results
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair
@@ -142,7 +142,7 @@ def test_what_cannot_be_compared(judges, finding):
 
 def test_the_released_judges_of_pandalm(shared_data):
     # agreements as published (71.07 % and 66.77 %), with failures as ties
-    from judgelm.data.labels import read_labels
+    from judgelm.data.labelled_set import read_labels
 
     folder = shared_data / "pandalm"
     given = {

@@ -9,7 +9,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from judgelm.cli.study_self_bias import self_bias_command
-from judgelm.data.ratings import RatingColumns, read_ratings
+from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.metrics.resampling import Resampling

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.ratings_runs import run_ratings
-from judgelm.data.right_and_wrong import pair
+from judgelm.data.answers.contrastive_pairs import pair
+from judgelm.data.ratings.run_files import run_ratings
 from judgelm.data.samples import SampleStream
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Solve

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 import recipe_runs
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.training.extension_locks import build_root
 from vicuna_folders import pickle_weights

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 from trl import SFTConfig
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import InputError
 from judgelm.training.epochs import Passage, lay_out, training_order
 from judgelm.training.finetune import pass_once

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import ModelConfig, SFTConfig
 
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed

@@ -11,7 +11,7 @@ import torch
 from trl import ModelConfig
 
 import recipe_runs
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.training.base import make_base
 from judgelm.training.config import JudgeArguments
 from judgelm.training.precision import JudgeSFTConfig, settle_precision

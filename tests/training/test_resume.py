@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample

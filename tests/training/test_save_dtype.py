@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
 import recipe_runs
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.save_dtype import cast_weights, save_dtype_of
 

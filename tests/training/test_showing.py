@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from judgelm.data.labelled import LabelledPair
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
 from judgelm.training.row_records import RowOptions
@@ -209,8 +209,8 @@ def test_the_recipe_without_reference_and_colours_on_demand(rows, tiny_model):
 
 
 def test_a_built_parquet_file_is_shown_too(rows, tokenizer, tmp_path):
-    from judgelm.data.build import build
-    from judgelm.data.build_options import build_options
+    from judgelm.data.builder.options import build_options
+    from judgelm.data.builder.pipeline import build
 
     values = {"inputs": [str(rows)], "out": str(tmp_path / "built"), "format": "parquet", "validation": 0}
     build(build_options(values | {"near_duplicates": 1.0, "reference": "ignore", "swap": "both"}, "test"))

@@ -15,7 +15,7 @@ from transformers.utils import is_liger_kernel_available
 from trl import ModelConfig, SFTConfig
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
-from judgelm.data.synthetic import generate
+from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import prepare

@@ -1,6 +1,6 @@
 """What a benchmark's loader is, and what all of them share.
 
-A loader makes rows of judgelm's plain format, which batch runs and label readers read. `judgelm.data.importing` writes
+A loader makes rows of judgelm's plain format, which batch runs and label readers read. `judgelm.data.benchmarks.importer` writes
 them.
 """
 
@@ -11,11 +11,11 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from judgelm.data.fields import described, row_error
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject, convert_rows, rejected
-from judgelm.data.row_labels import as_written
-from judgelm.data.rows import Reject, Row
+from judgelm.data.formats.labels import as_written
+from judgelm.data.readers.fields import described, row_error
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, rejected
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, one_of, plain_row
-from judgelm.data.fields import described, field_error, row_error, row_id, text_field, texts_field
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject
-from judgelm.data.rows import Row
+from judgelm.data.readers.fields import described, field_error, row_error, row_id, text_field, texts_field
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
 from judgelm.parsing.final_answers import canonical, final_answer
 from judgelm.records import Label, Sample, Winner
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, plain_row
-from judgelm.data.fields import optional_text, row_error, row_id, text_field
-from judgelm.data.rejects import OnReject, rejected
-from judgelm.data.rows import Row
+from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
+from judgelm.data.readers.rejects import OnReject, rejected
+from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 

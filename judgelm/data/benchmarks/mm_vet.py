@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file
-from judgelm.data.fields import described, field_error, row_error, row_id, text_field
-from judgelm.data.json_list import WRAPPERS
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject, convert_rows, raise_reject
-from judgelm.data.rows import Reject, Row
+from judgelm.data.readers.fields import described, field_error, row_error, row_id, text_field
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.json_list import WRAPPERS
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.multimodal import read_gold

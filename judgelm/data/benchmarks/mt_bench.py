@@ -18,11 +18,19 @@ from itertools import combinations
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, plain_row
-from judgelm.data.dialogues import turns_of
-from judgelm.data.fields import described, field_error, optional_text, row_error, row_id, text_field, winner_field
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject, convert_rows, rejected
-from judgelm.data.rows import Row
+from judgelm.data.formats.dialogues import turns_of
+from judgelm.data.readers.fields import (
+    described,
+    field_error,
+    optional_text,
+    row_error,
+    row_id,
+    text_field,
+    winner_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, rejected
+from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
 

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, one_of, only_file, plain_row
-from judgelm.data.fields import optional_text, row_error, row_id, text_field
-from judgelm.data.row_labels import llmbar_label, pandalm_label
-from judgelm.data.row_samples import llmbar_sample, pandalm_sample
-from judgelm.data.rows import Row
+from judgelm.data.formats.labels import llmbar_label, pandalm_label
+from judgelm.data.formats.samples import llmbar_sample, pandalm_sample
+from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import OnReject
 from judgelm.records import Label, Sample, Winner
 

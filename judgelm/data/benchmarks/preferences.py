@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, only_file, plain_row
-from judgelm.data.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
-from judgelm.data.preferences import preference_label, preference_sample
-from judgelm.data.rejects import FileUse, OnReject, rejected
-from judgelm.data.rows import Row
+from judgelm.data.formats.preferences import preference_label, preference_sample
+from judgelm.data.readers.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
+from judgelm.data.readers.rejects import FileUse, OnReject, rejected
+from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
@@ -141,6 +141,6 @@ PREFERENCES = Benchmark(
     protocol="Accuracy is the share of pairs whose preferred answer the judge prefers, in both orders; ties of people "
     "are a class of their own; chosen and rejected are placed by a hash of their texts.",
     judge_with="--both-orders",
-    source="formats preference, arena and responses of judgelm.data.formats",
+    source="formats preference, arena and responses of judgelm.data.formats.catalog",
     load=_preferences,
 )

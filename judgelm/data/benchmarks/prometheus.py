@@ -5,9 +5,9 @@ from functools import partial
 from statistics import fmean
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, plain_row
-from judgelm.data.fields import field_error, optional_text, text_field
-from judgelm.data.rejects import OnReject
-from judgelm.data.rows import Row
+from judgelm.data.readers.fields import field_error, optional_text, text_field
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
 from judgelm.records import Label, Sample
 
 SCORES_FIELD = "gpt4_score"

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from judgelm.data.benchmarks.base import Benchmark, Entry
-from judgelm.data.qa_files import QaDataSet, qa_row, read_qa
-from judgelm.data.readers import read_rows
-from judgelm.data.rejects import OnReject
-from judgelm.data.rows import Row
+from judgelm.data.formats.qa import QaDataSet, qa_row, read_qa
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 
 _QA_NAMES: Mapping[QaDataSet, str] = {

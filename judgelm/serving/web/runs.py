@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order

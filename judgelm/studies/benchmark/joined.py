@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, Label, Sample

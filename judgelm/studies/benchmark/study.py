@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from judgelm.data.benchmarks.catalog import get_benchmark
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
 from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
 from judgelm.metrics.resampling import Resampling

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.stats.multitest import multipletests
 
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference

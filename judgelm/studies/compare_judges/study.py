@@ -7,7 +7,7 @@ difference.
 
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.labels import LabelledSet
+from judgelm.data.labelled_set import LabelledSet
 from judgelm.records import Judgment
 from judgelm.studies.compare_judges import tables
 from judgelm.studies.compare_judges.measures import (

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.reviews import Review, in_both_orders
+from judgelm.data.formats.reviews import Review, in_both_orders
 from judgelm.records import Judgment
 from judgelm.studies.pairing import by_id, orders_of
 from judgelm.studies.position_bias.study import PairGroup, TwiceJudged

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from judgelm.data.ratings import RatingTable
-from judgelm.data.rejects import RejectCounts
+from judgelm.data.ratings.table import RatingTable
+from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import InputError
 from judgelm.metrics.self_bias import BiasFit
 from judgelm.metrics.self_bias_debias import debiased

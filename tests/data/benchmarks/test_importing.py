@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.data.benchmarks.catalog import BENCHMARKS
-from judgelm.data.importing import import_benchmark
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.errors import ConfigError, InputError, RunError
 
 ROW = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mt_bench import majority
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError
 
 

@@ -6,9 +6,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.preferences import SECTIONS
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError
 
 FIRST = {

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labels import read_labels
+from judgelm.data.benchmarks.importer import import_benchmark
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError
 from judgelm.modes import Baseline
 from judgelm.modes.flow import Flow

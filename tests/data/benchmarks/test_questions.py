@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mm_vet import VisualQuestion, read_capabilities
-from judgelm.data.importing import import_benchmark
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError
 from judgelm.studies.self_reference.truth import truth_from_row
 from judgelm.studies.ssr.items import pair_truth_from_row

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from judged_items import pair_judgment, write_run
-from judgelm.data.labels import read_labels
+from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError, RunError
 from judgelm.serving.web.browsing import begin
 from judgelm.serving.web.label_file import LabelFile, of_upload

@@ -1,0 +1,1 @@
+"""Answers to questions by many models, and pairs drawn from them."""

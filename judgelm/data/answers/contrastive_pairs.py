@@ -1,0 +1,144 @@
+"""Pairs of a right and a wrong response to one question, written by a generator model that is not the judge.
+
+Source: SSR-Judge, section 4.1: one response concludes with the correct answer, one with a randomly drawn incorrect one.
+The paper does not print the generator's prompt; the words here are ours.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from string import ascii_uppercase
+
+from judgelm.data.readers.fields import (
+    ID_FIELDS,
+    extra_fields,
+    optional_text,
+    reference_field,
+    row_error,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import convert_rows
+from judgelm.data.readers.rows import Row
+from judgelm.errors import InputError
+from judgelm.parsing.final_answers import Task, canonical, final_answer
+from judgelm.prompts.self_reference_fields import question_of
+from judgelm.records import Sample
+
+_ASK = (
+    "{question}\n\nWrite a solution, step by step, that concludes with ({letter}), whatever you think of it. "
+    'Do not say that the conclusion was given. Finish with "The answer is ({letter})".'
+)
+_MARK = "#concludes-"
+_NEEDS = "id, question, reference"
+_ANSWER_NEEDS = "question_id, text"
+
+
+def read_known(path: str) -> Iterator[Sample]:
+    """Questions whose right answer is known: `id`, `question`, `reference`, and `options`, `category` if any.
+
+    Raises:
+        InputError: the file cannot be read, or a row lacks one of the first three.
+    """
+    yield from convert_rows(read_rows(path), _known, path=path, expected=_NEEDS)
+
+
+def _known(row: Row) -> Sample:
+    name, reference = row_id(row, ID_FIELDS), reference_field(row)
+    if name is None or reference is None:
+        raise row_error(row, f"no {'id' if name is None else 'reference'}; each row needs {_NEEDS}")
+    return Sample(
+        id=name,
+        question=text_field(row, "question", _NEEDS),
+        answers=(),
+        reference=reference,
+        category=optional_text(row, "category"),
+        metadata=extra_fields(row, frozenset({*ID_FIELDS, "question", "reference", "category"})),
+    )
+
+
+def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The question's id and the text of each answer in files of `collect_answers.py collect`; failures are left out.
+
+    Raises:
+        InputError: a file cannot be read, or a row is no answer.
+    """
+    for path in paths:
+        answers = convert_rows(read_rows(path), _answer, path=path, expected=_ANSWER_NEEDS)
+        yield from (answer for answer in answers if answer is not None)
+
+
+def _answer(row: Row) -> tuple[str, str] | None:
+    """The question's id and the text; None for a failure."""
+    if row.data.get("failure") is not None:
+        return None
+    name = row_id(row, ("question_id",))
+    if name is None:
+        raise row_error(row, f"no question_id; each row needs {_ANSWER_NEEDS}")
+    return name, text_field(row, "text", _ANSWER_NEEDS)
+
+
+def asked(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
+    """Two questions to the generator for each multiple-choice question: for the right option and for a wrong one.
+
+    Args:
+        questions: with `options` in their metadata and the right letter as their reference.
+        seed: with a question's id it decides which wrong option is drawn.
+
+    Raises:
+        InputError: a question has no options, or its reference is none of their letters.
+    """
+    for one in questions:
+        shown = question_of(one)
+        letters = ascii_uppercase[: shown.letters]
+        right = None if one.reference is None else canonical(one.reference, "choice")
+        if "options" not in one.metadata or right is None or right not in letters:
+            raise InputError(f"question {one.id}: needs options and the letter of one as its reference")
+        wrong = random.Random(f"{seed}:{one.id}").choice([letter for letter in letters if letter != right])
+        for letter in (right, wrong):
+            text = _ASK.format(question=shown.text, letter=letter)
+            yield Sample(id=f"{one.id}{_MARK}{letter}", question=text, answers=(), category=one.category)
+
+
+def asked_about(question_id: str) -> str:
+    """The id of the question that one of `asked` is about; any other id as it is."""
+    return question_id.partition(_MARK)[0]
+
+
+def pair(
+    question: Sample, texts: Sequence[str], task: Task, *, seed: int = 0
+) -> tuple[Sample, Mapping[str, object]] | None:
+    """One right and one wrong response out of a generator's, each drawn at random, in random places.
+
+    What a response concludes is read from its text, not taken from what was asked for; a response without an
+    extractable answer is neither right nor wrong.
+
+    Args:
+        question: with its right answer as the reference, which the pair does not show.
+        texts: the generator's responses.
+        task: what they end in.
+        seed: with the question's id it decides.
+
+    Returns:
+        The pair and its line of a truth file; None where no response is right, or none is wrong.
+
+    Raises:
+        InputError: the question has no right answer that the task can end in.
+    """
+    gold = None if question.reference is None else canonical(question.reference, task)
+    if gold is None:
+        raise InputError(f"question {question.id}: its reference is no answer of task {task}; give the right one")
+    ends = [(text, final_answer(text, task, letters=question_of(question).letters)) for text in sorted(texts)]
+    right = [text for text, end in ends if end == gold]
+    wrong = [text for text, end in ends if end is not None and end != gold]
+    if not right or not wrong:
+        return None
+    rng = random.Random(f"{seed}:{question.id}")
+    drawn = [rng.choice(right), rng.choice(wrong)]
+    winner = 1 if rng.random() < 0.5 else 2
+    answers = (drawn[0], drawn[1]) if winner == 1 else (drawn[1], drawn[0])
+    truth: dict[str, object] = {"id": question.id, "winner": winner, "answer": gold, "question": question.id}
+    if question.category is not None:
+        truth["category"] = question.category
+    return replace(question, answers=answers, reference=None), truth

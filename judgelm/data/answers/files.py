@@ -1,0 +1,196 @@
+"""Seed questions, the answers of many models to them, and pairs drawn from those for a teacher to judge.
+
+Source: JudgeLM, section 3.1: answers of LLMs, with the reference answer, make a question's answer set; pairs are drawn
+from it at random.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, islice
+from typing import Any, NamedTuple
+
+from judgelm.data.readers.fields import (
+    content_id,
+    field_error,
+    optional_text,
+    reference_field,
+    row_error,
+    row_id,
+    text_field,
+)
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rows import Row
+from judgelm.modes.answering import Answer
+from judgelm.records import Sample
+
+REFERENCE_MODEL = "reference"
+"""The name that a reference has as an answer among others."""
+
+_QUESTION_NEEDS = "question_body, or question"
+_ANSWER_NEEDS = "question_id, model, text"
+_IDS = ("question_id", "id", "idx")
+
+
+def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int | None = None) -> list[Sample]:
+    """Questions as samples without answers: `question_body` or `question`, and an id, reference, category if any.
+
+    Raises:
+        InputError: the file cannot be read, or holds no question.
+    """
+    found: dict[str, Sample] = {}
+
+    def read(row: Row) -> Sample:
+        question = _question(row)
+        if question.id in found:
+            raise row_error(row, f'id "{question.id}" appeared before in this file; ids must be unique')
+        return question
+
+    questions = convert_rows(read_rows(path), read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
+    for question in islice(questions, limit):
+        found[question.id] = question
+    return list(found.values())
+
+
+def _question(row: Row) -> Sample:
+    name = "question_body" if "question_body" in row.data else "question"
+    text = text_field(row, name, _QUESTION_NEEDS)
+    if not text.strip():
+        raise field_error(row, name, "is empty; remove the row")
+    return Sample(
+        id=row_id(row, _IDS) or content_id(text, (), None),
+        question=text,
+        answers=(),
+        reference=reference_field(row),
+        category=optional_text(row, "category"),
+    )
+
+
+def answer_row(answer: Answer, model: str) -> dict[str, Any]:
+    """An answer as a line of its model's run file, in the fields of JudgeLM's answer files."""
+    question, failure = answer.draw.question, answer.failure
+    return {
+        "id": answer.draw.id,
+        "question_id": question.id,
+        "question_body": question.question,
+        "category": question.category,
+        "decoding_method": answer.draw.decoding.name,
+        "model": model,
+        "text": answer.text,
+        **({} if answer.thinking is None else {"thinking": answer.thinking}),
+        "finish_reason": answer.finish_reason,
+        "failure": None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why},
+        "prompt_tokens": answer.prompt_tokens,
+        "completion_tokens": answer.completion_tokens,
+    }
+
+
+class Candidate(NamedTuple):
+    """An answer that may stand in a pair; the order of the fields is the order before drawing."""
+
+    model: str
+    decoding: str
+    text: str
+
+
+class AnswerSet:
+    """The answers of any number of answer files by question; of two of one model and decoding the later stands."""
+
+    def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
+        """Read the files.
+
+        Raises:
+            InputError: a file cannot be read, or a row is no answer.
+        """
+        self._found: dict[str, dict[tuple[str, str], str | None]] = {}
+        for path in paths:
+            take = partial(self._take, drop_truncated=drop_truncated)
+            for _ in convert_rows(read_rows(path), take, path=path, expected=_ANSWER_NEEDS):
+                pass
+
+    def _take(self, row: Row, *, drop_truncated: bool) -> None:
+        question = row_id(row, ("question_id",))
+        if question is None:
+            raise row_error(row, f'field "question_id" is missing; each row needs {_ANSWER_NEEDS}')
+        key = (text_field(row, "model", _ANSWER_NEEDS), optional_text(row, "decoding_method") or "")
+        text = None
+        if row.data.get("failure") is None:
+            text = text_field(row, "text", _ANSWER_NEEDS)
+            if drop_truncated and row.data.get("finish_reason") == "length":
+                text = None
+        self._found.setdefault(question, {})[key] = text
+
+    @property
+    def left_out(self) -> int:
+        """How many answers cannot stand in a pair: failed, or truncated where those are dropped."""
+        return sum(text is None for found in self._found.values() for text in found.values())
+
+    def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
+        """A question's answers, sorted, so that no file's order matters; with the reference as one of them if asked."""
+        found = [Candidate(*key, text) for key, text in self._found.get(question.id, {}).items() if text is not None]
+        if with_reference and question.reference is not None:
+            found.append(Candidate(REFERENCE_MODEL, "", question.reference))
+        return sorted(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairDraw:
+    """How pairs are drawn from a question's answers.
+
+    Attributes:
+        pairs: most pairs of a question.
+        seed: with the question's id it decides which, and which answer stands first.
+        same_model: pair two answers of one model as well.
+    """
+
+    pairs: int = 1
+    seed: int = 0
+    same_model: bool = False
+
+    def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
+        """At most `pairs` different pairs of different texts; more pairs begin with those of fewer."""
+        rng = random.Random(f"{self.seed}:{question_id}")
+        possible = [
+            (one, two)
+            for one, two in combinations(answers, 2)
+            if one.text.strip() != two.text.strip() and (self.same_model or one.model != two.model)
+        ]
+        rng.shuffle(possible)
+        return [(two, one) if rng.random() < 0.5 else (one, two) for one, two in possible[: self.pairs]]
+
+
+def pair_rows(
+    questions: Sequence[Sample],
+    answers: AnswerSet,
+    draw: PairDraw,
+    *,
+    with_reference: bool = False,
+    counts: Counter[str],
+) -> Iterator[dict[str, Any]]:
+    """JudgeLM rows without scores: the first pair of every question, then the second, ...
+
+    So more pairs of the same questions are the same file grown at its end, and what a teacher has judged stands.
+    """
+    drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
+    for pairs in drawn:
+        counts[f"questions with {len(pairs)} pairs"] += 1
+    for place in range(draw.pairs):
+        for question, pairs in zip(questions, drawn, strict=True):
+            if place < len(pairs):
+                counts["pairs"] += 1
+                yield _pair_row(question, place + 1, pairs[place])
+
+
+def _pair_row(question: Sample, number: int, pair: tuple[Candidate, Candidate]) -> dict[str, Any]:
+    row: dict[str, Any] = {"question_id": f"{question.id}-{number}", "question_body": question.question}
+    for place, answer in enumerate(pair, 1):
+        row[f"answer{place}_body"] = answer.text
+        row[f"answer{place}_model_id"] = answer.model
+        row[f"answer{place}_metadata"] = {"decoding_method": answer.decoding or None}
+    if question.reference is not None:
+        row["reference"] = {"text": question.reference}
+    category = {} if question.category is None else {"category": question.category}
+    return row | {"metadata": {"question_id": question.id, **category}}

@@ -1,0 +1,119 @@
+"""Swap augmentation, reference support and reference drop: new pairs derived from pairs that never change.
+
+What is drawn depends on (seed, id, epoch) alone, so a pair comes out the same in every order and on any number of
+workers, and one epoch's pair never touches another's.
+
+Source: JudgeLM, section 5 (swap augmentation 5.1, reference support 5.2, reference drop 5.3), Figures 15 and 16.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.swap.swap_names import Ambiguous, exchange
+from judgelm.records import Label, Winner
+
+OnAmbiguous = Literal["keep", "drop_reason"]
+"""What becomes of a pair whose reason cannot be exchanged: it stays unswapped, or is swapped without that reason."""
+
+_PAIR_ORDER = (1, 0)
+_MIRRORED: Mapping[Winner, Winner] = {1: 2, 2: 1, "tie": "tie"}
+_NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=_|$)(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swapped:
+    """A pair with its answers exchanged, and what that met.
+
+    Attributes:
+        pair: the new pair; the old one where it had to stay.
+        ambiguous: what made reasons unclear, one finding each.
+    """
+
+    pair: LabelledPair
+    ambiguous: tuple[Ambiguous, ...] = ()
+
+
+def swap(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swapped:
+    """Exchange answers, models, scores, winner, votes and the names in both reasons.
+
+    Swapping what was swapped gives the pair back, unless a reason was dropped.
+
+    Args:
+        pair: a pair of two answers.
+        on_ambiguous: what to do where a reason does not say clearly which answer it speaks of.
+    """
+    sample = pair.sample
+    quotable = (*sample.answers, sample.question, *([sample.reference] if sample.reference is not None else []))
+    found = [_mirrored(label, quotable) for label in (pair.plain, pair.referenced)]
+    ambiguous = tuple(problem for _, problem in found if problem is not None)
+    if ambiguous and on_ambiguous == "keep":
+        return Swapped(pair=pair, ambiguous=ambiguous)
+    swapped = replace(
+        pair,
+        sample=replace(
+            sample,
+            answers=sample.answers[::-1],
+            answer_models=sample.answer_models[::-1],
+            metadata=_exchanged_keys(sample.metadata),
+        ),
+        plain=found[0][0],
+        referenced=found[1][0],
+        swapped=not pair.swapped,
+    )
+    return Swapped(pair=swapped, ambiguous=ambiguous)
+
+
+def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> bool:
+    """Whether this epoch shows the pair the other way round."""
+    return draw(seed, pair.sample.id, "swap", epoch) < probability
+
+
+def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
+    """One of the two judgments that a pair with a reference carries, prompt and target chosen together.
+
+    With `probability` the reference goes, and with it the judgment made by it; else the judgment made without it goes.
+    A pair that has only one of them keeps that one.
+    """
+    if pair.referenced is None:
+        return pair.without_reference()
+    if pair.plain is None or draw(seed, pair.sample.id, "reference", epoch) >= probability:
+        return replace(pair, plain=None)
+    return pair.without_reference()
+
+
+def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
+    """The pair with another reference; the judgment made with the old one says nothing of the new (Figure 16)."""
+    if reference == pair.sample.reference:
+        return pair
+    return replace(pair, sample=replace(pair.sample, reference=reference), referenced=None)
+
+
+def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | None, Ambiguous | None]:
+    """The label for the exchanged answers; without its reason, and the finding, where that is ambiguous."""
+    if label is None:
+        return None, None
+    assert label.winner is not None, "a pair's label names its winner"
+    mirrored = replace(
+        label,
+        winner=_MIRRORED[label.winner],
+        scores=None if label.scores is None else label.scores[::-1],
+        votes=tuple(_MIRRORED[vote] for vote in label.votes),
+    )
+    if label.reason is None:
+        return mirrored, None
+    reason = exchange(label.reason, _PAIR_ORDER, quotable)
+    if isinstance(reason, Ambiguous):
+        return replace(mirrored, reason=None), reason
+    return replace(mirrored, reason=reason.text), None
+
+
+def _exchanged_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
+    """`answer1_metadata` and the like under the other number; everything else as it is."""
+    exchanged = {}
+    for key, value in metadata.items():
+        found = _NUMBERED.fullmatch(key)
+        exchanged[key if found is None else f"{found[1]}{3 - int(found[2])}{found[3]}"] = value
+    return exchanged

@@ -1,0 +1,154 @@
+"""A published benchmark into files that judgelm reads: rows, the protocol of its metric, and what is known to be true.
+
+    OUT.jsonl            rows in the plain format, which batch runs and label readers read
+    OUT.protocol.json    how the benchmark's metric is taken, its inputs with their hashes, counts
+    OUT.truth.jsonl      lines for the studies on correctness; only where the benchmark has them
+    OUT.rejects.jsonl    rows that could not be used: file, line, reason, raw text; only where there are any
+
+All are written together at the end, or none is.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from judgelm.data.benchmarks.base import Benchmark, Entry
+from judgelm.data.benchmarks.catalog import get_benchmark
+from judgelm.data.builder.set_files import SetFiles
+from judgelm.data.readers.rejects import RejectCounts, nothing_usable
+from judgelm.data.readers.rows import Reject
+from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.version import VERSION
+
+_PARTS = (".jsonl", ".protocol.json", ".truth.jsonl", ".rejects.jsonl")
+_LABELS = ("winner", "scores", "score")
+
+
+@dataclass(slots=True, kw_only=True)
+class Imported:
+    """What an import read and wrote.
+
+    Attributes:
+        benchmark: which it was.
+        rows: written.
+        winners: label of a pair -> rows; a label of scores counts as `scores`.
+        unlabelled: rows without a label (of people, or of the benchmark's makers).
+        truths: lines of truth.
+        categories: category -> rows.
+        rejects: rows that could not be used.
+        paths: files written.
+    """
+
+    benchmark: Benchmark
+    rows: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    unlabelled: int = 0
+    truths: int = 0
+    categories: Counter[str] = field(default_factory=Counter)
+    rejects: list[Reject] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+
+    def count(self, entry: Entry) -> None:
+        """Count one row."""
+        self.rows += 1
+        self.truths += entry.truth is not None
+        label = next((name for name in _LABELS if name in entry.row), None)
+        if label is None:
+            self.unlabelled += 1
+        else:
+            self.winners[str(entry.row["winner"]) if label == "winner" else "scores"] += 1
+        if "category" in entry.row:
+            self.categories[str(entry.row["category"])] += 1
+
+
+def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False) -> Imported:
+    """Read a benchmark's published files and write them in judgelm's own shape.
+
+    Args:
+        name: of the benchmark.
+        files: as the benchmark asks for them.
+        out: the file of rows, ending in `.jsonl`; the others are named after it.
+        overwrite: replace files of an earlier import.
+
+    Raises:
+        ConfigError: no such benchmark, no file, or an output that does not end in `.jsonl` or is one of the inputs.
+        InputError: a file has not the benchmark's shape, cannot be read, or holds nothing that can be used.
+        RunError: the output exists, or cannot be written.
+    """
+    benchmark = get_benchmark(name)
+    if not files:
+        raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
+    if "-" in files:
+        raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
+    folder, stem = _checked(files, Path(out), overwrite=overwrite)
+    done = Imported(benchmark=benchmark)
+    seen: set[object] = set()
+    try:
+        with SetFiles(folder, "jsonl") as written:
+            for entry in benchmark.load(files, done.rejects.append):
+                if entry.row["id"] in seen:
+                    finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
+                    raise InputError(f"{name}: {finding}; give each published file once, with each row once")
+                seen.add(entry.row["id"])
+                done.count(entry)
+                written.write(stem, entry.row)
+                if entry.truth is not None:
+                    written.write(f"{stem}.truth", entry.truth)
+            if not done.rows:
+                if done.rejects:
+                    raise nothing_usable(", ".join(files), benchmark.files, len(done.rejects), done.rejects[0])
+                raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {benchmark.files}")
+            for reject in done.rejects:
+                written.write(f"{stem}.rejects", asdict(reject))
+            for part in _PARTS:
+                (folder / f"{stem}{part}").unlink(missing_ok=True)
+        said = json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n"
+        protocol = folder / f"{stem}.protocol.json"
+        protocol.write_text(said, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
+    except OSError as error:
+        raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
+    done.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
+    return done
+
+
+def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:
+    """Folder and common name of the files to write."""
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"-o {out}: the rows are JSONL; give it the ending .jsonl")
+    if not out.resolve().parent.is_dir():
+        raise RunError(f"{out}: no such folder; create {out.parent} first")
+    stem = out.name.removesuffix(".jsonl")
+    own = [out.parent / f"{stem}{part}" for part in _PARTS]
+    if taken := {path.resolve() for path in own} & {Path(file).resolve() for file in files}:
+        raise ConfigError(f"-o {out}: this would write over its own input {taken.pop()}; choose another -o")
+    if not overwrite and (there := [path for path in own if path.exists()]):
+        raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
+    return out.parent, stem
+
+
+def _protocol(done: Imported, files: Sequence[str]) -> dict[str, object]:
+    benchmark = done.benchmark
+    return {
+        "benchmark": benchmark.name,
+        "protocol": benchmark.protocol,
+        "judge_with": benchmark.judge_with,
+        "source": benchmark.source,
+        **({"details": dict(benchmark.details)} if benchmark.details else {}),
+        "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
+        "rows": done.rows,
+        "labels": dict(sorted(done.winners.items())),
+        "unlabelled": done.unlabelled,
+        "truths": done.truths,
+        "categories": dict(sorted(done.categories.items())),
+        "rejected": len(done.rejects),
+        "rejected_by_reason": dict(RejectCounts(done.rejects).by_reason.most_common()),
+        "judgelm": VERSION,
+    }
+
+
+def _sha(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

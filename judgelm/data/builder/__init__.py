@@ -1,0 +1,1 @@
+"""The data builder: labelled files in; clean, split and augmented training and validation sets out."""

@@ -1,0 +1,109 @@
+"""What is wrong with a labelled pair before it may teach: each finding is counted, and repaired or the reason to drop.
+
+It looks at one pair at a time; duplicates are the business of `judgelm.data.duplicates`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from judgelm.data.formats.labels import split_review
+from judgelm.data.labelled_pair import LabelledPair
+from judgelm.modes.pairwise import winner_of
+from judgelm.records import Label
+
+OutOfScale = Literal["drop", "clip"]
+
+DropReason = Literal[
+    "no judgment",
+    "winner without scores",
+    "scores outside the scale",
+    "score line and scores differ",
+    "empty question",
+    "equal answers judged unequal",
+    "too long",
+    "exact duplicate",
+    "near duplicate",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningOptions:
+    """What a judgment must be to teach.
+
+    Attributes:
+        scale: lowest and highest score.
+        out_of_scale: `drop` such judgments, or `clip` their scores to the scale.
+        winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone; such labels
+            are dropped where it is None.
+    """
+
+    scale: tuple[float, float] = (1, 10)
+    out_of_scale: OutOfScale = "drop"
+    winner_scores: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """A pair that may teach, or why it may not.
+
+    Attributes:
+        pair: None where no judgment was left.
+        dropped: why, as the first finding says; None where a judgment was left.
+        repaired: what was mended, or which of two judgments was left out, one entry each.
+    """
+
+    pair: LabelledPair | None
+    dropped: DropReason | None = None
+    repaired: tuple[str, ...] = ()
+
+
+def clean(pair: LabelledPair, options: CleaningOptions) -> Cleaned:
+    """Check both judgments of a pair; one that cannot teach goes, and the pair with it where it was the last."""
+    if not pair.sample.question.strip():
+        return Cleaned(pair=None, dropped="empty question")
+    checked = [_checked(label, pair.sample.answers, options) for label in (pair.plain, pair.referenced)]
+    labels = [label for label, _, _ in checked]
+    problems: list[DropReason] = [problem for _, problem, _ in checked if problem is not None]
+    if not any(labels):
+        return Cleaned(pair=None, dropped=problems[0] if problems else "no judgment")
+    repaired = [note for _, _, notes in checked for note in notes]
+    for name, (label, problem, _) in zip(("without", "with"), checked, strict=True):
+        if label is None and problem is not None:
+            repaired.append(f"the judgment {name} reference left out: {problem}")
+    return Cleaned(pair=replace(pair, plain=labels[0], referenced=labels[1]), repaired=tuple(repaired))
+
+
+def _checked(
+    label: Label | None, answers: Sequence[str], options: CleaningOptions
+) -> tuple[Label | None, DropReason | None, list[str]]:
+    """The judgment as it may teach, or why not, and what was mended in it."""
+    if label is None:
+        return None, None, []
+    notes = []
+    if label.scores is None:
+        if options.winner_scores is None:
+            return None, "winner without scores", []
+        label = replace(label, scores=_scores_for(label, options.winner_scores))
+        notes.append("scores made from the winner")
+    assert label.scores is not None
+    low, high = options.scale
+    if not all(low <= score <= high for score in label.scores):
+        if options.out_of_scale == "drop":
+            return None, "scores outside the scale", []
+        first, second = (min(max(score, low), high) for score in label.scores)
+        label = replace(label, scores=(first, second), winner=winner_of((first, second)))
+        notes.append("scores clipped to the scale")
+    if label.reason is not None:
+        written, reason = split_review(label.reason)
+        if written is not None and written != label.scores:
+            return None, "score line and scores differ", []
+        label = replace(label, reason=reason.strip() or None)
+    if answers[0] == answers[1] and label.winner != "tie":
+        return None, "equal answers judged unequal", []
+    return label, None, notes
+
+
+def _scores_for(label: Label, winner_scores: tuple[float, float, float]) -> tuple[float, float]:
+    win, lose, tie = winner_scores
+    return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]

@@ -1,0 +1,133 @@
+"""What became of every row of a build, in numbers that add up: for the command line, the manifest and the report."""
+
+from collections import Counter
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
+
+EXAMPLES = 20
+WORDS_STEP = 20
+"""Lengths are counted in steps of so many words."""
+
+
+@dataclass(slots=True)
+class SetCounts:
+    """What one stage's pairs are like: before augmentation, or as written.
+
+    Attributes:
+        pairs: how many.
+        winners: by `1`, `2`, `tie`, of the judgment that the pair is grouped by.
+        scores: by (place, score), of all judgments.
+        models: by (model at place 1, model at place 2).
+        with_reference: pairs that show a reference.
+        with_reason: judgments with a reason.
+    """
+
+    pairs: int = 0
+    winners: Counter[str] = field(default_factory=Counter)
+    scores: Counter[tuple[int, float]] = field(default_factory=Counter)
+    models: Counter[tuple[str, str]] = field(default_factory=Counter)
+    with_reference: int = 0
+    with_reason: int = 0
+
+    def add(self, pair: LabelledPair) -> None:
+        """Count a pair."""
+        self.pairs += 1
+        sample = pair.sample
+        if pair.label is not None:
+            self.winners[str(pair.label.winner)] += 1
+        self.with_reference += pair.referenced is not None
+        if sample.answer_models:
+            self.models[sample.answer_models[0], sample.answer_models[1]] += 1
+        for label in (pair.plain, pair.referenced):
+            if label is None:
+                continue
+            for place, score in enumerate(label.scores or (), 1):
+                self.scores[place, score] += 1
+            self.with_reason += bool(label.reason)
+
+    def __iadd__(self, other: Self) -> Self:
+        _merge(self, other)
+        return self
+
+
+@dataclass(slots=True)
+class BuildCounts:
+    """All counts of a build, or of one worker's part of it.
+
+    Attributes:
+        read: rows by source.
+        rejected: rows that hold no pair or an unreadable label, by (source, reason).
+        dropped: pairs by (source, reason).
+        kept: clean pairs by source.
+        repaired: by (source, what was mended).
+        references: `both judgments`, and of these `score changed` and `winner changed` with the reference; `replaced`.
+        swapped: by outcome.
+        ambiguous: reasons that could not be exchanged, by kind of finding.
+        words: of clean pairs, by (`question`, `answer` or `reason`, words in steps of 20).
+        before: the clean pairs.
+        train, validation: what is written.
+        examples: the `EXAMPLES` swapped pairs with the least draw: (draw, row before, row after).
+    """
+
+    read: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[tuple[str, str]] = field(default_factory=Counter)
+    dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[tuple[str, str]] = field(default_factory=Counter)
+    references: Counter[str] = field(default_factory=Counter)
+    swapped: Counter[str] = field(default_factory=Counter)
+    ambiguous: Counter[str] = field(default_factory=Counter)
+    words: Counter[tuple[str, int]] = field(default_factory=Counter)
+    before: SetCounts = field(default_factory=SetCounts)
+    train: SetCounts = field(default_factory=SetCounts)
+    validation: SetCounts = field(default_factory=SetCounts)
+    examples: list[tuple[float, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+
+    def add_clean(self, pair: LabelledPair) -> None:
+        """Count a pair that may teach, and what its reference changed."""
+        self.before.add(pair)
+        self.kept[pair.source] += 1
+        plain, referenced = pair.plain, pair.referenced
+        self.words["question", _step(pair.sample.question)] += 1
+        for answer in pair.sample.answers:
+            self.words["answer", _step(answer)] += 1
+        for label in (plain, referenced):
+            if label is not None and label.reason:
+                self.words["reason", _step(label.reason)] += 1
+        if plain is not None and referenced is not None:
+            self.references["both judgments"] += 1
+            self.references["score changed"] += plain.scores != referenced.scores
+            self.references["winner changed"] += plain.winner != referenced.winner
+
+    def add_example(self, before: LabelledPair, after: LabelledPair, seed: int) -> None:
+        """Keep a swapped pair to be looked at, if it is one of those drawn."""
+        number = draw(seed, before.sample.id, "example", after.epoch)
+        if len(self.examples) == EXAMPLES and number >= self.examples[-1][0]:
+            return
+        self._keep([*self.examples, (number, judgelm_row(before), judgelm_row(after))])
+
+    def __iadd__(self, other: Self) -> Self:
+        _merge(self, other)
+        self._keep([*self.examples, *other.examples])
+        return self
+
+    def _keep(self, examples: list[tuple[float, dict[str, Any], dict[str, Any]]]) -> None:
+        self.examples = sorted(examples, key=lambda one: (one[0], one[1]["question_id"]))[:EXAMPLES]
+
+
+def _step(text: str) -> int:
+    return len(text.split()) // WORDS_STEP * WORDS_STEP
+
+
+def _merge(one: Any, other: Any) -> None:
+    """Add up every count of two records of one kind; lists are left to the caller."""
+    for part in fields(one):
+        mine, its = getattr(one, part.name), getattr(other, part.name)
+        if isinstance(mine, Counter):
+            mine.update(its)
+        elif isinstance(mine, SetCounts):
+            _merge(mine, its)
+        elif isinstance(mine, int):
+            setattr(one, part.name, mine + its)

@@ -1,0 +1,148 @@
+"""What the data builder is told: inputs, augmentation, cleaning, split; and where defaults come from."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from judgelm.data.augmentation import OnAmbiguous
+from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
+from judgelm.errors import ConfigError
+
+_CHECKED = ConfigDict(extra="forbid")
+
+
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
+class InputOptions:
+    """One labelled file.
+
+    Attributes:
+        path: the file, in any format that judgelm recognises.
+        name: what its rows' `source` says; the file's name without its endings where empty.
+        winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
+    """
+
+    path: str
+    name: str = ""
+    winner_scores: tuple[float, float, float] | None = None
+
+    @property
+    def source(self) -> str:
+        """What its rows' `source` says."""
+        return self.name or Path(self.path).name.partition(".")[0]
+
+
+@checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
+class BuildOptions:
+    """A whole build. Probabilities the paper does not state are those of the original's script, 0.5.
+
+    Attributes:
+        inputs: the labelled files; a path alone stands for `{path: ...}`.
+        out: folder to write into.
+        format: of the sets: `jsonl`, or `parquet`.
+        seed: with a row's id it decides everything that is drawn.
+        epochs: how often the training set holds each pair, drawn anew each time.
+        swap: `draw` exchanges the answers of a pair with `swap_prob`; `both` writes each pair in both orders; `none`.
+        swap_prob: probability that an epoch shows a pair the other way round.
+        ambiguous: what becomes of a pair to be swapped whose reason does not say clearly which answer it means:
+            `keep` leaves the pair unswapped, `drop_reason` swaps it without that reason.
+        reference: `both` writes both judgments of a pair, and training draws; `draw` draws here, prompt and target
+            together, with `reference_drop_prob`; `ignore` drops every reference and what was judged by it.
+        reference_drop_prob: probability that a pair judged with a reference is shown without.
+        references: file of id -> reference that replaces a row's own; what was judged by the old one goes.
+        reason_prob: share of pairs that keep their reasons; the others are score lines alone.
+        scale: lowest and highest score that may teach.
+        out_of_scale: `drop` a judgment outside it, or `clip` its scores.
+        resample: how often a pair of this winner (`1`, `2`, `tie`, before any swap) is taken in the mean, such as 2.0
+            or 0.5; those not named are taken once.
+        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only,
+            and needs a quarter of the memory, of about 2 KB a row.
+        validation: a share of the questions (below 1) or a number of them; 0 makes no validation set.
+        tokenizer: folder or hub id, for `max_tokens`.
+        template: with which prompts are measured; the trainer's own.
+        max_tokens: longer rows, prompt and reply together, are dropped. None measures nothing.
+        subsets: sizes of nested training subsets, written beside the whole.
+        abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
+            judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
+            held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
+        workers: processes; the files are the same whatever their number.
+    """
+
+    inputs: tuple[InputOptions, ...] = Field(min_length=1)
+    out: str
+    format: Literal["jsonl", "parquet"] = "jsonl"
+    seed: int = 0
+    epochs: int = Field(default=1, ge=1)
+    swap: Literal["draw", "both", "none"] = "draw"
+    swap_prob: float = Field(default=0.5, ge=0, le=1)
+    ambiguous: OnAmbiguous = "keep"
+    reference: Literal["both", "draw", "ignore"] = "both"
+    reference_drop_prob: float = Field(default=0.5, ge=0, le=1)
+    references: str | None = None
+    reason_prob: float = Field(default=1.0, ge=0, le=1)
+    scale: tuple[float, float] = (1, 10)
+    out_of_scale: OutOfScale = "drop"
+    resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)
+    near_duplicates: float = Field(default=0.9, ge=0.7, le=1)
+    validation: float = Field(default=0.05, ge=0)
+    tokenizer: str | None = None
+    template: str = "judgelm-v1"
+    max_tokens: int | None = Field(default=None, ge=1)
+    subsets: tuple[int, ...] = ()
+    abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
+    workers: int = Field(default=1, ge=1)
+
+    def cleaning(self, source: InputOptions) -> CleaningOptions:
+        """How the judgments of one input are checked."""
+        return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)
+
+
+_OPTIONS = TypeAdapter(BuildOptions)
+
+
+def build_options(values: Mapping[str, Any], place: str) -> BuildOptions:
+    """Options out of a YAML file or keywords.
+
+    Args:
+        values: the options by name.
+        place: where they stand, for errors.
+
+    Raises:
+        ConfigError: one is unknown, wrong, or does not go with another.
+    """
+    given = dict(values)
+    if isinstance(inputs := given.get("inputs"), list | tuple):
+        given["inputs"] = [{"path": one} if isinstance(one, str) else one for one in inputs]
+    if isinstance(resample := given.get("resample"), Mapping):
+        given["resample"] = {str(winner): share for winner, share in resample.items()}
+    try:
+        options = _OPTIONS.validate_python(given)
+    except ValidationError as error:
+        raise ConfigError(f"{place}: {_finding(error)}") from error
+    for source, inputs_so_named in Counter(one.source for one in options.inputs).items():
+        if inputs_so_named > 1:
+            raise ConfigError(f"{place}: {inputs_so_named} inputs are called {source}; give each a name of its own")
+    if options.max_tokens is not None and options.tokenizer is None:
+        raise ConfigError(f"{place}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
+    if any(share < 0 for share in options.resample.values()):
+        raise ConfigError(f"{place}: resample: a share below 0; 0 drops all pairs of that winner")
+    if options.validation >= 1 and not float(options.validation).is_integer():
+        raise ConfigError(
+            f"{place}: validation {options.validation:g}: a share below 1, or a whole number of questions"
+        )
+    return options
+
+
+def _finding(error: ValidationError) -> str:
+    first: Any = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    known = ", ".join(one.name for one in fields(BuildOptions))
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"no option {name}; there are: {known}"
+    if first["type"].startswith("missing"):
+        return f"{name} is missing; give it in the file, or as {name}=VALUE behind the command"
+    return f"{name}={first['input']!r}: {first['msg'].replace('tuple', 'list')}"

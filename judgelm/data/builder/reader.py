@@ -1,0 +1,157 @@
+"""The clean pairs of all inputs, on disk: read once, checked, without duplicates; then they can be read again fast.
+
+What the later stages need to know of every pair at once (its question's group, its stratum) is kept in memory; the
+pairs themselves are not.
+"""
+
+import pickle
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from judgelm.data.augmentation import replace_reference
+from judgelm.data.builder.cleaning import DropReason, clean
+from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.builder.subsets import Stratum, stratum
+from judgelm.data.duplicates import Duplicates, QuestionGroups
+from judgelm.data.labelled_pair import LabelledPair, read_labelled
+from judgelm.data.readers.rows import Reject
+from judgelm.data.samples import read_references
+from judgelm.jsonl import Appender
+
+CHUNK_PAIRS = 512
+
+
+class TooLong(Protocol):
+    """Which of some pairs are longer than may be trained on."""
+
+    def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
+        """One answer for each pair."""
+        ...
+
+
+class Spool:
+    """Clean pairs in a file, in chunks of `CHUNK_PAIRS`; `offsets` are where chunks begin."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offsets: list[int] = []
+
+    def write(self, pairs: Iterable[LabelledPair]) -> Iterator[LabelledPair]:
+        """Write pairs as they come by."""
+        source = iter(pairs)
+        with self.path.open("wb") as file:
+            while chunk := list(islice(source, CHUNK_PAIRS)):
+                self.offsets.append(file.tell())
+                pickle.dump(chunk, file, protocol=pickle.HIGHEST_PROTOCOL)
+                yield from chunk
+
+
+def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
+    """The pairs of one chunk of this process's own spool."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
+    return pairs
+
+
+class Gatherer:
+    """Reads inputs to clean pairs; what is left out is counted and written down.
+
+    Args:
+        options: the build.
+        left_out: gets a row for every rejected line and every dropped pair.
+        too_long: the length limit, where there is one.
+
+    Attributes:
+        counts: what became of the rows so far.
+        groups: the questions of all clean pairs.
+        questions: the digest of each clean pair's question, in their order.
+        strata: id and stratum of each clean pair, where subsets are asked for.
+    """
+
+    def __init__(self, options: BuildOptions, left_out: Appender, too_long: TooLong | None) -> None:
+        self.counts = BuildCounts()
+        self.groups = QuestionGroups()
+        self.questions: list[bytes] = []
+        self.strata: list[tuple[str, Stratum]] = []
+        self._known_strata: dict[Stratum, Stratum] = {}
+        self._options = options
+        self._left_out = left_out
+        self._too_long = too_long
+        self._duplicates = Duplicates(threshold=options.near_duplicates)
+        self._references = {} if options.references is None else read_references(options.references)
+
+    def pairs(self) -> Iterator[LabelledPair]:
+        """Clean pairs of all inputs, in their order; ids are unique over all of them.
+
+        Raises:
+            InputError: an input cannot be read.
+        """
+        unique = self._unique()
+        while chunk := list(islice(unique, CHUNK_PAIRS)):
+            long = self._too_long(chunk) if self._too_long is not None else [False] * len(chunk)
+            for pair, is_long in zip(chunk, long, strict=True):
+                if is_long:
+                    self._drop(pair, "too long", f"more than {self._options.max_tokens} tokens")
+                    continue
+                self._note(pair)
+                yield pair
+
+    def _note(self, pair: LabelledPair) -> None:
+        """Keep what the plan needs to know of all pairs at once."""
+        self.counts.add_clean(pair)
+        self.questions.append(self.groups.add(pair.sample.question))
+        if self._options.subsets:
+            found = stratum(pair.sample.category, pair.winner, pair.sample.answer_models)
+            self.strata.append((pair.sample.id, self._known_strata.setdefault(found, found)))
+
+    def _unique(self) -> Iterator[LabelledPair]:
+        for pair in self._clean():
+            first, second = pair.sample.answers
+            found = self._duplicates.seen(pair.sample.id, pair.sample.question, (first, second))
+            if found is None:
+                yield pair
+            elif found.kind == "exact":
+                self._drop(pair, "exact duplicate", f"of {found.of}")
+            else:
+                self._drop(pair, "near duplicate", f"of {found.of}, similarity {found.similarity:.2f}")
+
+    def _clean(self) -> Iterator[LabelledPair]:
+        several = len(self._options.inputs) > 1
+        for source in self._options.inputs:
+            name = source.source
+            cleaning = self._options.cleaning(source)
+
+            def on_reject(reject: Reject, name: str = name) -> None:
+                self.counts.read[name] += 1
+                self.counts.rejected[name, reject.kind] += 1
+                self._left_out.write({"source": name, "file": reject.file, "line": reject.line, "why": reject.reason})
+
+            for pair in read_labelled(source.path, source=name, on_reject=on_reject):
+                self.counts.read[name] += 1
+                prepared = self._prepared(pair, f"{name}/{pair.sample.id}" if several else pair.sample.id)
+                cleaned = clean(prepared, cleaning)
+                for note in cleaned.repaired:
+                    self.counts.repaired[name, note] += 1
+                if cleaned.pair is None:
+                    assert cleaned.dropped is not None
+                    self._drop(prepared, cleaned.dropped, "")
+                else:
+                    yield cleaned.pair
+
+    def _prepared(self, pair: LabelledPair, pair_id: str) -> LabelledPair:
+        """The pair under its id in the build, with the reference that the build wants."""
+        reference = self._references.get(pair.sample.id)
+        if reference is not None and reference != pair.sample.reference:
+            self.counts.references["replaced"] += 1
+            pair = replace_reference(pair, reference)
+        if self._options.reference == "ignore":
+            pair = pair.without_reference()
+        return pair.named(pair_id)
+
+    def _drop(self, pair: LabelledPair, reason: DropReason, more: str) -> None:
+        self.counts.dropped[pair.source, reason] += 1
+        self._left_out.write({"source": pair.source, "id": pair.sample.id, "why": f"{reason} {more}".strip()})

@@ -1,0 +1,1 @@
+"""Known row formats and how their rows become samples, labels and judgments."""

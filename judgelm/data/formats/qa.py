@@ -1,0 +1,251 @@
+"""Question files of extractive QA as their makers publish them: HotpotQA, 2WikiMultiHopQA, DROP, Quoref.
+
+Four shapes are read, as a JSON list or JSON lines or, the last two, as one nested JSON object:
+
+- HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
+- flat rows of any of the four: the same with `context` as a text; a predicted answer may stand in `pred_answer` or
+  `prediction`, its model in `model`;
+- DROP: passages with `qa_pairs`, answers as `number`, `spans` or `date`, more of them in `validated_answers`;
+- Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
+
+Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, and where there is one `context`; several
+validated answers stand in `references`, their spans in `reference_spans`.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from judgelm.data.readers.fields import described, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rows import Reject, Row
+from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import parse_json
+from judgelm.metrics.answer_types import ANSWER_TYPES, answer_type
+from judgelm.parsing.short_answers import Gold
+from judgelm.records import Sample
+
+QaDataSet = Literal["hotpotqa", "2wiki", "drop", "quoref"]
+
+_IDS = ("_id", "id", "query_id", "question_id")
+_NEEDS = "question, and answer or answers"
+_PREDICTED = ("pred_answer", "prediction")
+
+
+def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
+    """The questions of a file as samples, without answers to judge unless the rows have predictions.
+
+    Args:
+        path: a JSON file, a JSON list or JSON lines.
+        data_set: which it is; None takes DROP and Quoref by their shape, 2WikiMultiHopQA by its `evidences`, a row's
+            own `data_set`, and all else for HotpotQA.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        InputError: the file cannot be read, or two questions have one id.
+        ConfigError: there is no such data set.
+    """
+    if data_set is not None and data_set not in get_args(QaDataSet):
+        raise ConfigError(f"data set {data_set!r} is not known; there are: {', '.join(get_args(QaDataSet))}")
+    seen: set[str] = set()
+
+    def read(row: Row) -> Sample:
+        sample = _sample(row, data_set)
+        if sample.id in seen:
+            raise row_error(row, f"id {sample.id!r} appeared before in this file; ids must be unique")
+        seen.add(sample.id)
+        return sample
+
+    expected = f"_id (or id), {_NEEDS}"
+    yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
+
+
+def has_predictions(path: str) -> bool:
+    """Whether a file's first good row has a predicted answer beside its gold answer, as only these files do.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    first = next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    return first is not None and any(name in first.data for name in _PREDICTED)
+
+
+def qa_row(sample: Sample) -> dict[str, object]:
+    """A sample as a row of judgelm's plain format, which batch runs and the QA study read.
+
+    Without an answer yet the row has none, and is for an answering run.
+    """
+    row: dict[str, object] = {"id": sample.id, "question": sample.question, "reference": sample.reference}
+    if sample.answers:
+        row["answer"] = sample.answers[0]
+    if sample.answer_models:
+        row["answer_models"] = list(sample.answer_models)
+    return {**row, "category": sample.category, "metadata": dict(sample.metadata)}
+
+
+def with_prediction(sample: Sample, model: str, answer: str) -> Sample:
+    """A question with a model's answer: an id of its own, and that of the question in `metadata["source_id"]`."""
+    return replace(
+        sample,
+        id=f"{sample.id}#{model}",
+        answers=(answer,),
+        answer_models=(model,),
+        metadata={**sample.metadata, "source_id": sample.metadata.get("source_id", sample.id)},
+    )
+
+
+def _rows(path: str) -> Iterator[Row | Reject]:
+    nested = None if path == "-" else _nested(path)
+    if nested is None:
+        yield from read_rows(path)
+        return
+    for number, data in enumerate(_flattened(path, nested), 1):
+        yield Row(path, number, data)
+
+
+def _nested(path: str) -> dict[str, Any] | None:
+    """The file as one object of passages; None for rows, and for what `read_rows` is to find fault with."""
+    try:
+        raw = Path(path).read_bytes()
+        text = (gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig")
+        if not text.lstrip().startswith("{"):
+            return None
+        value = parse_json(text)  # JSON lines of more than one row are no JSON text
+    except (OSError, ValueError, EOFError, zlib.error):
+        return None
+    data = value.get("data")
+    articles = isinstance(data, list) and any(isinstance(one, dict) and "paragraphs" in one for one in data)
+    passages = any(isinstance(one, dict) and "qa_pairs" in one for one in value.values())
+    return value if articles or passages else None
+
+
+def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]:
+    """One row per question of DROP's passages or Quoref's paragraphs.
+
+    Raises:
+        InputError: a passage has another shape.
+    """
+    try:
+        if isinstance(nested.get("data"), list):
+            for article in nested["data"]:
+                for paragraph in article["paragraphs"]:
+                    yield from (one | {"context": paragraph["context"]} for one in paragraph["qas"])
+            return
+        for passage in nested.values():
+            yield from (one | {"context": passage["passage"]} for one in passage["qa_pairs"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: neither Quoref's nor DROP's shape ({error!r}); give the published file") from error
+
+
+def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
+    question = text_field(row, "question", _NEEDS)
+    golds = _golds(row)
+    texts = [", ".join(gold) for gold in golds]
+    found = data_set or _data_set(row)
+    metadata: dict[str, object] = {"data_set": found, "answer_type": _type(row, question, texts)}
+    context = _context(row)
+    if context is not None:
+        metadata["context"] = context
+    if len(golds) > 1:
+        metadata["references"] = texts
+    if any(len(gold) > 1 for gold in golds):
+        metadata["reference_spans"] = [list(gold) for gold in golds]
+    predicted = next((optional_text(row, name) for name in _PREDICTED if row.data.get(name) is not None), None)
+    model = optional_text(row, "model")
+    name = row_id(row, _IDS)
+    if name is None:
+        raise row_error(row, "no _id or id; questions are joined by it")
+    return Sample(
+        id=name,
+        question=question,
+        answers=() if predicted is None else (predicted,),
+        reference=texts[0],
+        answer_models=() if predicted is None or model is None else (model,),
+        category=str(metadata["answer_type"]),
+        metadata=metadata,
+    )
+
+
+def _data_set(row: Row) -> str:
+    named = row.data.get("data_set")
+    if named is not None:
+        if named not in get_args(QaDataSet):
+            raise field_error(row, "data_set", f"expected one of {', '.join(get_args(QaDataSet))}, got {named!r}")
+        return str(named)
+    if "answers" in row.data:
+        return "quoref"
+    if isinstance(row.data.get("answer"), dict):
+        return "drop"
+    return "2wiki" if "evidences" in row.data else "hotpotqa"
+
+
+def _type(row: Row, question: str, golds: list[str]) -> str:
+    named = optional_text(row, "answer_type")
+    if named is None:
+        return answer_type(question, golds)
+    if named.lower() not in ANSWER_TYPES:
+        raise field_error(row, "answer_type", f"expected one of {', '.join(ANSWER_TYPES)}, got {named!r}")
+    return named.lower()
+
+
+def _golds(row: Row) -> list[Gold]:
+    """The validated answers without repeats; blank ones are none."""
+    if "answers_spans" in row.data:
+        raise field_error(row, "answers_spans", "does not say which spans belong together; give DROP's own JSON file")
+    if "answers" in row.data:
+        found = [_quoref_gold(row)]
+    else:
+        more = row.data.get("validated_answers") or []
+        if not isinstance(more, list):
+            raise field_error(row, "validated_answers", f"expected a list, got {described(more)}")
+        found = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
+    kept = list(dict.fromkeys(gold for gold in found if gold and gold[0].strip()))
+    if not kept:
+        raise row_error(row, "no gold answer; a question without one cannot be scored")
+    return kept
+
+
+def _quoref_gold(row: Row) -> Gold:
+    """The spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
+    given = row.data["answers"]
+    spans = given.get("text") if isinstance(given, dict) else given
+    texts = [one.get("text") if isinstance(one, dict) else one for one in spans] if isinstance(spans, list) else []
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise field_error(row, "answers", f"expected a list of objects with text, got {described(given)}")
+    return tuple(str(text) for text in texts)
+
+
+def _gold(row: Row, value: object) -> Gold:
+    """A text, a number, or DROP's object; empty where that has nothing in it."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (str(value),)
+    if not isinstance(value, dict):
+        raise field_error(row, "answer", f"expected text or DROP's number, spans or date, got {described(value)}")
+    if value.get("number"):
+        return (str(value["number"]),)
+    if value.get("spans"):
+        return tuple(str(span) for span in value["spans"])
+    date = value.get("date") or {}
+    parts = [str(date.get(part, "")).strip() for part in ("day", "month", "year")] if isinstance(date, dict) else []
+    return (" ".join(part for part in parts if part),)
+
+
+def _context(row: Row) -> str | None:
+    """A text as it is; titles and sentences as one paragraph each, the title before it."""
+    given: Any = row.data.get("context")
+    if given is None or isinstance(given, str):
+        return optional_text(row, "context")
+    try:
+        if isinstance(given, dict):
+            given = list(zip(given["title"], given["sentences"], strict=True))
+        return "\n\n".join(f"{title}: {' '.join(one.strip() for one in sentences)}" for title, sentences in given)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise field_error(
+            row, "context", f"expected text, or (title, sentences) pairs, got {described(given)}"
+        ) from error

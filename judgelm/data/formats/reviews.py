@@ -1,0 +1,133 @@
+"""Reviews of pairs in the order in which the judge saw them, as Vicuna, FastChat and QLoRA publish them.
+
+A row names its question and its two answers by id and holds the two scores: `question_id`, `answer1_id`, `answer2_id`,
+`score`, and `text`, the reply. The same two answers in the other order are another row, mostly of another file; the ids
+say which, the files' names do not: QLoRA's are not named by who stood first.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from judgelm.data.formats.labels import split_review
+from judgelm.data.readers.fields import optional_text, row_error, row_id, scores_field
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import convert_rows
+from judgelm.data.readers.rows import Row
+from judgelm.errors import InputError
+
+NEEDS = ("question_id", "answer1_id", "answer2_id", "score")
+_VERSUS = "-vs-"
+_UNREADABLE = (-1.0, -1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """One judged pair in one order.
+
+    Attributes:
+        question: its id.
+        answers: ids, in the order shown.
+        scores: in the order shown; None where the source could not read the reply.
+        by_hand: whether the scores do not open the reply: somebody took them from further down.
+        place: file and line.
+    """
+
+    question: str
+    answers: tuple[str, str]
+    scores: tuple[float, float] | None
+    by_hand: bool
+    place: str
+
+
+def read_reviews(path: str) -> Iterator[Review]:
+    """The reviews of a file.
+
+    Raises:
+        InputError: the file cannot be read, or a row is no review.
+    """
+    yield from convert_rows(read_rows(path), _review, path=path, expected=", ".join(NEEDS))
+
+
+def _review(row: Row) -> Review:
+    question, first, second = (row_id(row, (name,)) for name in NEEDS[:3])
+    if question is None or first is None or second is None or row.data.get("score") is None:
+        missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
+        raise row_error(row, f"no review: it lacks {missing}; give review files or run files of judgelm-batch")
+    scores = scores_field(row, "score")
+    return Review(
+        question=question,
+        answers=(first, second),
+        scores=None if scores == _UNREADABLE else scores,
+        by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
+        place=f"{row.file}:{row.line}",
+    )
+
+
+def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
+    """Group the files that hold the two orders of the same pairs, to join their reviews with each other alone.
+
+    Two models that write the same text have one answer id (QLoRA's are hashes of the text), so that over all files one
+    key stands for two pairs. Files called `X-vs-Y...` and `Y-vs-X...` belong together; of the others those of one
+    name; what is left is one set.
+
+    Args:
+        files: the name that the user gave each, and its path.
+
+    Returns:
+        Sets of places in `files`, each place in one of them.
+    """
+    left = list(range(len(files)))
+    sets: list[list[int]] = []
+    for first, second in combinations(range(len(files)), 2):
+        if first in left and second in left and _are_two_orders(files[first][1], files[second][1]):
+            sets.append([first, second])
+            left = [place for place in left if place not in (first, second)]
+    for name in dict.fromkeys(files[place][0] for place in left):
+        alike = [place for place in left if files[place][0] == name]
+        if len(alike) > 1:
+            sets.append(alike)
+            left = [place for place in left if place not in alike]
+    return [*sets, left] if left else sets
+
+
+def _are_two_orders(one: Path, other: Path) -> bool:
+    """True if the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
+    first, versus, second = one.stem.partition(_VERSUS)
+    left, also_versus, right = other.stem.partition(_VERSUS)
+    if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
+        return False
+    return first != left and second.removeprefix(left) == right.removeprefix(first)
+
+
+def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
+    """Reviews of one question and the same two answers, put together, and those left alone.
+
+    Returns:
+        Pairs in the order of their first review, and the reviews whose other order is not there.
+
+    Raises:
+        InputError: the same answers come twice in one order.
+    """
+    found: dict[tuple[str, tuple[str, str]], Review] = {}
+    for review in reviews:
+        key = review.question, review.answers
+        if key in found:
+            before = found[key].place
+            way_out = "give each file once, and the two orders of one pair of models as NAME=FILE with the same NAME"
+            raise InputError(f"{review.place}: the same answers in the same order as in {before}; {way_out}")
+        found[key] = review
+    pairs: list[tuple[Review, Review]] = []
+    alone: list[Review] = []
+    done: set[tuple[str, tuple[str, str]]] = set()
+    for key, review in found.items():
+        other = review.question, (review.answers[1], review.answers[0])
+        if key in done:
+            continue
+        if other in found and other != key:
+            done.add(other)
+            pairs.append((review, found[other]))
+        else:
+            alone.append(review)
+    return pairs, alone

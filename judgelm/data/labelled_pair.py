@@ -1,0 +1,130 @@
+"""A pair with the judgments it has, out of any labelled file and back into a JudgeLM row."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from judgelm.data.formats.labels import as_written
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, rejected
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample, Winner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledPair:
+    """One question, its two answers, and what a teacher or people said of them.
+
+    Attributes:
+        sample: question, answers, reference; `metadata` holds what the source said beyond.
+        plain: the judgment made without the reference.
+        referenced: the judgment made with it; None wherever the sample has no reference.
+        source: which input it comes from.
+        swapped: whether the answers stand in another order than in the source.
+        epoch: which passage through the data it was derived for, from 0.
+    """
+
+    sample: Sample
+    plain: Label | None
+    referenced: Label | None
+    source: str = ""
+    swapped: bool = False
+    epoch: int = 0
+
+    def named(self, pair_id: str) -> "LabelledPair":
+        """The same pair under another id."""
+        return replace(self, sample=replace(self.sample, id=pair_id))
+
+    def without_reference(self) -> "LabelledPair":
+        """The pair without its reference and what was judged by it."""
+        return replace(self, sample=replace(self.sample, reference=None), referenced=None)
+
+    @property
+    def label(self) -> Label | None:
+        """The judgment that the pair is grouped by: the plain one where there is one."""
+        return self.plain or self.referenced
+
+    @property
+    def winner(self) -> Winner | None:
+        """That judgment's winner."""
+        return None if self.label is None else self.label.winner
+
+
+def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject) -> Iterator[LabelledPair]:
+    """Every pair of a labelled file, in any format that judgelm recognises.
+
+    Args:
+        path: the file.
+        source: its name in what is built.
+        on_reject: gets the rows that hold no pair, or a label that cannot be read.
+
+    Raises:
+        InputError: the file cannot be read, its format is not recognised, or none of its rows can be used.
+    """
+    use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
+    for row, sample in stream.pairs():
+        try:
+            plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
+        except InputError as error:
+            use.reject(rejected(row, error))
+            continue
+        if sample.reference is None:
+            referenced = None
+        use.used += 1
+        yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
+    use.require_used()
+
+
+def draw(seed: int, sample_id: str, what: str, epoch: int = 0) -> float:
+    """A number in [0, 1) that depends on seed, sample, purpose and epoch alone, never on a row's place."""
+    text = f"{seed}:{what}:{epoch}:{sample_id}" if epoch else f"{seed}:{what}:{sample_id}"
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
+    """The pair as a JudgeLM training row. Every row has the same fields, null where there is nothing.
+
+    The score line of each text is written anew from the numbers. A judgment without scores has its `winner` (and
+    what people voted) alone.
+    """
+    sample, models = pair.sample, pair.sample.answer_models or (None, None)
+    winner_only = pair.plain is not None and pair.plain.scores is None
+    return {
+        "question_id": sample.id,
+        "question_body": sample.question,
+        "answer1_body": sample.answers[0],
+        "answer2_body": sample.answers[1],
+        "answer1_model_id": models[0],
+        "answer2_model_id": models[1],
+        "score": _score(pair.plain),
+        "text": _text(pair.plain),
+        "reference": None if sample.reference is None else {"text": sample.reference},
+        "score_w_reference": _score(pair.referenced),
+        "text_w_reference": _text(pair.referenced),
+        "winner": None if pair.plain is None or not winner_only else str(pair.plain.winner),
+        "votes": [str(vote) for vote in pair.plain.votes] if pair.plain is not None and pair.plain.votes else None,
+        "category": sample.category,
+        "source": pair.source,
+        "swapped": pair.swapped,
+        "epoch": pair.epoch,
+    }
+
+
+def score_line(scores: tuple[float, ...]) -> str:
+    """`8 6`: whole numbers without a point."""
+    return " ".join(f"{score:g}" for score in scores)
+
+
+def _score(label: Label | None) -> list[float] | None:
+    return None if label is None or label.scores is None else as_written(label.scores)
+
+
+def _text(label: Label | None) -> str | None:
+    if label is None:
+        return None
+    if label.scores is None:
+        return label.reason
+    return f"{score_line(label.scores)}\n{label.reason}" if label.reason else score_line(label.scores)

@@ -1,0 +1,94 @@
+"""Labelled files: what humans or a teacher concluded, with the samples and the groups to split results by."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, rejected
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError
+from judgelm.records import Label, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledSet:
+    """The labels of a file, by sample id.
+
+    Attributes:
+        samples: by id, in file order, those without label too; empty for a file of labels alone.
+        labels: by id. Scores are on whatever scale the file has.
+        groups: group name (`category`, `kind`, `vice`) -> id -> value; a name is there when some row has it.
+        unlabelled: rows that carry no label.
+        rejected: rows that could not be used.
+    """
+
+    samples: Mapping[str, Sample]
+    labels: Mapping[str, Label]
+    groups: Mapping[str, Mapping[str, str]]
+    unlabelled: int = 0
+    rejected: int = 0
+
+
+def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject) -> LabelledSet:
+    """Read the labels of a file, and its samples where it has them.
+
+    Args:
+        path: a file of any known format, or of rows with an id and a label.
+        with_reference: read the label made with a reference (`score_w_reference`, `text_w_reference`).
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        InputError: the file cannot be read, or none of its rows carries a label.
+    """
+    use = FileUse(path=path, expected="an id and a label", on_reject=on_reject)
+    stream = SampleStream([path], on_reject=use.reject, label_rows=True)
+    samples: dict[str, Sample] = {}
+    labels: dict[str, Label] = {}
+    unlabelled = 0
+    for row, sample in stream.pairs():
+        try:
+            label = stream.format.label(row, with_reference)
+        except InputError as error:
+            use.reject(rejected(row, error))
+            continue
+        use.used += 1
+        samples[sample.id] = sample
+        if label is None:
+            unlabelled += 1
+        else:
+            labels[sample.id] = replace(label, sample_id=sample.id)
+    use.require_used()
+    if not labels:
+        raise _no_label_error(path, stream, with_reference)
+    return LabelledSet(
+        samples={name: sample for name, sample in samples.items() if sample.answers},
+        labels=labels,
+        groups=groups_of(samples.values()),
+        unlabelled=unlabelled,
+        rejected=use.rejected,
+    )
+
+
+def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
+    wanted = "score_w_reference or text_w_reference" if with_reference else "a label"
+    found = stream.format.mapping.get("label")
+    read_as = f"with labels in {found}" if found else "and has no field that holds labels"
+    finding = f"none of its {stream.read} rows has {wanted} that can be used"
+    return InputError(f"{path}: {finding}; it was read as {stream.format.name}, {read_as}")
+
+
+def groups_of(samples: Iterable[Sample]) -> dict[str, dict[str, str]]:
+    """The groups that samples fall into: their category, and their metadata's `kind` and `vices`.
+
+    The vices of the two answers make one group, whichever answer has which: `blunt / wordy`; an answer without
+    vice is `none`.
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for sample in samples:
+        if sample.category:
+            groups.setdefault("category", {})[sample.id] = sample.category
+        kind, vices = sample.metadata.get("kind"), sample.metadata.get("vices")
+        if kind is not None:
+            groups.setdefault("kind", {})[sample.id] = str(kind)
+        if isinstance(vices, list | tuple) and vices:
+            groups.setdefault("vice", {})[sample.id] = " / ".join(sorted(str(vice or "none") for vice in vices))
+    return groups

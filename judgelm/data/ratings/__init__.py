@@ -1,0 +1,1 @@
+"""Ratings of completions by several judges."""

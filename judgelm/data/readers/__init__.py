@@ -1,0 +1,1 @@
+"""Rows of files: formats of files, fields, and rejects."""

@@ -1,0 +1,238 @@
+"""Single fields of a row, each checked once, with errors that name file, line, field, finding and way out."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from judgelm.data.readers.rows import Row
+from judgelm.errors import InputError
+from judgelm.records import Winner
+
+ID_FIELDS = ("id", "question_id", "idx", "review_id")
+
+_SHOWN = 60
+_URLS = ("data:", "http://", "https://")
+_NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)*)\s*+(?:\]\s*)?")
+_WINNERS: Mapping[object, Winner] = {
+    **{1: 1, "1": 1, "A": 1, "a": 1, "model_a": 1, "model_1": 1},
+    **{2: 2, "2": 2, "B": 2, "b": 2, "model_b": 2, "model_2": 2},
+    **{"tie": "tie", "Tie": "tie", "tie (bothbad)": "tie", "both_bad": "tie"},
+}
+_SIDES = (("model_a", "model_b"), ("model_1", "model_2"))
+
+
+def row_error(row: Row, finding: str) -> InputError:
+    """The finding with the row's place before it."""
+    return InputError(f"{row.file}:{row.line}: {finding}")
+
+
+def field_error(row: Row, name: str, finding: str) -> InputError:
+    """The finding with the row's place and the field's name before it."""
+    return row_error(row, f'field "{name}": {finding}')
+
+
+def described(value: object) -> str:
+    """A value as an error shows it: `the number 42`, `null`, `[NaN, 3]`."""
+    if value is None:
+        return "null"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f"the number {text}" if isinstance(value, int | float) and not isinstance(value, bool) else text
+
+
+def text_field(row: Row, name: str, needs: str) -> str:
+    """A field that must be text; empty text is text.
+
+    Args:
+        row: the row.
+        name: the field.
+        needs: what each row needs, for the error when the field is missing.
+    """
+    value = row.data.get(name)
+    if isinstance(value, str) and (value.isascii() or encodable(value)):
+        return value
+    raise bad_text(row, name, needs)
+
+
+def bad_text(row: Row, name: str, needs: str) -> InputError:
+    """Why a field is not text."""
+    if name not in row.data:
+        return row_error(row, f'field "{name}" is missing; each row needs {needs}')
+    value = row.data[name]
+    if isinstance(value, str):
+        return field_error(row, name, "holds half a surrogate pair, which UTF-8 cannot say; remove it")
+    if value is None:
+        return field_error(row, name, 'expected text, got null; write an empty text as ""')
+    if isinstance(value, int | float):
+        quoted = json.dumps(json.dumps(value))
+        return field_error(row, name, f"expected text, got {described(value)}; write it as {quoted}")
+    return field_error(row, name, f"expected text, got {described(value)}; write it as one text")
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can say it: no half of a surrogate pair is in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def optional_text(row: Row, name: str) -> str | None:
+    """Text, or None where the field is missing or null."""
+    return None if row.data.get(name) is None else text_field(row, name, name)
+
+
+def reference_field(row: Row, name: str = "reference") -> str | None:
+    """A reference answer: text, or JudgeLM's `{"text": ...}`. Missing, null and blank all mean there is none."""
+    value = row.data.get(name)
+    if isinstance(value, dict):
+        value = value.get("text")
+        row = Row(row.file, row.line, {name: value})
+    if value is None:
+        return None
+    text = text_field(row, name, name)
+    return text if text.strip() else None
+
+
+def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...]:
+    """A list of texts, at least one of them; exactly `count` where given."""
+    value = row.data[name]
+    expected = f"{count} texts" if count else "a list of texts"
+    if not isinstance(value, list):
+        raise field_error(row, name, f'expected {expected}, got {described(value)}; write it as ["...", "..."]')
+    if not value or (count and len(value) != count):
+        raise field_error(row, name, f"expected {expected}, got {len(value)}")
+    for text in value:
+        if not isinstance(text, str) or not encodable(text):
+            raise field_error(row, name, f"expected {expected}, got {described(text)} among them")
+    return tuple(value)
+
+
+def images_field(row: Row) -> tuple[str, ...]:
+    """Where the row's images lie, from `images` (a list of texts) or `image` (one text); none where there is neither.
+
+    A path is taken from the file's own folder; URLs (`data:`, `http:`, `https:`) stay as they are.
+    """
+    name = "images" if row.data.get("images") else "image"
+    value = row.data.get(name)
+    if not value:
+        return ()
+    return tuple(_image(row, name, image) for image in (value if isinstance(value, list) else [value]))
+
+
+def _image(row: Row, name: str, image: object) -> str:
+    if not isinstance(image, str) or not image or not encodable(image):
+        raise field_error(row, name, f"expected where an image lies, as text, got {described(image)}; write its path")
+    return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
+
+
+def numbered_fields(row: Row, pattern: str, needs: str) -> tuple[str, ...]:
+    """The texts of `pattern` with 1, 2, 3, ... for `{}`: two at least, and on while there are more."""
+    first = text_field(row, pattern.format(1), needs)
+    second = text_field(row, pattern.format(2), needs)
+    if row.data.get(pattern.format(3)) is None:
+        return first, second
+    texts = [first, second]
+    while row.data.get(name := pattern.format(len(texts) + 1)) is not None:
+        texts.append(text_field(row, name, needs))
+    return tuple(texts)
+
+
+def row_id(row: Row, names: Sequence[str] = ID_FIELDS) -> str | None:
+    """The id in the first of these fields that holds one, always as text; None where none does."""
+    for name in names:
+        value = row.data.get(name)
+        if value is None or value == "":
+            continue
+        if isinstance(value, str) and encodable(value):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        raise field_error(row, name, f"expected text or a whole number as the id, got {described(value)}")
+    return None
+
+
+def content_id(question: str, answers: Sequence[str], reference: str | None) -> str:
+    """An id for a row without one: a hash of what it says, so that it is the same in every file and run."""
+    content = json.dumps([question, *answers, reference]).encode()
+    return f"c-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+
+
+def extra_fields(row: Row, known: Collection[str]) -> dict[str, object]:
+    """The row's own `metadata` and every field that no format knows."""
+    extras = {name: value for name, value in row.data.items() if name not in known}
+    own = extras.get("metadata")
+    if isinstance(own, dict):
+        del extras["metadata"]
+        return {**own, **extras}
+    return extras
+
+
+def scores_field(row: Row, name: str) -> tuple[float, float]:
+    """A pair's two finite numbers on whatever scale: `[8, 6]`, or in a table `8 6`."""
+    first, second = numbers_field(row, name, 2)
+    return first, second
+
+
+def numbers_field(row: Row, name: str, count: int) -> tuple[float, ...]:
+    """As many finite numbers: `[8, 6, 5]`, or in a table `8 6 5`; one may stand alone."""
+    value = row.data[name]
+    if count == 1 and not isinstance(value, str | list):
+        return (number_field(row, name),)
+    if isinstance(value, str):
+        found = _NUMBERS.fullmatch(value)
+        numbers = () if found is None else tuple(float(number) for number in re.split(r"[\s,]+", found[1]))
+        if len(numbers) == count:
+            return numbers
+    elif isinstance(value, list) and len(value) == count and all(_is_finite(score) for score in value):
+        return tuple(float(score) for score in value)
+    raise field_error(row, name, f"expected {count} finite number{'s' * (count > 1)}, got {described(value)}")
+
+
+def _is_finite(value: object) -> bool:
+    return math.isfinite(_as_float(value))
+
+
+def _as_float(value: object) -> float:
+    """NaN for what is no number, or a whole number beyond the largest float."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
+
+
+def number_field(row: Row, name: str) -> float:
+    """A finite number, also as text."""
+    value = row.data.get(name)
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+    else:
+        number = _as_float(value)
+    if not math.isfinite(number):
+        raise field_error(row, name, f"expected a finite number, got {described(value)}")
+    return number
+
+
+def winner_field(row: Row, name: str = "winner") -> Winner:
+    """1, 2 or "tie", also as text; "A" and "model_a" are 1 like "1", "tie (bothbad)" and "both_bad" are ties.
+
+    Raises:
+        InputError: none of these, or the name of the other side's model.
+    """
+    value = row.data[name]
+    if isinstance(value, int | str) and not isinstance(value, bool) and value in _WINNERS:
+        winner = _WINNERS[value]
+        others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
+        if isinstance(value, str) and winner != "tie" and value in others:
+            raise field_error(row, name, f"{described(value)} names one side and the other side's model; write 1 or 2")
+        return winner
+    raise field_error(row, name, f'expected 1, 2 or "tie", got {described(value)}')

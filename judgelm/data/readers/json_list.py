@@ -1,0 +1,234 @@
+"""The rows of one big JSON list, streamed: the buffer holds a chunk or one row, whichever is longer.
+
+The list may stand in an object, under a name that says so: `{"version": 1, "data": [...]}`.
+"""
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from judgelm.data.readers.rows import Reject, Row, has_bad_bytes, kept_raw, readable
+
+_CHUNK = 1 << 18
+_WHITESPACE = " \t\r\n"
+_WHITE = re.compile(r"[ \t\r\n]*")
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_COMMA = re.compile(r"[ \t\r\n]*,")
+_ROWS = re.compile(r"\[[ \t\r\n]*\{")
+_RAW_DECODE = json.JSONDecoder().raw_decode
+_CUT_TOKEN = 16
+"""An error this near the buffer's end may only mean that a literal or an escape is cut in two."""
+
+_KEEP_OF_REST = 1_000_000
+
+WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
+"""Names under which an object holds the rows of a file."""
+
+
+class _Source:
+    """The undecoded rest of the file, and the part of it that is in memory.
+
+    Bytes that are not UTF-8 become lone surrogates (`surrogateescape`), so that one bad row costs only itself.
+    """
+
+    def __init__(self, stream: io.BufferedReader, chunk: int) -> None:
+        self._stream = stream
+        self._chunk = chunk
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape")
+        self.text = ""
+        self.position = 0
+        self.line = 1
+        self.dropped = 0
+        self.ended = False
+        self.dirty = False
+
+    def more(self) -> None:
+        """Drop what was consumed and read on; at least doubles what is left, so re-reading a row stays linear."""
+        left = self.text[self.position :]
+        self.dropped += self.position
+        data = self._stream.read(max(self._chunk, len(left)))
+        self.ended = not data
+        new = self._decoder.decode(data, final=self.ended)
+        self.dirty = self.dirty or has_bad_bytes(new)
+        self.text, self.position = left + new, 0
+
+    def advance(self, position: int) -> None:
+        self.line += self.text.count("\n", self.position, position)
+        self.position = position
+
+    def next_character(self) -> str:
+        """The next character that is not white space, not consumed; empty at the end of the file."""
+        while True:
+            while self.position < len(self.text):
+                if self.text[self.position] not in _WHITESPACE:
+                    return self.text[self.position]
+                self.advance(self.position + 1)
+            if self.ended:
+                return ""
+            self.more()
+
+    def rest(self) -> str:
+        """Everything from here to the end of the file, as a reject keeps it."""
+        kept, length = self.text[self.position :], len(self.text) - self.position
+        while not self.ended:
+            self.position = len(self.text)
+            self.more()
+            length += len(self.text)
+            if len(kept) < _KEEP_OF_REST:
+                kept += self.text
+        return kept_raw(readable(kept).rstrip(), length)
+
+
+class _BrokenListError(Exception):
+    """The list cannot be followed any further from the source's position."""
+
+
+def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
+    """Rows of a JSON list of objects; where the list breaks, one reject holds the rest of the file.
+
+    Args:
+        stream: the file's bytes, without a byte-order mark, opening with `[`.
+        file: the name that rows and rejects carry.
+        chunk: bytes read at a time.
+    """
+    yield from _until_broken(_Source(stream, chunk), file, _elements)
+
+
+def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
+    """Rows of the list that a JSON object holds under one of `WRAPPERS`; its other fields are passed over.
+
+    Args:
+        stream: the file's bytes, without a byte-order mark, for which `is_wrapped` holds.
+        file: the name that rows and rejects carry.
+        chunk: bytes read at a time.
+    """
+    yield from _until_broken(_Source(stream, chunk), file, _fields)
+
+
+def is_wrapped(head: str) -> bool:
+    """True if a file that begins so is one object with its rows in a list, and not JSON lines.
+
+    JSON lines are what goes on behind a first line that is an object by itself.
+    """
+    line, _, more = head.lstrip(_WHITESPACE).partition("\n")
+    if not line.startswith("{") or (more.strip(_WHITESPACE) and _is_json(line)):
+        return False
+    position = head.index("{") + 1
+    try:
+        while True:
+            name, position = _RAW_DECODE(head, _WHITE.match(head, position).end())  # type: ignore[union-attr]
+            colon = _COLON.match(head, position)
+            if colon is None:
+                return False
+            if name in WRAPPERS and _ROWS.match(head, colon.end()):
+                return True
+            _, position = _RAW_DECODE(head, colon.end())
+            comma = _COMMA.match(head, position)
+            if comma is None:
+                return False
+            position = comma.end()
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _until_broken(
+    source: _Source, file: str, read: Callable[[_Source, str], Iterator[Row | Reject]]
+) -> Iterator[Row | Reject]:
+    try:
+        yield from read(source, file)
+        if source.next_character():
+            raise _BrokenListError("text after the end of the JSON list")
+    except _BrokenListError as broken:
+        line = source.line
+        yield Reject(file, line, f"{broken}; the rest of the file could not be read", source.rest())
+
+
+def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
+    """The rows of an object's one list of rows."""
+    source.next_character()
+    source.advance(source.position + 1)
+    wrapper = ""
+    while True:
+        source.next_character()
+        name, end = _decode(source)
+        source.advance(end)
+        _separator(source, ":", "a field's name")
+        if source.next_character() == "[" and name in WRAPPERS:
+            if wrapper:
+                raise _BrokenListError(f'two lists of rows, "{wrapper}" and "{name}"; keep one of them')
+            wrapper = str(name)
+            yield from _elements(source, file)
+        else:
+            _, end = _decode(source)
+            source.advance(end)
+        if _separator(source, ",}", "a field") == "}":
+            return
+
+
+def _separator(source: _Source, expected: str, behind: str) -> str:
+    """Take one of these characters."""
+    separator = source.next_character()
+    if not separator or separator not in expected:
+        names = " or ".join(f'"{character}"' for character in expected)
+        got = f'got "{separator}"' if separator else "the file ends: it is cut short"
+        raise _BrokenListError(f"broken JSON list: expected {names} after {behind}, {got}")
+    source.advance(source.position + 1)
+    return separator
+
+
+def _elements(source: _Source, file: str) -> Iterator[Row | Reject]:
+    source.next_character()
+    source.advance(source.position + 1)
+    if source.next_character() == "]":
+        source.advance(source.position + 1)
+    else:
+        while True:
+            yield _element(source, file)
+            if _separator(source, ",]", "a row") == "]":
+                break
+            source.next_character()
+
+
+def _element(source: _Source, file: str) -> Row | Reject:
+    value, end = _decode(source)
+    line = source.line
+    raw = source.text[source.position : end] if source.dirty or type(value) is not dict else ""
+    source.advance(end)
+    if source.dirty and has_bad_bytes(raw):
+        return Reject(file, line, "not UTF-8; save the file as UTF-8", kept_raw(readable(raw)))
+    if type(value) is not dict:
+        return Reject(file, line, "expected a JSON object in the list; write one object per row", kept_raw(raw))
+    return Row(file, line, value)
+
+
+def _decode(source: _Source) -> tuple[object, int]:
+    while True:
+        try:
+            value, end = _RAW_DECODE(source.text, source.position)
+            # A number that ends with the buffer may go on in the next chunk.
+            if end < len(source.text) or source.ended:
+                return value, end
+        except json.JSONDecodeError as error:
+            cut = error.msg.startswith("Unterminated string") or error.pos > len(source.text) - _CUT_TOKEN
+            if source.ended or not cut:
+                raise _BrokenListError(_finding(source, error)) from error
+        except (RecursionError, ValueError) as error:
+            raise _BrokenListError(f"not usable JSON: {error}") from error
+        source.more()
+
+
+def _finding(source: _Source, error: json.JSONDecodeError) -> str:
+    if error.pos >= len(source.text):
+        return "broken JSON list: the file ends within a row: it is cut short"
+    line = source.line + source.text.count("\n", source.position, error.pos)
+    return f"broken JSON list: {error.msg} at line {line}, character {source.dropped + error.pos + 1} of the file"

@@ -1,0 +1,182 @@
+"""Rows that a reader cannot use: each is a reject with its reason, and a file of nothing else is an error.
+
+Every reader of foreign files goes through `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from judgelm.data.readers.rows import Reject, Row, kept_raw
+from judgelm.errors import InputError
+
+OnReject = Callable[[Reject], None]
+
+T = TypeVar("T")
+
+_SHOWN_FIELDS = 20
+
+
+def rejected(row: Row, error: InputError) -> Reject:
+    """The reject of a row that was read well but says something unusable; its raw text is written anew."""
+    reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
+    return Reject(row.file, row.line, reason, kept_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
+
+
+def raise_reject(reject: Reject) -> None:
+    """Raise the reject as an error; the default where the caller gives no other handler."""
+    raise InputError(reject.message)
+
+
+class RejectCounts:
+    """Counts rejects by reason; to be given as `on_reject`.
+
+    Attributes:
+        by_reason: reason without its particulars -> rows.
+    """
+
+    def __init__(self, rejects: Iterable[Reject] = ()) -> None:
+        self.by_reason: Counter[str] = Counter()
+        self._first: dict[str, Reject] = {}
+        for reject in rejects:
+            self(reject)
+
+    def __call__(self, reject: Reject) -> None:
+        """Count one."""
+        self.by_reason[reject.kind] += 1
+        self._first.setdefault(reject.kind, reject)
+
+    def lines(self) -> list[str]:
+        """`3 rows: REASON (the first: FILE:LINE)` for each reason, the most frequent first; in full for a single row.
+
+        For a single row the line is the reject's own message.
+        """
+        return [
+            self._first[kind].message
+            if count == 1
+            else f"{count:,} rows: {kind} (the first: {self._first[kind].file}:{self._first[kind].line})"
+            for kind, count in self.by_reason.most_common()
+        ]
+
+
+@dataclass(slots=True, kw_only=True)
+class FileUse:
+    """Counts of one file's rows; they show a file of which nothing can be used.
+
+    Attributes:
+        path: the file, as errors name it.
+        expected: the fields that each row needs, in words.
+        on_reject: called with each row that cannot be used.
+        used: rows used so far.
+        rejected: rows rejected so far.
+    """
+
+    path: str
+    expected: str
+    on_reject: OnReject
+    used: int = 0
+    rejected: int = 0
+    _first: Reject | None = None
+
+    def reject(self, reject: Reject) -> None:
+        """Count a reject and pass it on.
+
+        Raises:
+            InputError: rejects are to be raised.
+        """
+        self.rejected += 1
+        self._first = self._first or reject
+        if self.on_reject is raise_reject and not self.used:
+            raise InputError(f"{reject.message}{_hint(self.expected, reject)}")
+        self.on_reject(reject)
+
+    def require_used(self) -> None:
+        """Refuse a file none of whose rows was used; to be called at its end.
+
+        Raises:
+            InputError: names the file, the fields expected, and those of its first reject.
+        """
+        if not self.used and self._first is not None:
+            raise nothing_usable(self.path, self.expected, self.rejected, self._first)
+
+
+def convert_rows(
+    rows: Iterable[Row | Reject],
+    convert: Callable[[Row], T],
+    *,
+    path: str,
+    expected: str,
+    on_reject: OnReject = raise_reject,
+) -> Iterator[T]:
+    """Convert each row; a row for which `convert` raises an InputError is a reject.
+
+    Args:
+        rows: of one file.
+        convert: row -> whatever the reader makes of it.
+        path: the file, as errors name it.
+        expected: the fields that each row needs, in words.
+        on_reject: called with each row that cannot be used. By default the first one is raised as an error.
+
+    Raises:
+        InputError: no row of the file can be used, or `on_reject` raises.
+    """
+    use = FileUse(path=path, expected=expected, on_reject=on_reject)
+    for value in _values(rows, convert, use):
+        if not isinstance(value, Reject):
+            yield value
+
+
+def converted_or_rejected(
+    rows: Iterable[Row | Reject], convert: Callable[[Row], T], *, path: str, expected: str
+) -> Iterator[T | Reject]:
+    """As `convert_rows`, with the rejects among the values.
+
+    Raises:
+        InputError: no row of the file can be used.
+    """
+    return _values(rows, convert, FileUse(path=path, expected=expected, on_reject=lambda reject: None))
+
+
+def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: FileUse) -> Iterator[T | Reject]:
+    for row in rows:
+        reject = row if isinstance(row, Reject) else None
+        if isinstance(row, Row):
+            try:
+                value = convert(row)
+            except InputError as error:
+                reject = rejected(row, error)
+        if reject is None:
+            use.used += 1
+            yield value
+        else:
+            use.reject(reject)
+            yield reject
+    use.require_used()
+
+
+def nothing_usable(path: str, expected: str, count: int, first: Reject) -> InputError:
+    """The error of a file without a usable row."""
+    finding = f"no row can be used ({count:,} read); the first: {first.message}"
+    return InputError(f"{path}: {finding}{_hint(expected, first)}")
+
+
+def _hint(expected: str, reject: Reject) -> str:
+    """Name the fields that rows need and those of this row, unless its reason does."""
+    needs = "" if expected in reject.reason else f"; each row needs {expected}"
+    fields = _fields(reject)
+    has = "" if not fields or fields in reject.reason else f"; its fields are {fields}"
+    return f"{needs}{has}"
+
+
+def _fields(reject: Reject) -> str:
+    """The names of a rejected row's fields; empty where it is no object."""
+    try:
+        data = json.loads(reject.raw)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(data, dict):
+        return ""
+    more = ", ..." if len(data) > _SHOWN_FIELDS else ""
+    return ", ".join(list(data)[:_SHOWN_FIELDS]) + more

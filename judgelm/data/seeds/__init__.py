@@ -1,0 +1,1 @@
+"""Seed questions: read, deduplicated and sampled."""

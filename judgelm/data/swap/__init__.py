@@ -1,0 +1,1 @@
+"""The text of a judgment after its answers have been swapped."""

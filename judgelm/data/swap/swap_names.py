@@ -1,0 +1,162 @@
+"""The text of a judgment when its answers are shown in another order: each name becomes that of the new place.
+
+Names are exchanged where they stand, word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes
+"Assistant 2 and 1 receive 8 and 6, respectively", which is still true, and a second exchange gives the text back.
+What an answer says itself, quoted, is left alone. Where one cannot tell whether a word names an answer, the whole text
+is `Ambiguous`, and is so in every order.
+
+"The former" and "the latter" stay where two names stand before them, since those were exchanged in place; with none
+before, "the latter answer" is the one shown last, and becomes "the former answer".
+
+It does not read or rebuild the score line, knows English only, and does not look for an answer's words outside of
+quotation marks.
+
+Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation); there only two literals are replaced.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from judgelm.data.swap.names import Name, Reader, Reading, Why
+from judgelm.data.swap.quotes import Quote, Sources, quote_around, quotes_in
+from judgelm.data.swap.sentences import Words
+from judgelm.data.swap.words import (
+    NICKNAME_AFTER,
+    NICKNAME_BEFORE,
+    SCORES_AFTER,
+    SCORES_BEFORE,
+    SCORES_JOIN,
+    SCORES_SCALE,
+    designators,
+    said_as,
+)
+
+_TOP_SCORE = 10
+_AROUND = 30
+_SCORE_DRESS = " \t*_()[].#>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """The text for the new order, and how many names in it were looked up in that order."""
+
+    text: str
+    mentions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ambiguous:
+    """A text of which one cannot tell what it says of which answer; `found` are the words, with some around them."""
+
+    why: Why
+    found: str
+
+
+def exchange(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> Exchanged | Ambiguous:
+    """Make the text of a judgment speak of the answers in another order.
+
+    Args:
+        text: the reason, without its score line.
+        order: `order[i]` is the old place, from 0, of the answer that now stands at place i; `(1, 0)` swaps a pair.
+        answers: the texts that may be quoted: the answers, and a reference or question where there is one. Without
+            any, a quotation with a name in it is ambiguous.
+
+    Raises:
+        ValueError: `order` is no permutation of two to nine places.
+
+    Example:
+        >>> exchange("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
+        'Assistant 2 is right, Assistant 1 is not.'
+        >>> exchange("The better one is 2.", (1, 0))
+        Ambiguous(why='bare_name', found='The better one is 2.')
+    """
+    if sorted(order) != list(range(len(order))) or len(order) not in range(2, 10):
+        raise ValueError(f"order {order}: expected each place from 0 to {len(order) - 1} once, of two to nine answers")
+    names = _names(text, len(order), answers)
+    if isinstance(names, Ambiguous):
+        return names
+    parts, at = [], 0
+    for name in names:
+        parts += [text[at : name.start], said_as(name.word, name.form, order.index(name.place))]
+        at = name.end
+    return Exchanged(text="".join([*parts, text[at:]]), mentions=len(names))
+
+
+def _names(text: str, count: int, answers: Sequence[str]) -> list[Name] | Ambiguous:
+    """The names in a text, or the first finding that makes it ambiguous."""
+    reader = Reader(text=text, count=count, sources=Sources(answers))
+    quotes: list[Quote] | None = None
+    scores = _ScorePairs()
+    for match in designators(text):
+        reading = reader.read(match)
+        if reading == "plain":
+            scores.add(match)
+            continue
+        quotes = quotes_in(text) if quotes is None else quotes
+        quote = quote_around(quotes, *match.span())
+        if quote is not None and reading != "quoted_name":
+            reading = _in_quote(match, quote, reader)
+        if reading == "name":
+            reader.add(match)
+        elif reading != "plain":
+            return Ambiguous(why=reading, found=_around(text, *match.span()))
+    words = Words(SCORES_BEFORE, text), Words(SCORES_AFTER, text)
+    unnamed = next((pair for pair in scores.pairs if _is_unnamed(pair, reader, words)), None)
+    return reader.names if unnamed is None else Ambiguous(why="unnamed_scores", found=_around(text, *unnamed))
+
+
+def _in_quote(match: re.Match[str], quote: Quote, reader: Reader) -> Reading:
+    """What a word says that would name an answer, were it not in a quotation.
+
+    An answer's own words are left alone. Another quotation names an answer only where it is the name and no more
+    (`"Assistant 1"`), and where no answer has that name for any of the places.
+    """
+    before, after = reader.text[quote.start : match.start()], reader.text[match.end() : quote.end]
+    if not (NICKNAME_BEFORE.fullmatch(before) and NICKNAME_AFTER.fullmatch(after)):
+        return "plain" if reader.sources.have(quote.content) else "quoted_name"
+    form = match.lastgroup or ""
+    said = (f"{before}{said_as(match[0], form, place)}{after}" for place in range(reader.count))
+    return "name" if reader.sources.texts and not any(map(reader.sources.have, said)) else "quoted_name"
+
+
+class _ScorePairs:
+    """Two different numbers that may be scores with nothing but "and" or the like between them, as they come up."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[int, int]] = []
+        self._last: re.Match[str] | None = None
+
+    def add(self, match: re.Match[str]) -> None:
+        """Take the next word that names nothing."""
+        if match.lastgroup != "number" or float(match[0]) > _TOP_SCORE:
+            return
+        text, last = match.string, self._last
+        if last is not None and match[0] == "10" and text[last.end() : match.start()] == "/":
+            return  # the denominator of the number before
+        self._last = match
+        if last is None or float(last[0]) == float(match[0]):
+            return
+        if SCORES_JOIN.fullmatch(text, last.end(), match.start()):
+            self.pairs.append((last.start(), match.end()))
+
+
+def _is_unnamed(pair: tuple[int, int], reader: Reader, words: tuple[Words, Words]) -> bool:
+    """Whether the two numbers are scores, and their sentence (with what leads up to it by a colon) names no two.
+
+    `words` are those that speak of scores before and behind them.
+    """
+    (start, end), text, (before, behind) = pair, reader.text, words
+    if SCORES_SCALE.search(text, max(0, start - _AROUND), start):
+        return False
+    opens, closes = reader.sentences.led_up_to(start), reader.sentences.closes(end)
+    line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    rest = text[line_start:start] + text[end : line_end if line_end >= 0 else len(text)]
+    alone = not rest.removesuffix("/10").strip(_SCORE_DRESS)
+    if len({place for place, _ in reader.named(opens, closes)}) > 1:
+        return False
+    return alone or before.between(opens, start) or behind.between(end, closes)
+
+
+def _around(text: str, start: int, end: int) -> str:
+    return text[max(0, start - _AROUND) : end + _AROUND]

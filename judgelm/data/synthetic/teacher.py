@@ -1,0 +1,154 @@
+"""The synthetic world's teacher: integer scores from 1 to 10 and a reason, with and without a reference.
+
+The teacher knows what the world knows, with one exception: a `reference_fact` can be judged only by its reference, so
+without one it scores such answers by plausibility and manner alone, or guesses. A small noise keeps the ceiling below
+1. In some pairs it leans: it gives the answer that it reads first a point more where the two are close.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from zlib import crc32
+
+from judgelm.data.synthetic.generators import Answer
+from judgelm.data.synthetic.questions import Question
+
+NOISE = 0.06
+"""Probability that one score is off by a point; half of the slips go up and half down, as far as the scale allows."""
+
+Finding = Literal[
+    "right", "plausible", "wrong", "partial", "hedged", "off_topic", "evasive", "long_right", "long_plausible",
+    "long_wrong", "cut", "stump", "empty",
+]  # fmt: skip
+
+SCORES: Mapping[Finding, int] = {
+    "right": 9,
+    "plausible": 7,
+    "long_right": 7,
+    "partial": 5,
+    "hedged": 5,
+    "long_plausible": 5,
+    "cut": 4,
+    "evasive": 3,
+    "wrong": 2,
+    "long_wrong": 2,
+    "off_topic": 2,
+    "stump": 2,
+    "empty": 1,
+}
+"""The score of each finding before noise. An honest "I do not know" beats a wrong answer."""
+
+LONG_WHERE_FORM_COUNTS = 4
+"""The score of a right but rambling answer to a question about form, which the rambling breaks."""
+
+_GUESSES: tuple[Finding, Finding] = ("wrong", "right")
+_LONG_GUESSES: tuple[Finding, Finding] = ("long_wrong", "long_right")
+
+_WORDING: Mapping[Finding, tuple[str, ...]] = {
+    "right": ("is right and short", "answers correctly", "gives exactly what was asked"),
+    "plausible": ("is plausible but cannot be checked", "gives a possible answer"),
+    "long_right": ("is right but too long", "answers correctly but rambles"),
+    "partial": ("is only partly right", "has a mistake in one part"),
+    "hedged": ("does not decide between two answers", "gives two answers at once"),
+    "long_plausible": ("is plausible but too long", "gives a possible answer but rambles"),
+    "cut": ("stops too early", "is cut off in the middle"),
+    "evasive": ("does not answer", "avoids the question"),
+    "wrong": ("is wrong", "gives a wrong answer"),
+    "long_wrong": ("is wrong and too long", "rambles and is wrong"),
+    "off_topic": ("talks about something else", "is off topic"),
+    "stump": ("ends before the answer", "breaks off and says nothing"),
+    "empty": ("is empty", "says nothing at all"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """The teacher's verdict on a pair: two integer scores in [1, 10] and a reason that names both assistants."""
+
+    scores: tuple[int, int]
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The review as a judge's target: the score line, then the reason."""
+        return f"{self.scores[0]} {self.scores[1]}\n{self.reason}"
+
+
+def find(question: Question, answer: Answer, *, with_reference: bool, guessing: bool = False) -> Finding:
+    """What the teacher sees in an answer, given whether it was shown the reference.
+
+    Args:
+        question: what was asked.
+        answer: one answer to it.
+        with_reference: whether the teacher is shown the right answer.
+        guessing: whether it believes what it cannot know, by the toss of a coin that is the same for the same text,
+            rather than calling it plausible.
+    """
+    checkable = with_reference or question.kind != "reference_fact"
+    several = len(question.parts) > 1
+    match answer.vice:
+        case "correct" | "wrong" if not checkable:
+            return _GUESSES[crc32(f"{question.text} {answer.text}".encode()) % 2] if guessing else "plausible"
+        case "correct":
+            return "right"
+        case "rambling" if not checkable:
+            guess = crc32(f"{question.text} {answer.text}".encode()) % 2
+            return _LONG_GUESSES[guess] if guessing else "long_plausible"
+        case "rambling":
+            return "long_right" if answer.right else "long_wrong"
+        case "partial":
+            return "partial" if several else "hedged"
+        case "truncated":
+            return "cut" if several else "stump"
+        case vice:
+            return vice
+
+
+def noiseless_score(question: Question, finding: Finding) -> int:
+    """The score before noise, in [1, 10]."""
+    if finding == "long_right" and question.kind == "format":
+        return LONG_WHERE_FORM_COUNTS
+    return SCORES[finding]
+
+
+def _verdict(first: int, second: int) -> str:
+    if first == second:
+        return "Assistant 1 and Assistant 2 are equally good."
+    manner = "slightly better" if abs(first - second) == 1 else "better" if abs(first - second) < 5 else "much better"
+    return f"Assistant {1 if first > second else 2} is {manner}."
+
+
+def _noisy(score: int, rng: random.Random) -> int:
+    draw = rng.random()
+    if draw < NOISE / 2:
+        return max(score - 1, 1)
+    return min(score + 1, 10) if draw < NOISE else score
+
+
+def review(
+    question: Question,
+    answers: tuple[Answer, Answer],
+    rng: random.Random,
+    *,
+    with_reference: bool,
+    leaning: bool = False,
+    guessing: bool = False,
+) -> Review:
+    """Score a pair and say why; the noise and the wording come from `rng`, all else from the world.
+
+    Args:
+        question: what was asked.
+        answers: in the order in which the teacher reads them.
+        rng: drawn from as often whether the teacher leans or not.
+        with_reference: whether the teacher is shown the right answer.
+        leaning: whether the first of two answers within a point of each other gets a point more.
+        guessing: as `find` takes it.
+    """
+    first, second = (find(question, answer, with_reference=with_reference, guessing=guessing) for answer in answers)
+    scores = (_noisy(noiseless_score(question, first), rng), _noisy(noiseless_score(question, second), rng))
+    if leaning and abs(scores[0] - scores[1]) <= 1:
+        scores = (min(scores[0] + 1, 10), scores[1])
+    wording = rng.choice(_WORDING[first]), rng.choice(_WORDING[second])
+    reason = f"Assistant 1 {wording[0]}, while Assistant 2 {wording[1]}. {_verdict(*scores)}"
+    return Review(scores=scores, reason=reason)
