@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Tool
-from judgelm.dialects.recognising import doubt, sample_of, user_text
-from judgelm.dialects.verdicts import chance_of_first, likelier_of_two, verdict_logprobs
-from judgelm.dialects.wording import explained, per_reply, winner_of_two
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import chance_of_first, likelier_of_two, verdict_logprobs
+from judgelm.dialects.recognition import doubt, sample_of, user_text
+from judgelm.dialects.text import explained, per_reply, winner_of_two
 from judgelm.records import Sample
 
 _LEAST_ROOM = 60  # tokens, for an explanation and a verdict

@@ -9,10 +9,10 @@ Source: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval, `chatgpt`, `gpt4`, `
 import json
 
 from judgelm.dialects.alpaca_eval import render_token
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of, user_text
-from judgelm.dialects.wording import per_reply, winner_of_two
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, sample_of, user_text
+from judgelm.dialects.text import per_reply, winner_of_two
 
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"

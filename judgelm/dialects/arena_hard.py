@@ -6,12 +6,12 @@ with exactly one label; 0.1 asks once more where it found none, and reads both r
 
 import re
 
-from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, sample_of
 from judgelm.dialects.score_pairs import beside
-from judgelm.dialects.splitting import resolved
-from judgelm.dialects.wording import explained, per_reply, winner_of_two
+from judgelm.dialects.text import explained, per_reply, winner_of_two
 
 NAME = "arena-hard"
 

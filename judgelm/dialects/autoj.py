@@ -5,10 +5,10 @@ JudgeBench sends the pairwise prompt without the query, by a slip of its own.
 Source: Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j.
 """
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, lone_text, sample_of
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, lone_text, sample_of
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
 
 _SCALE = (1.0, 10.0)
 _DATA = "[BEGIN DATA]\n***\n[Query]: {question}\n***\n"

@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, TokenLogprobs
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.verdicts import fulfilled, verdict_logprobs
-from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply, written
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import fulfilled, verdict_logprobs
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, written
 from judgelm.records import Sample
 
 _FIELDS = (

@@ -6,12 +6,12 @@ end behind the last score.
 
 import re
 
-from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, sample_of
 from judgelm.dialects.score_pairs import beside, compared, two_scores
-from judgelm.dialects.splitting import resolved
-from judgelm.dialects.wording import harmless, per_reply
+from judgelm.dialects.text import harmless, per_reply
 
 NAME = "faireval"
 

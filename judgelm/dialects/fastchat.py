@@ -7,12 +7,12 @@ assistant, and once more for the reference, so that a question which imitates a 
 
 from collections.abc import Callable, Mapping
 
-from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.recognition import doubt, sample_of
 from judgelm.dialects.score_pairs import beside, winner_of
-from judgelm.dialects.splitting import resolved
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, written
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, written
 from judgelm.records import Sample
 
 _SCALE = (1.0, 10.0)

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import DOUBT, lone_text, sample_of
-from judgelm.dialects.verdicts import fulfilled
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, written
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.recognition import DOUBT, lone_text, sample_of
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, written
 from judgelm.records import Sample
 
 _PROMPT = Pattern(

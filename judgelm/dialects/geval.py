@@ -8,10 +8,10 @@ Source: G-Eval, the authors' script (captured requests and replies).
 
 import re
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.wording import expected_grade, on_scale, per_reply, written
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import expected_grade, on_scale, per_reply, written
 
 _NAME = "geval"
 _HEAD = re.compile(

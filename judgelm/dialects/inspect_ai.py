@@ -7,11 +7,11 @@ answer what looks like its own delimiters; the split gives what the prompt holds
 Source: inspect_ai 0.3 (captured requests and replies).
 """
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.verdicts import fulfilled
-from judgelm.dialects.wording import explanation
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import explanation
 
 _QA = Pattern(
     "You are assessing a submitted answer on a given task based on a criterion. Here is the data:\n\n[BEGIN DATA]\n"

@@ -7,11 +7,11 @@ a word may stand beside it. JudgeBench's Arena-Hard and JudgeLM are in the modul
 from collections.abc import Mapping
 from functools import partial
 
-from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.ambiguity import Blocks, resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.splitting import Blocks, resolved
-from judgelm.dialects.wording import per_reply, winner_of_two
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import per_reply, winner_of_two
 
 _VANILLA = Pattern(
     "{instruction}Do NOT output any other words.\n# Instruction:\n{question}\n# Output (a):\n{first}\n# Output (b):\n"

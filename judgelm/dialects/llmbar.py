@@ -8,10 +8,10 @@ Source: Zeng et al. 2023, Evaluating Large Language Models at Evaluating Instruc
 
 from dataclasses import dataclass
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Task
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
 
 _SCALE = (0.0, 9.0)
 _START = "# Instruction:\n"

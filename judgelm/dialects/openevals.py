@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import DOUBT, sample_of
-from judgelm.dialects.verdicts import fulfilled
-from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply, written
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, written
 
 _NAME = "openevals"
 _FUNCTION = "score"

@@ -6,10 +6,10 @@ holds. A JudgeBench prompt has no input.
 Source: Wang et al. 2023, PandaLM; WeOpenML/PandaLM.
 """
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, lone_text, sample_of
-from judgelm.dialects.wording import explained, per_reply, winner_of_two
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import doubt, lone_text, sample_of
+from judgelm.dialects.text import explained, per_reply, winner_of_two
 
 _REASON = "\n\n### Reason: "
 _RESPONSES = "\n\n### Response 1:\n{first}\n\n### Response 2:\n{second}\n\n### Evaluation:"

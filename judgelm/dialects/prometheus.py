@@ -6,10 +6,10 @@ at the very end, behind `[RESULT]`, and know no tie.
 Source: Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval.
 """
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of, user_text
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.recognition import doubt, sample_of, user_text
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
 
 _SCALE = (1.0, 5.0)
 _TASK = "###Task Description:\n"

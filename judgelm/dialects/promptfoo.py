@@ -8,11 +8,11 @@ Source: promptfoo 0.121 (captured requests and replies).
 
 import json
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Task
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.verdicts import best_of, fulfilled
-from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.probabilities import best_of, fulfilled
+from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, winner_of_two, written
 
 _RUBRIC_SYSTEM = Pattern(
     "You are grading output according to a user-specified rubric. If the statement in the rubric is true, then the "

@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import sample_of
-from judgelm.dialects.verdicts import fulfilled
-from judgelm.dialects.wording import expected_grade, explanation, on_scale, per_reply
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply
 
 _ASPECT, _SIMPLE, _RUBRICS = "ragas-aspect-critic", "ragas-simple-criteria", "ragas-rubrics"
 _KINDS = {"AspectCriticOutput": _ASPECT, "SimpleCriteriaOutput": _SIMPLE, "ScoreFeedback": _RUBRICS}

@@ -9,12 +9,12 @@ Source: Lambert et al. 2024, RewardBench; allenai/reward-bench.
 import json
 from collections.abc import Callable
 
-from judgelm.dialects.anchors import Pattern
+from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, last_borders, sample_of, system_text
-from judgelm.dialects.splitting import resolved
-from judgelm.dialects.verdicts import best_of
-from judgelm.dialects.wording import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import best_of
+from judgelm.dialects.recognition import doubt, last_borders, sample_of, system_text
+from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
 
 _RATINGS = (1.0, 10.0)
 _ANSWER = "\n\n[The Start of Assistant {0}'s Answer]\n{{{1}}}\n[The End of Assistant {0}'s Answer]"

@@ -8,12 +8,12 @@ reference, which JudgeBench sends with other line ends. A score line has one spa
 import re
 from functools import partial
 
-from judgelm.dialects.anchors import Pattern, Split
+from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.recognition import doubt, sample_of
 from judgelm.dialects.score_pairs import beside, compared, two_scores
-from judgelm.dialects.splitting import resolved
-from judgelm.dialects.wording import harmless, per_reply
+from judgelm.dialects.text import harmless, per_reply
 
 _BLOCKS_SHOWN = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"

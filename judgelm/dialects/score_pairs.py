@@ -1,7 +1,7 @@
 """Two scores, or one verdict, and the words beside them: for clients that read scores of pairs and labels."""
 
 from judgelm.dialects.contract import Asked, Case, Finding
-from judgelm.dialects.wording import winner_of_two, written
+from judgelm.dialects.text import winner_of_two, written
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0

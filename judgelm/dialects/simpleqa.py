@@ -6,10 +6,10 @@ answer from one not attempted; `C` is never given.
 Source: SimpleQA as lighteval asks it (captured requests and replies).
 """
 
-from judgelm.dialects.anchors import Pattern
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
-from judgelm.dialects.recognising import doubt, sample_of
-from judgelm.dialects.verdicts import fulfilled
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.recognition import doubt, sample_of
 
 _NAME = "simpleqa"
 _PATTERN = Pattern(

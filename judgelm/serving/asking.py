@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding
-from judgelm.dialects.wording import digest
+from judgelm.dialects.text import digest
 from judgelm.records import Sample
 from judgelm.serving.questions import Question
 

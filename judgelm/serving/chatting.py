@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from judgelm.dialects.contract import Asked, Message, Reply
-from judgelm.dialects.wording import digest
+from judgelm.dialects.text import digest
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes.flow import Asking

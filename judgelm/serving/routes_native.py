@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from judgelm.dialects.contract import Case, Finding
-from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt
 from judgelm.runs.serialization import judgment_row

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from judgelm.dialects.contract import Asked
-from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import JudgelmError
 from judgelm.serving import documenting
 from judgelm.serving.answers import Answered, UnjudgedError

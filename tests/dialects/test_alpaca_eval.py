@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from captures import replies, requests
 from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
 from judgelm.dialects.contract import Asked, Case, Finding, Message, Tool
-from judgelm.dialects.recognising import DOUBT, sample_of
+from judgelm.dialects.recognition import DOUBT, sample_of
 
 RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
 SAMPLE = sample_of("q", ("first", "second"))

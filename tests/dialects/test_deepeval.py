@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import captures
 from judgelm.dialects.contract import Asked, Finding, Message, TokenLogprobs
 from judgelm.dialects.deepeval import DIALECTS
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 
 FOLDERS = ("deepeval_geval_openai", "deepeval_geval_localmodel")
 TEXTS = st.one_of(

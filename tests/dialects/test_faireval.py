@@ -11,7 +11,7 @@ import captures
 from judgelm.dialects import score_line
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.faireval import DIALECTS
-from judgelm.dialects.recognising import DOUBT
+from judgelm.dialects.recognition import DOUBT
 
 [DIALECT] = DIALECTS
 WANTED = (

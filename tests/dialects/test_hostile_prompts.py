@@ -12,9 +12,9 @@ import pytest
 
 import captures
 from judgelm.dialects import catalog
-from judgelm.dialects.anchors import Pattern
-from judgelm.dialects.recognising import last_borders
-from judgelm.dialects.splitting import resolved
+from judgelm.dialects.ambiguity import resolved
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import last_borders
 
 SMALL, LARGE = 500_000, 2_000_000
 ABSOLUTE_S = 1.0

@@ -7,7 +7,7 @@ import pytest
 from captures import replies, requests
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.llmbar import DIALECTS
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 
 CHOICE, RATING, PREPARATION = DIALECTS
 REASON = 'Output (b) is better, says [it].\nOutput (b) is better. "Therefore, Output (b) is better."'

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.openevals import DIALECTS
-from judgelm.dialects.recognising import DOUBT
+from judgelm.dialects.recognition import DOUBT
 
 [OPENEVALS] = DIALECTS
 # folder: task, scale

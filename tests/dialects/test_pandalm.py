@@ -5,7 +5,7 @@ import pytest
 from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.pandalm import DIALECTS
-from judgelm.dialects.recognising import DOUBT, sample_of
+from judgelm.dialects.recognition import DOUBT, sample_of
 
 [PANDALM] = DIALECTS
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.prometheus import DIALECTS
-from judgelm.dialects.recognising import DOUBT, sample_of
+from judgelm.dialects.recognition import DOUBT, sample_of
 
 ABSOLUTE, RELATIVE = DIALECTS
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"

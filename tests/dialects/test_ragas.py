@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.ragas import DIALECTS
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 
 # folder: name, task, scale, names of the words and of the verdict
 FOLDERS = {

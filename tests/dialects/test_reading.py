@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.dialects.contract import Asked, Message, Tool
-from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import InputError
 
 USER = {"role": "user", "content": "q"}

@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked, Message
-from judgelm.dialects.recognising import DOUBT, doubt, last_borders, lone_text, sample_of, system_text, user_text
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.recognition import DOUBT, doubt, last_borders, lone_text, sample_of, system_text, user_text
 from judgelm.records import Sample
 
 PAIR = Pattern("[Q]{question}[A]{first}[B]{second}[E]")

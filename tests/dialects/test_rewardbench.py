@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from captures import replies, requests
 from judgelm.dialects.contract import Asked, Case, Finding, Message
-from judgelm.dialects.recognising import DOUBT, sample_of
+from judgelm.dialects.recognition import DOUBT, sample_of
 from judgelm.dialects.rewardbench import DIALECTS
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}

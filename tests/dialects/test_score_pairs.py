@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.dialects.contract import Asked, Case, Finding
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 from judgelm.dialects.score_pairs import beside, compared, two_scores, winner_of
 
 CASE = Case(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from judgelm.dialects.anchors import Pattern, Split
-from judgelm.dialects.splitting import resolved
+from judgelm.dialects.ambiguity import resolved
+from judgelm.dialects.patterns import Pattern, Split
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
 BLOCKS = (("[A]", "[/A]"), ("[B]", "[/B]"))

@@ -5,8 +5,15 @@ import math
 import pytest
 
 from judgelm.dialects.contract import Case, Finding, TokenLogprobs
-from judgelm.dialects.recognising import sample_of
-from judgelm.dialects.verdicts import best_of, chance_of_first, fulfilled, likelier_of_two, log_of, verdict_logprobs
+from judgelm.dialects.probabilities import (
+    best_of,
+    chance_of_first,
+    fulfilled,
+    likelier_of_two,
+    log_of,
+    verdict_logprobs,
+)
+from judgelm.dialects.recognition import sample_of
 
 PAIR = Case(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
 

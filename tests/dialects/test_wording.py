@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.contract import Asked, Case, Finding
-from judgelm.dialects.wording import (
+from judgelm.dialects.text import (
     digest,
     expected_grade,
     explained,

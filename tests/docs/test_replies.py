@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.dialects.catalog import DIALECTS
 from judgelm.dialects.contract import Asked, Case, Finding
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 from snippets import snippets
 
 DOCS = Path(__file__).parents[2] / "docs"

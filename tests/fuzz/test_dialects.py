@@ -12,7 +12,7 @@ import fuzzing
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import DIALECTS, recognise
 from judgelm.dialects.contract import Asked, Finding
-from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.dialects.request_body import read_chat, read_completion
 
 FINDINGS = st.builds(
     Finding,

@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.dialects.contract import Case
-from judgelm.dialects.recognising import sample_of
+from judgelm.dialects.recognition import sample_of
 from judgelm.records import Cut, GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.score_distributions import GradeDistribution, PairDistribution
 from judgelm.serving.findings import finding_of, likeliest

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.dialects.reading import read_chat, read_completion
+from judgelm.dialects.request_body import read_chat, read_completion
 
 
 def requests(shared_data, folder):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from judgelm.dialects.anchors import Pattern, Split
 from judgelm.dialects.contract import Asked
-from judgelm.dialects.wording import digest
+from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.text import digest
 from judgelm.records import Sample
 
 DOUBT = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"

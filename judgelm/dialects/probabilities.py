@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from judgelm.dialects.contract import Case, Finding, TokenLogprobs
-from judgelm.dialects.wording import digest, expected_grade, on_scale, winner_of_two
+from judgelm.dialects.text import digest, expected_grade, on_scale, winner_of_two
 
 _LEAST_LOGPROB = -100.0
 _PIECES = re.compile(r"\s*[^\W\d_]+|\s*\d|\s*[^\w\s]|\s*_|\s+")

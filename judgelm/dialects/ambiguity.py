@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from judgelm.dialects.anchors import Pattern, Split, places
+from judgelm.dialects.patterns import Pattern, Split, places
 
 _MOST_PLACES = 5_000
 """Borders that are tried."""
