@@ -12,9 +12,9 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_USAGE
 from judgelm.cli.doctor_output import escaped, facts_table
 from judgelm.cli.output import write_json
-from judgelm.doctor.training_plan import USABLE_SHARE, ModelFacts, Operations, Recipe
-from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_training
-from judgelm.doctor.training_plan_ways import Plan, plan
+from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
+from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Operations, Recipe
+from judgelm.doctor.training_plan.plan import Plan, plan
 
 _GIB = 1 << 30
 _MOST_WAYS = 12
@@ -40,7 +40,7 @@ def plan_training(
     train, accelerate, shape = files
     configured = read_training(train)
     clusters = clusters_of(read_launch(accelerate), gpus=cluster[0], gpu_memory_gib=cluster[1])
-    from judgelm.doctor.training_plan_model import look_at_data, look_at_model, training_of  # loads torch
+    from judgelm.doctor.training_plan.model import look_at_data, look_at_model, training_of  # loads torch
 
     with out.status("building the model on the meta device, counting the rows"):
         model, configured = look_at_model(configured, shape=shape)

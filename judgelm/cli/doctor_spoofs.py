@@ -13,7 +13,7 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_USAGE, console
 from judgelm.cli.doctor_output import escaped
 from judgelm.cli.output import write_json
-from judgelm.doctor.spoof_checks import Checked, check_spoofs
+from judgelm.doctor.injection.checks import Checked, check_spoofs
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine
 from judgelm.judge import DEFAULT_TEMPLATE, Judge
@@ -107,7 +107,7 @@ def _print_escapes(found: Sequence[Checked], out: Console) -> None:
 
 
 def _sway(judge: Judge, mode: Pairwise, checked: Sequence[Checked], seconds: float, out: Console) -> dict[str, Any]:
-    from judgelm.doctor.spoof_behaviour import measure_swayed
+    from judgelm.doctor.injection.success import measure_swayed
 
     with console.status("judging attacked pairs"):
         found = measure_swayed(mode, judge.engine, [one.spoof for one in checked], seconds=seconds)

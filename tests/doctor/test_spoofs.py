@@ -6,9 +6,9 @@ import pytest
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
-from judgelm.doctor.spoof_behaviour import measure_swayed
-from judgelm.doctor.spoof_checks import check_spoofs, score_escapes
-from judgelm.doctor.spoofs import Spoof, closing_of, final_of, spoof_set
+from judgelm.doctor.injection.attacks import Spoof, closing_of, final_of, spoof_set
+from judgelm.doctor.injection.checks import check_spoofs, score_escapes
+from judgelm.doctor.injection.success import measure_swayed
 from judgelm.engines.openai.request_body import PromptWriter
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise

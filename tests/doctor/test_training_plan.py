@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from typer.testing import CliRunner
 
 from judgelm.cli.main import app
-from judgelm.doctor.training_plan import (
+from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
+from judgelm.doctor.training_plan.estimate import (
     GIB,
     RESERVE_BYTES,
     Cluster,
@@ -24,9 +25,8 @@ from judgelm.doctor.training_plan import (
     operations_of,
     steps_of,
 )
-from judgelm.doctor.training_plan_model import SHAPES, known_shape, look_at_data, look_at_model, training_of
-from judgelm.doctor.training_plan_reading import clusters_of, read_launch, read_training
-from judgelm.doctor.training_plan_ways import plan, ways_out
+from judgelm.doctor.training_plan.model import SHAPES, known_shape, look_at_data, look_at_model, training_of
+from judgelm.doctor.training_plan.plan import plan, ways_out
 from judgelm.errors import ConfigError, ModelError
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Literal
 
-from judgelm.doctor.spoof_texts import (
+from judgelm.doctor.injection.texts import (
     CONTINUATIONS,
     LINE_ENDS,
     ROLE_TEXTS,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.doctor.spoofs import PLACES, Place, Spoof, delimiters_of, spoof_set
+from judgelm.doctor.injection.attacks import PLACES, Place, Spoof, delimiters_of, spoof_set
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.template import Template

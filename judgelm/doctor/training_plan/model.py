@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from judgelm.doctor.training_plan import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
-from judgelm.doctor.training_plan_reading import Configured
+from judgelm.doctor.training_plan.configs import Configured
+from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.training.row_records import RowOptions
 from judgelm.training.rows import RowBuilder

@@ -8,7 +8,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from judgelm.doctor.training_plan import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
+from judgelm.doctor.training_plan.estimate import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.training.config import accumulation_steps

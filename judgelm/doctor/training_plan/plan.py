@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from judgelm.doctor.training_plan import (
+from judgelm.doctor.training_plan.estimate import (
     Cluster,
     Memory,
     ModelFacts,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.doctor.spoofs import Spoof
+from judgelm.doctor.injection.attacks import Spoof
 from judgelm.engines.base import Engine
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.modes.flow import Mode

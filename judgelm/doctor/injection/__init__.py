@@ -1,0 +1,1 @@
+"""Prompt injection: attacks on a judge, and how often they succeed."""

@@ -1,0 +1,1 @@
+"""Memory, operations and time of a fine-tuning, before it starts."""
