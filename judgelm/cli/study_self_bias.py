@@ -100,7 +100,7 @@ def self_bias_command(
         write_ratings,
     )
     from judgelm.metrics.resampling import Resampling
-    from judgelm.metrics.self_bias_design import BiasModel
+    from judgelm.metrics.self_bias.design import BiasModel
     from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))

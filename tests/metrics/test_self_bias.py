@@ -10,11 +10,11 @@ import pytest
 import statsmodels.formula.api as smf
 
 from judgelm.data.ratings.table import read_ratings
-from judgelm.metrics.self_bias import BiasModel, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias_checks import family_as_reference, slices, without_models
-from judgelm.metrics.self_bias_debias import debiased
-from judgelm.metrics.self_bias_families import families_given, family_by_name
-from judgelm.metrics.self_bias_rows import pair_with_reference, with_length
+from judgelm.metrics.self_bias.debiasing import debiased
+from judgelm.metrics.self_bias.families import families_given, family_by_name
+from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, fit_self_bias
+from judgelm.metrics.self_bias.robustness import family_as_reference, slices, without_models
+from judgelm.metrics.self_bias.rows import pair_with_reference, with_length
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias_annotation import (
+from judgelm.metrics.self_bias.annotation import (
     annotator_agreement,
     attention_accuracy,
     gold_accuracy,

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias_families import family_by_name
-from judgelm.metrics.self_bias_panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias_rows import pair_with_reference
+from judgelm.metrics.self_bias.families import family_by_name
+from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
+from judgelm.metrics.self_bias.rows import pair_with_reference
 
 HOW = Resampling(resamples=100)
 NAMES = ("Claude a", "Claude b", "GPT-1")

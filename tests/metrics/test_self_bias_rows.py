@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias import BiasFit, Term
-from judgelm.metrics.self_bias_checks import slices, without_models
-from judgelm.metrics.self_bias_debias import debiased, mean_of
-from judgelm.metrics.self_bias_families import families_given
-from judgelm.metrics.self_bias_rows import Scale, pair_with_reference, with_length, with_reference
+from judgelm.metrics.self_bias.debiasing import debiased, mean_of
+from judgelm.metrics.self_bias.families import families_given
+from judgelm.metrics.self_bias.regression import BiasFit, Term
+from judgelm.metrics.self_bias.robustness import slices, without_models
+from judgelm.metrics.self_bias.rows import Scale, pair_with_reference, with_length, with_reference
 
 FAMILIES = families_given({"F": ["a", "b"], "G": ["c"]})
 

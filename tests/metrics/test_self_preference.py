@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from judgelm.metrics.qa.self_preference import preferences
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_preference import preferences
 
 HOW = Resampling(resamples=200)
 

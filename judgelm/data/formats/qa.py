@@ -25,7 +25,7 @@ from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
-from judgelm.metrics.answer_types import ANSWER_TYPES, answer_type
+from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Sample
 

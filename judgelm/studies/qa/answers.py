@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from judgelm.errors import InputError
-from judgelm.metrics.answer_types import answer_type
-from judgelm.metrics.qa_match import Match, match
+from judgelm.metrics.qa.answer_types import answer_type
+from judgelm.metrics.qa.match import Match, match
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.records import Judgment, LabelVerdict, Sample
 

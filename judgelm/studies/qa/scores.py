@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.metrics.answer_types import ANSWER_TYPES
+from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
 from judgelm.studies.qa.answers import FailureTreatment, QaAnswer, QaRun
 from judgelm.studies.result import Bars, Cell, Column, Group, Table

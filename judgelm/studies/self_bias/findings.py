@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.self_bias import BiasFit, Term
-from judgelm.metrics.self_bias_design import TermKind
+from judgelm.metrics.self_bias.design import TermKind
+from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.studies.result import Table
 from judgelm.studies.self_bias.fits import LENGTH_BY_PROMPT, Fits, NamedFit
 

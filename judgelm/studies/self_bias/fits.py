@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias import BiasFit, Term, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias_checks import (
+from judgelm.metrics.self_bias.design import BiasModel, TermKind
+from judgelm.metrics.self_bias.ordinal import fit_ordinal
+from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, fit_self_bias
+from judgelm.metrics.self_bias.robustness import (
     PAPERS_WEAK_MODELS,
     PAPERS_WEAK_MODELS_FIGURE_10,
     family_as_reference,
     slices,
     without_models,
 )
-from judgelm.metrics.self_bias_design import BiasModel, TermKind
-from judgelm.metrics.self_bias_ordinal import fit_ordinal
-from judgelm.metrics.self_bias_rows import PairedRatings, Scaling, with_length
+from judgelm.metrics.self_bias.rows import PairedRatings, Scaling, with_length
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]

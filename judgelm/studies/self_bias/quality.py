@@ -7,13 +7,13 @@ import pandas as pd
 
 from judgelm.data.ratings.table import GOLD, HUMAN
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias_annotation import (
+from judgelm.metrics.self_bias.annotation import (
     annotator_agreement,
     attention_accuracy,
     gold_accuracy,
     rank_correlation,
 )
-from judgelm.metrics.self_bias_rows import COMPLETION, PairedRatings
+from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
 from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, Table
 from judgelm.studies.self_bias.tables import in_order
 

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias import BiasFit
-from judgelm.metrics.self_bias_debias import debiased, mean_of
-from judgelm.metrics.self_bias_panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias_ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.metrics.self_bias_rows import PairedRatings
+from judgelm.metrics.self_bias.debiasing import debiased, mean_of
+from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
+from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
+from judgelm.metrics.self_bias.regression import BiasFit
+from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.studies.result import Cell, Column, Table
 from judgelm.studies.self_bias.fits import SelfBiasOptions
 from judgelm.studies.self_bias.tables import in_order

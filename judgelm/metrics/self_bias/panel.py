@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.metrics.self_bias_annotation import rank_correlation
-from judgelm.metrics.self_bias_rows import COMPLETION, PairedRatings
+from judgelm.metrics.self_bias.annotation import rank_correlation
+from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
 
 MOST_MIXED = 64
 

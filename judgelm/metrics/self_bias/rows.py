@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from judgelm.metrics.self_bias_families import FamilyOf
+from judgelm.metrics.self_bias.families import FamilyOf
 
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""

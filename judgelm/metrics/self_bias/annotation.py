@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, interval, share
-from judgelm.metrics.self_bias_rows import COMPLETION
+from judgelm.metrics.self_bias.rows import COMPLETION
 
 Measurement = Literal["nominal", "ordinal", "interval"]
 

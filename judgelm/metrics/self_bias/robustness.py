@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 import pandas as pd
 
-from judgelm.metrics.self_bias_rows import COMPLETION, PairedRatings, with_reference
+from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings, with_reference
 
 PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
 """Removed in section 6.2; Figure 10's caption names Claude v2 as well."""

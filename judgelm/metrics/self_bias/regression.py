@@ -3,7 +3,7 @@
 The regression of equation 1 through statsmodels: `rating ~ judge + reference:judge + own + family + dimension - 1`, one
 intercept and one slope per judge, one self-bias per judge, one family-bias per *family* (another model of the judge's
 family; not the judge itself), dimensions relative to the alphabetically first. The design matrix is in
-`judgelm.metrics.self_bias_design`.
+`judgelm.metrics.self_bias.design`.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from judgelm.metrics.resampling import Estimate
-from judgelm.metrics.self_bias_design import BiasModel, Design, TermKind, design_of, redundant, unidentified
-from judgelm.metrics.self_bias_rows import PairedRatings
+from judgelm.metrics.self_bias.design import BiasModel, Design, TermKind, design_of, redundant, unidentified
+from judgelm.metrics.self_bias.rows import PairedRatings
 
 __all__ = ["BiasFit", "BiasModel", "Term", "TooFewRatings", "fit_self_bias"]
 
@@ -89,7 +89,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     spread) have no estimate; all others are what statsmodels gives for the authors' formula.
 
     Args:
-        paired: see `judgelm.metrics.self_bias_rows`; with `length_feature` where the model asks for length.
+        paired: see `judgelm.metrics.self_bias.rows`; with `length_feature` where the model asks for length.
         model: the terms, the standard errors and the interval's level; the authors' when None.
 
     Raises:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from judgelm.metrics.qa_match_drop import drop_f1
+from judgelm.metrics.qa.drop import drop_f1
 from judgelm.parsing.short_answers import Gold, QaRules, exact_match, hotpot_normalised
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})

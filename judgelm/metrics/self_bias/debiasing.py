@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.metrics.self_bias import BiasFit
-from judgelm.metrics.self_bias_rows import PairedRatings
+from judgelm.metrics.self_bias.regression import BiasFit
+from judgelm.metrics.self_bias.rows import PairedRatings
 
 
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:

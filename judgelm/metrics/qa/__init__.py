@@ -1,0 +1,1 @@
+"""Metrics of short answers: exact match, F1, and agreement with people."""

@@ -1,0 +1,1 @@
+"""Self- and family-bias of judges, estimated against reference scores."""
