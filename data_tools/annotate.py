@@ -24,7 +24,7 @@ from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender
 from judgelm.judge import Judge
-from judgelm.modes.teaching import Teaching
+from judgelm.modes.teacher import Teaching
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of

@@ -19,7 +19,7 @@ from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
 from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, check_card, find_card
 from judgelm.records import Judgment, Sample

@@ -87,7 +87,7 @@ def batch(
     from judgelm.cli import batch_running as running
     from judgelm.cli.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
-    from judgelm.modes.making import make_mode
+    from judgelm.modes.factory import make_mode
     from judgelm.runs.batch import BatchJob, dtype_of  # these load a judge's parts, for which help does not wait
 
     running.check_names(engine, model or cascade)

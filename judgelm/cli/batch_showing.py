@@ -8,7 +8,7 @@ from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.making import JUDGES_OWN
+from judgelm.modes.factory import JUDGES_OWN
 
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:

@@ -39,7 +39,7 @@ def modes_command(
 ) -> None:
     """List the ways of judging, or what one of them does and its options."""
     from judgelm.modes import MODES
-    from judgelm.modes.making import mode_type
+    from judgelm.modes.factory import mode_type
 
     shown = MODES if name is None else {name: mode_type(name)}
     write_json(json_out, {known: _row(kind) for known, kind in shown.items()})
@@ -74,7 +74,7 @@ def _print_one(kind: Any, out: Console) -> None:
 def _row(kind: Any) -> dict[str, Any]:
     """What there is to say of a mode, as `--json` writes it."""
     from judgelm.data.samples import in_words
-    from judgelm.modes.making import JUDGES_OWN
+    from judgelm.modes.factory import JUDGES_OWN
 
     answers = getattr(kind, "answers", None)
     meanings = _meanings(kind)

@@ -13,8 +13,8 @@ from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
+from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.other_judges import (
     PairLabel,
     read_auto_j,

@@ -16,10 +16,10 @@ from typing import ClassVar
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.conversation import FOLLOW_UP
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking, Flow
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import Reasons
+from judgelm.modes.sampling import sampling_for
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
 from judgelm.records import Completion, Cut, Judgment, Request, Sample, Shown, Unparsed

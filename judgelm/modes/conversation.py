@@ -16,7 +16,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.flow import Asking, Flow, Result
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import explain, places_to_explain
-from judgelm.modes.scoring import grade_distribution, read_scores
+from judgelm.modes.score_replies import grade_distribution, read_scores
 from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError
 from judgelm.modes.flow import Flow
-from judgelm.modes.solving import Solved, Solving, judging_sampling
+from judgelm.modes.self_answers import Solved, Solving, judging_sampling
 from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
 from judgelm.parsing.final_answers import Task
 from judgelm.prompts.self_reference import SELF_REFERENCE

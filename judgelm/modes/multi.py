@@ -12,10 +12,10 @@ from itertools import permutations as all_orders
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.reasons import explain
-from judgelm.modes.scoring import read_scores
+from judgelm.modes.sampling import sampling_for
+from judgelm.modes.score_replies import read_scores
 from judgelm.modes.single import Explained
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS

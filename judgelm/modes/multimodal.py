@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
-from judgelm.modes.reading import read_reply
+from judgelm.modes.pair_replies import read_reply
 from judgelm.modes.reasons import explain, places_to_explain
+from judgelm.modes.sampling import sampling_for
 from judgelm.prompts.multimodal import MultimodalTemplate, Wording, multimodal_template, read_gold
 from judgelm.records import Completion, GradeVerdict, Judgment, Prompt, Request, Sample, Sampling, Shown
 

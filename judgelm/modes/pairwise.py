@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
-from judgelm.modes.reading import read_reply
+from judgelm.modes.pair_replies import read_reply
 from judgelm.modes.reasons import Reasons, explain, places_to_explain
-from judgelm.modes.repair import retry_unreadable
+from judgelm.modes.retry import retry_unreadable
+from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.distribution import OrderRule, antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
 from judgelm.prompts.catalog import get_template
 from judgelm.records import (

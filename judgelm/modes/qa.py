@@ -10,8 +10,8 @@ from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
+from judgelm.modes.sampling import sampling_for
 from judgelm.modes.verdicts import share_of_first
 from judgelm.parsing.answer_tags import QaLabel, read_label, read_label_original
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
+from judgelm.modes.sampling import sampling_for
 from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
 from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
 from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed

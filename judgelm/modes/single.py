@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.reasons import explain
-from judgelm.modes.scoring import grade_distribution, read_scores
+from judgelm.modes.sampling import sampling_for
+from judgelm.modes.score_replies import grade_distribution, read_scores
 from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.grading import grading_family, grading_prompt

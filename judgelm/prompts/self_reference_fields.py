@@ -5,7 +5,7 @@ Beside `question` and `answers` a row may have, in `metadata` or as fields of it
 - `options`: texts of a multiple-choice question, shown as `A. ...` below the question to solver and judge alike. A
   question without it is shown as it is and may hold its options itself.
 - `pair`: the two answers compared, of a sample whose one answer is a judge's verdict on them (task `preference`).
-- `solves`: the judge's own answers of an earlier run, see `judgelm.modes.solving`.
+- `solves`: the judge's own answers of an earlier run, see `judgelm.modes.self_answers`.
 """
 
 from string import ascii_uppercase

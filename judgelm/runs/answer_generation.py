@@ -11,7 +11,7 @@ from judgelm.data.answers.generators import Answerer
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
-from judgelm.modes.answering import Answer, Draw
+from judgelm.modes.answer import Answer, Draw
 from judgelm.records import Sample
 from judgelm.runs.run_files import Retry, RunFiles, read_finished, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive

@@ -18,7 +18,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes import MODES
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card, write_card
 
 ROOT = Path(__file__).parents[2]

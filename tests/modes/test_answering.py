@@ -5,7 +5,7 @@ from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
-from judgelm.modes.answering import Answering, Decoding, Draw
+from judgelm.modes.answer import Answering, Decoding, Draw
 from judgelm.records import Sample, Span
 from judgelm.runs.runner import drive as run
 

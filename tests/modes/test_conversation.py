@@ -9,7 +9,7 @@ from flows import broken, drive, reply
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.conversation import Conversation, per_order, side_by_side
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 from judgelm.records import Cut, GradeVerdict, PairVerdict, Sample, Shown
 from judgelm.runs.runner import judge
 

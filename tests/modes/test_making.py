@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 
 
 def test_a_mode_takes_its_options_and_what_is_the_judges_own():

@@ -5,7 +5,7 @@ from flows import broken, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.qa_answering import QaAnswering
+from judgelm.modes.qa_answer import QaAnswering
 from judgelm.records import Sample
 from judgelm.runs.runner import drive
 

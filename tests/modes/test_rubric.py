@@ -7,7 +7,7 @@ import yaml
 from flows import broken, drive, reply
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 from judgelm.modes.rubric import Rubric
 from judgelm.records import GradeVerdict, Sample
 

@@ -7,7 +7,7 @@ from flows import broken, drive
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.making import make_mode
+from judgelm.modes.factory import make_mode
 from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, GradeVerdict, Sample

@@ -8,7 +8,7 @@ from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.solving import Solved, Solving
+from judgelm.modes.self_answers import Solved, Solving
 from judgelm.records import Completion, Sample, Solve
 
 SAMPLE = Sample(id="1", question="How many?", answers=())

@@ -4,7 +4,7 @@ import pytest
 from flows import SAMPLE, broken, drive, reply
 
 from judgelm.errors import ConfigError
-from judgelm.modes.teaching import Teaching, split_score_line
+from judgelm.modes.teacher import Teaching, split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample
 

@@ -24,7 +24,7 @@ from judgelm.data.readers.fields import (
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.readers.rows import Row
-from judgelm.modes.answering import Answer
+from judgelm.modes.answer import Answer
 from judgelm.records import Sample
 
 REFERENCE_MODEL = "reference"

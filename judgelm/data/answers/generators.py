@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
-from judgelm.modes.answering import Answering, Decoding
+from judgelm.modes.answer import Answering, Decoding
 from judgelm.yaml_files import parse_yaml
 
 Form = Literal["auto", "chat", "plain"]

@@ -13,8 +13,8 @@ from typing import get_args
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
+from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.final_answers import Task, final_answer
 from judgelm.prompts.self_reference_fields import question_of, solving_prompt
 from judgelm.records import Completion, Request, Sample, Sampling, Solve, Unparsed

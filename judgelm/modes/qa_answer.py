@@ -8,9 +8,9 @@ from typing import get_args
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
 from judgelm.modes.qa import context_of
+from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.answer_tags import TagRule, tagged_answer
 from judgelm.prompts.qa import QA_ANSWERING
 from judgelm.records import Prompt, Request, Sample, Unparsed

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Flow
 from judgelm.modes.pairwise import winner_of
+from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, Judgment, PairVerdict, Request, Sample, Shown, Unparsed

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.drawing import sampling_for
 from judgelm.modes.flow import Asking
+from judgelm.modes.sampling import sampling_for
 from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
 
 PLAIN = "Question: {question}\nAnswer:"

@@ -7,7 +7,7 @@ it mends, and is counted apart everywhere.
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 
-from judgelm.modes.reading import read_reply
+from judgelm.modes.pair_replies import read_reply
 from judgelm.records import Completion, FailureCode, Prompt, Request, Sampling, Shown, Unparsed
 
 Repair = Generator[list[Request], list[Completion], tuple[tuple[Shown, ...], list[Completion]]]
