@@ -10,7 +10,7 @@ from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.pipeline import Built, build
 from judgelm.data.builder.set_files import write_text
 from judgelm.engines.base import EngineOptions
-from judgelm.reports.data_report import render_data_report
+from judgelm.reports.data_set.page import render_data_report
 from judgelm.runs.run_files import input_identity
 
 

@@ -36,7 +36,7 @@ def finish(result: "StudyResult", out: Path, *, overwrite: bool = False, json: P
     Raises:
         RunError: the folder holds a study already, or something cannot be written.
     """
-    from judgelm.reports.study import write_study  # matplotlib takes seconds to load
+    from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
 
     paths = write_study(result, out, overwrite=overwrite)
     _say(result)

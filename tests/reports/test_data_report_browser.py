@@ -9,7 +9,7 @@ from headless import CHROMIUM, dom
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
 from judgelm.data.synthetic.pairs import generate
-from judgelm.reports.data_report import render_data_report
+from judgelm.reports.data_set.page import render_data_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from headless import CHROMIUM, dom
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.study import render_study
+from judgelm.reports.study.folder import render_study
 from judgelm.studies.result import Column, Forest, ForestRow, StudyResult, Table
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]

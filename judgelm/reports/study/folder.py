@@ -19,8 +19,8 @@ from markupsafe import Markup
 from judgelm.errors import RunError
 from judgelm.jsonl import parse_json
 from judgelm.reports.html import render_page
-from judgelm.reports.study_figures import Drawn, draw
-from judgelm.reports.study_tables import MOST_ROWS, page_table, table_csv
+from judgelm.reports.study.figures import Drawn, draw
+from judgelm.reports.study.tables import MOST_ROWS, page_table, table_csv
 from judgelm.studies.result import Figure, Lines, StudyResult
 
 STUDY_FILE, PAGE_FILE = "study.json", "report.html"

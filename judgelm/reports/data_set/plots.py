@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from judgelm.data.builder.counts import WORDS_STEP, SetCounts
-from judgelm.reports.data_tables import WINNERS, LengthRow, Stage, lengths
+from judgelm.reports.data_set.tables import WINNERS, LengthRow, Stage, lengths
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, LABEL_NAMES, ORANGE, STYLE, svg
 
 _PLACES = ((1, BLUE, "answer 1", ""), (2, ORANGE, "answer 2", "//"))

@@ -17,8 +17,10 @@ from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.pipeline import Built
 from judgelm.data.word_diff import Piece, changes
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports import data_plots, data_tables, data_wording
-from judgelm.reports.data_tables import Stage, share
+from judgelm.reports.data_set import plots as data_plots
+from judgelm.reports.data_set import tables as data_tables
+from judgelm.reports.data_set import wording as data_wording
+from judgelm.reports.data_set.tables import Stage, share
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
