@@ -13,12 +13,12 @@ import sys
 from judgelm import Judge
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
-from judgelm.serving.binding import bind
-from judgelm.serving.chatting import check_chat
-from judgelm.serving.desk import Desk, DeskOptions
+from judgelm.serving.chat import check_chat
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.handler import Desk, DeskOptions
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.service import Service
 from judgelm.serving.settings import ServerSettings, public_name
+from judgelm.serving.sockets import bind
 
 
 def main() -> int:

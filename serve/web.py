@@ -13,8 +13,8 @@ from pathlib import Path
 
 from judgelm import Judge
 from judgelm.errors import JudgelmError
-from judgelm.serving.binding import bind
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.sockets import bind
 from judgelm.serving.web.app import serve_page, web_app
 from judgelm.serving.web.page import create_page
 from judgelm.serving.web.runs import open_runs

@@ -140,12 +140,12 @@ def serve(
     require("uvicorn", extra="serve")
     require("prometheus_client", extra="serve")
     from judgelm.serving.app import create_app
-    from judgelm.serving.binding import bind
-    from judgelm.serving.chatting import check_chat
-    from judgelm.serving.desk import Desk, DeskOptions
+    from judgelm.serving.chat import check_chat
+    from judgelm.serving.engine_worker import Service
+    from judgelm.serving.handler import Desk, DeskOptions
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.service import Service
     from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
+    from judgelm.serving.sockets import bind
 
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth)

@@ -90,8 +90,8 @@ def web(
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
-        from judgelm.serving.binding import bind
-        from judgelm.serving.service import Service
+        from judgelm.serving.engine_worker import Service
+        from judgelm.serving.sockets import bind
         from judgelm.serving.web.app import check_exposure, serve_page, web_app
         from judgelm.serving.web.page import create_page
         from judgelm.serving.web.runs import open_runs

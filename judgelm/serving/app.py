@@ -15,15 +15,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
-from judgelm.serving import documenting
-from judgelm.serving.answers import UnjudgedError
+from judgelm.serving import openapi as documenting
 from judgelm.serving.auth import Keys
-from judgelm.serving.desk import Desk
-from judgelm.serving.exposing import Metrics
+from judgelm.serving.handler import Desk
 from judgelm.serving.http_errors import HttpError, of_judgelm, of_routing
 from judgelm.serving.limits import ClientGoneError
-from judgelm.serving.routes_native import native_routes
-from judgelm.serving.routes_openai import openai_routes
+from judgelm.serving.metrics import Metrics
+from judgelm.serving.native_routes import native_routes
+from judgelm.serving.openai_routes import openai_routes
+from judgelm.serving.responses import UnjudgedError
 from judgelm.serving.settings import ServerSettings
 from judgelm.version import VERSION
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from starlette.responses import Response
 
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError
-from judgelm.serving.answers import UnjudgedError, UnrecognisedError
+from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 
 log = logging.getLogger("judgelm.serving")
 

@@ -11,8 +11,8 @@ import uvicorn
 
 from judgelm.errors import ConfigError
 from judgelm.serving.app import Traffic
-from judgelm.serving.heads import guarded
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.header_limits import guarded
 
 log = logging.getLogger("judgelm.serving")
 

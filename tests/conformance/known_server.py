@@ -10,11 +10,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from judgelm.judge import Judge
 from judgelm.serving.app import create_app
-from judgelm.serving.binding import bind
-from judgelm.serving.desk import Desk
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.handler import Desk
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.service import Service
 from judgelm.serving.settings import ServerSettings
+from judgelm.serving.sockets import bind
 from known_judge import KnownEngine
 
 

@@ -11,10 +11,10 @@ import captures
 from judgelm.dialects.contract import Asked, Message
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.records import Sample
-from judgelm.serving import desk as desk_module
-from judgelm.serving.answers import UnjudgedError, UnrecognisedError
-from judgelm.serving.asking import question_text
-from judgelm.serving.questions import Question, read_question
+from judgelm.serving import handler as desk_module
+from judgelm.serving.responses import UnjudgedError, UnrecognisedError
+from judgelm.serving.task_prompts import question_text
+from judgelm.serving.tasks import Question, read_question
 from known_judge import KnownEngine, desk_of, opinion, quality
 
 HELLO = Asked(messages=(Message(role="user", text="Hello, who are you?"),))

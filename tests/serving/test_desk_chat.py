@@ -10,10 +10,10 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.answers import UnjudgedError, UnrecognisedError
-from judgelm.serving.chatting import certain, chat_of, check_chat
-from judgelm.serving.desk import Desk, DeskOptions
-from judgelm.serving.service import Service
+from judgelm.serving.chat import certain, chat_of, check_chat
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.handler import Desk, DeskOptions
+from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from known_judge import desk_of
 
 

@@ -6,7 +6,7 @@ from judgelm.dialects.contract import Case
 from judgelm.dialects.recognition import sample_of
 from judgelm.records import Cut, GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.score_distributions import GradeDistribution, PairDistribution
-from judgelm.serving.findings import finding_of, likeliest
+from judgelm.serving.results import finding_of, likeliest
 
 PAIR = Case(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))
 GRADE = Case(dialect="x", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))

@@ -7,8 +7,8 @@ import pytest
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
-from judgelm.serving.following import Finished, follow
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.streaming import Finished, follow
 from writing_engine import WritingEngine
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))

@@ -5,7 +5,7 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.modes.factory import make_mode
 from judgelm.records import Sample
-from judgelm.serving.questions import read_question, settled
+from judgelm.serving.tasks import read_question, settled
 
 PLAIN = {"id": "7", "question": "q", "answer_1": "a", "answer_2": "b"}
 

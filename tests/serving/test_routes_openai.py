@@ -7,9 +7,9 @@ import pytest
 import captures
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.errors import EngineError
-from judgelm.serving.answers import Answered
-from judgelm.serving.openai_replies import Envelope, whole
-from judgelm.serving.routes_openai import in_a_header
+from judgelm.serving.openai_responses import Envelope, whole
+from judgelm.serving.openai_routes import in_a_header
+from judgelm.serving.responses import Answered
 from known_judge import KnownEngine, quality
 from served import CHAT, error_of, prompt, review, served
 

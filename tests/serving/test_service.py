@@ -10,7 +10,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import BusyError, EngineError, InputError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
 
 
 def sample(number):

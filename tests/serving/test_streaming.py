@@ -5,8 +5,8 @@ import json
 import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
-from judgelm.serving.answers import Answered
-from judgelm.serving.openai_replies import Envelope, streamed
+from judgelm.serving.openai_responses import Envelope, streamed
+from judgelm.serving.responses import Answered
 from known_judge import KnownEngine
 from served import CHAT, error_of, prompt, review, served
 

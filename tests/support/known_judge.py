@@ -18,8 +18,8 @@ from itertools import product
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judge import Judge
-from judgelm.serving.desk import Desk, DeskOptions
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.handler import Desk, DeskOptions
 
 _TURN = re.compile(r"\[Turn (\d+)\]")
 

@@ -10,10 +10,10 @@ import httpx
 from fastapi import FastAPI
 
 from judgelm.serving.app import create_app
-from judgelm.serving.binding import bind
-from judgelm.serving.desk import Desk
+from judgelm.serving.handler import Desk
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
+from judgelm.serving.sockets import bind
 from known_judge import KnownEngine, desk_of
 
 REVIEW = (

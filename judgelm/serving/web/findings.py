@@ -11,7 +11,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Label, Winner
 from judgelm.reports.wording import WINNER_NAMES, bounds, headline, percent
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving.web.browsing import Browsing
+from judgelm.serving.web.browse_state import Browsing
 from judgelm.serving.web.runs import verdict_word
 from judgelm.studies.evaluation import evaluate
 from judgelm.studies.pairing import label_of

@@ -3,7 +3,7 @@
 from judgelm.judge import JudgeFormat
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES
-from judgelm.serving.web.browsing import Browsing, counts
+from judgelm.serving.web.browse_state import Browsing, counts
 from judgelm.serving.web.findings import agreement, difference, winner_words
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.service import Service
-from judgelm.serving.web.browse_tab import browse_tab
-from judgelm.serving.web.dialogue_tab import dialogue_tab
-from judgelm.serving.web.image_tab import image_tab
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.components import html
 from judgelm.serving.web.markup import sentences
-from judgelm.serving.web.pair_tab import pair_tab
 from judgelm.serving.web.runs import Run
-from judgelm.serving.web.several_tab import several_tab
-from judgelm.serving.web.single_tab import single_tab
-from judgelm.serving.web.wiring import html
+from judgelm.serving.web.tabs.browse import browse_tab
+from judgelm.serving.web.tabs.dialogue import dialogue_tab
+from judgelm.serving.web.tabs.image import image_tab
+from judgelm.serving.web.tabs.pair import pair_tab
+from judgelm.serving.web.tabs.several import several_tab
+from judgelm.serving.web.tabs.single import single_tab
 
 _KEPT_S = 24 * 3600
 

@@ -17,7 +17,7 @@ from judgelm.records import (
 )
 from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
-from judgelm.serving.following import Written
+from judgelm.serving.streaming import Written
 from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, score_bars
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block, verdict, written
 

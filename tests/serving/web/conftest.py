@@ -28,7 +28,7 @@ def chromium_browser():
 def serve_judge():
     """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
     from browser import served
-    from judgelm.serving.service import Service
+    from judgelm.serving.engine_worker import Service
     from judgelm.serving.web.app import web_app
     from judgelm.serving.web.page import create_page
 

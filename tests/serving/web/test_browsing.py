@@ -5,7 +5,7 @@ import pytest
 from judged_items import failed_judgment, pair_judgment, pair_sample
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
-from judgelm.serving.web.browsing import PAGE, Filter, begin, counts
+from judgelm.serving.web.browse_state import PAGE, Filter, begin, counts
 from judgelm.serving.web.runs import Run
 
 

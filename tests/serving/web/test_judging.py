@@ -8,8 +8,8 @@ import pytest
 from judged_items import TAKE_OVER
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.serving.service import Service
-from judgelm.serving.web.judging import answered, dialogue, judged, pair, pictured, several, single
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.judge_actions import answered, dialogue, judged, pair, pictured, several, single
 
 OPTIONS = {"both_orders": True, "reasons": "all"}
 

@@ -7,7 +7,7 @@ import pytest
 from judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 from judgelm.cli.options import ScoringOptions
 from judgelm.cli.scoring import score
-from judgelm.serving.web.browsing import Filter, begin
+from judgelm.serving.web.browse_state import Filter, begin
 from judgelm.serving.web.findings import agreement, difference, label_lines, listed_lines
 from judgelm.serving.web.runs import Run
 

@@ -7,8 +7,8 @@ import gradio as gr
 
 from judgelm.judge import Judge
 from judgelm.modes.chat import FollowUp
-from judgelm.serving.service import Service
-from judgelm.serving.web.judging import Asked, answered, judged
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.judge_actions import Asked, answered, judged
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
 """How every event is wired: no public end point, no overlay over what is being read, and nobody waits for another."""

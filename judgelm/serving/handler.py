@@ -22,13 +22,13 @@ from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import Asking, BatchMode
 from judgelm.records import Judgment, Prompt, Sample
-from judgelm.serving.answers import Answered, Explained, UnjudgedError, UnrecognisedError
-from judgelm.serving.asking import has_room, questions_of
-from judgelm.serving.chatting import certain, chat_of, chatted
-from judgelm.serving.findings import Found, finding_of
-from judgelm.serving.following import Finished, follow
-from judgelm.serving.questions import Question, settled
-from judgelm.serving.service import Service
+from judgelm.serving.chat import certain, chat_of, chatted
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.responses import Answered, Explained, UnjudgedError, UnrecognisedError
+from judgelm.serving.results import Found, finding_of
+from judgelm.serving.streaming import Finished, follow
+from judgelm.serving.task_prompts import has_room, questions_of
+from judgelm.serving.tasks import Question, settled
 
 _MODES_KEPT = 256
 _ASIDE = 20_000

@@ -12,7 +12,7 @@ from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes.flow import Asking
 from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span, Unparsed
-from judgelm.serving.answers import Answered, UnjudgedError
+from judgelm.serving.responses import Answered, UnjudgedError
 
 _MOST_TOKENS = 512
 _USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it

@@ -3,11 +3,11 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.service import Service
-from judgelm.serving.web.judging import Asked, pictured
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.components import html, judging_part, text_field
+from judgelm.serving.web.judge_actions import Asked, pictured
 from judgelm.serving.web.markup import notice
-from judgelm.serving.web.pair_tab import reason_info
-from judgelm.serving.web.wiring import html, judging_part, text_field
+from judgelm.serving.web.tabs.pair import reason_info
 
 _BLIND = (
     "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "

@@ -3,9 +3,9 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.service import Service
-from judgelm.serving.web.judging import Asked, pair
-from judgelm.serving.web.wiring import REASONS, judging_part, text_field
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.components import REASONS, judging_part, text_field
+from judgelm.serving.web.judge_actions import Asked, pair
 
 
 def pair_tab(judge: Judge, service: Service) -> None:

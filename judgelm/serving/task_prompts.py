@@ -11,7 +11,7 @@ from typing import Any
 from judgelm.dialects.contract import Asked, Case, Dialect, Finding
 from judgelm.dialects.text import digest
 from judgelm.records import Sample
-from judgelm.serving.questions import Question
+from judgelm.serving.tasks import Question
 
 REASON_TOKENS = 256
 """Room for a reason; replies hold 600 characters of it."""

@@ -3,10 +3,10 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.service import Service
-from judgelm.serving.web.judging import Asked, single
-from judgelm.serving.web.pair_tab import reason_info
-from judgelm.serving.web.wiring import judging_part, text_field
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.web.components import judging_part, text_field
+from judgelm.serving.web.judge_actions import Asked, single
+from judgelm.serving.web.tabs.pair import reason_info
 
 
 def single_tab(judge: Judge, service: Service) -> None:

@@ -14,14 +14,14 @@ from starlette.types import Receive, Scope, Send
 from judgelm.dialects.contract import Asked
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import JudgelmError
-from judgelm.serving import documenting
-from judgelm.serving.answers import Answered, UnjudgedError
-from judgelm.serving.chatting import chat_notes
-from judgelm.serving.desk import Desk
-from judgelm.serving.exposing import Metrics
+from judgelm.serving import openapi as documenting
+from judgelm.serving.chat import chat_notes
+from judgelm.serving.handler import Desk
 from judgelm.serving.http_errors import HttpError, of_judgelm
 from judgelm.serving.limits import read_json, too_late, until_answered
-from judgelm.serving.openai_replies import Envelope, Growing, broken_off, streamed, whole
+from judgelm.serving.metrics import Metrics
+from judgelm.serving.openai_responses import Envelope, Growing, broken_off, streamed, whole
+from judgelm.serving.responses import Answered, UnjudgedError
 from judgelm.serving.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"

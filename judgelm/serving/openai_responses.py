@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judgelm.dialects.contract import TokenLogprobs
-from judgelm.serving.answers import Answered
+from judgelm.serving.responses import Answered
 
 _PIECE = re.compile(r"\S+\s*|\s+")
 _LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON has no infinity

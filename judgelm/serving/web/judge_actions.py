@@ -11,8 +11,8 @@ from judgelm.modes.chat import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.distribution import score_lines
 from judgelm.records import Judgment, Sample
-from judgelm.serving.following import Finished, follow
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
+from judgelm.serving.streaming import Finished, follow
 from judgelm.serving.web.markup import alert, busy, notice, text_block, written
 from judgelm.serving.web.verdicts import judgment_card, live, text_failure
 

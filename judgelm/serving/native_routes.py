@@ -14,14 +14,14 @@ from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving import documenting
-from judgelm.serving.answers import Explained
-from judgelm.serving.desk import Desk
-from judgelm.serving.exposing import Metrics
+from judgelm.serving import openapi as documenting
+from judgelm.serving.handler import Desk
 from judgelm.serving.http_errors import HttpError
 from judgelm.serving.limits import read_json, until_answered
-from judgelm.serving.questions import Question, read_question
+from judgelm.serving.metrics import Metrics
+from judgelm.serving.responses import Explained
 from judgelm.serving.settings import ServerSettings
+from judgelm.serving.tasks import Question, read_question
 
 _FLAGS = (
     *("both_orders", "order_rule", "tie_band", "accept_one_order", "temperature", "seed", "max_tokens"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from judgelm.dialects.contract import Case, Reply
 from judgelm.errors import InputError, JudgelmError
 from judgelm.records import Prompt, Unparsed
-from judgelm.serving.questions import Question
+from judgelm.serving.tasks import Question
 
 
 class UnrecognisedError(InputError):

@@ -12,12 +12,12 @@ import gradio as gr
 from judgelm.errors import InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.records import Winner
-from judgelm.serving.web.browsing import ANY, PAGE, Browsing, Filter, begin
+from judgelm.serving.web.browse_state import ANY, PAGE, Browsing, Filter, begin
+from judgelm.serving.web.components import QUIET, html
 from judgelm.serving.web.findings import label_lines, listed_lines
 from judgelm.serving.web.item_view import choices, findings, item, overview, place
 from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import Run, open_run, read_winners, verdict_name
-from judgelm.serving.web.wiring import QUIET, html
 
 _NONE = "none"
 _MOST_CHOICES = 100

@@ -8,7 +8,7 @@ from typing import Generic
 from judgelm.modes.flow import Asking, Result
 from judgelm.prompts.thinking import separate
 from judgelm.records import Request
-from judgelm.serving.service import Service
+from judgelm.serving.engine_worker import Service
 
 _LOOK_EVERY_S = 0.05
 
