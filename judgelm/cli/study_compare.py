@@ -48,7 +48,7 @@ def compare_judges_command(
     """
     from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
-    from judgelm.studies.compare_judges.measures import CompareOptions
+    from judgelm.studies.compare_judges.comparison import CompareOptions
     from judgelm.studies.compare_judges.study import compare_judges
 
     result = compare_judges(

@@ -10,7 +10,7 @@ from judgelm.cli.scoring import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.pairing import RULE_NAMES
+from judgelm.studies.order_labels import RULE_NAMES
 from judgelm.studies.probability import ProbabilityScores
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")

@@ -24,7 +24,7 @@ from judgelm.laboratory.plan import Base, Plan, Run, Shown
 from judgelm.laboratory.world import documents, write_training
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
-from judgelm.studies.pairing import orders_of
+from judgelm.studies.order_labels import orders_of
 from judgelm.training.base import make_base
 from judgelm.training.config import JudgeArguments
 from judgelm.training.finetune import prepare

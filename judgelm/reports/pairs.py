@@ -9,7 +9,7 @@ from judgelm.records import Judgment, Label, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.score_distributions import PairDistribution
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.pairing import pair_winner, scores_behind
+from judgelm.studies.order_labels import pair_winner, scores_behind
 
 LIST_CAP = 500
 TEXT_CAP = 20_000

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from judgelm.studies.failure_handling import PositionEstimates, Treatment
 from judgelm.studies.histogram import ScoreHistogram
-from judgelm.studies.treatment import PositionEstimates, Treatment
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")

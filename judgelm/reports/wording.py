@@ -6,8 +6,8 @@ from judgelm.metrics.annotators import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.pairing import RULE_NAMES
-from judgelm.studies.treatment import PositionEstimates, Treatment
+from judgelm.studies.failure_handling import PositionEstimates, Treatment
+from judgelm.studies.order_labels import RULE_NAMES
 
 FEW_PAIRS = 100
 """Below this many pairs the headline says that they are few: the interval is then some ten points to either side."""

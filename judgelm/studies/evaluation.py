@@ -2,7 +2,7 @@
 
 Failures are never silent: `excluded` (failed judgments left out) and `as_tie` (a failure counts as a tie, and two
 failed orders as consistent, as in the original JudgeLM code) are both always computed, each with its own n.
-What the numbers are drawn from is in `judgelm.studies.pairing`; how they look is in `judgelm.reports`.
+What the numbers are drawn from is in `judgelm.studies.order_labels`; how they look is in `judgelm.reports`.
 """
 
 from collections import Counter
@@ -17,10 +17,11 @@ from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
-from judgelm.studies.grouping import by_value
+from judgelm.studies.failure_handling import Treatment, treat
+from judgelm.studies.groups import by_value
 from judgelm.studies.histogram import ScoreHistogram, histogram
-from judgelm.studies.joining import JoinedPair, failed_orders, failure_code, flipped, join, labelled
-from judgelm.studies.pairing import (
+from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, join, labelled
+from judgelm.studies.order_labels import (
     RULE_NAMES,
     TIE_BAND,
     by_id,
@@ -32,7 +33,6 @@ from judgelm.studies.pairing import (
     winner_of,
 )
 from judgelm.studies.probability import ProbabilityScores, score_probabilities
-from judgelm.studies.treatment import Treatment, treat
 
 FailureTreatment = Literal["excluded", "as_tie"]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.studies.joining import JoinedPair
+from judgelm.studies.join import JoinedPair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.schemes import SCHEMES
 from judgelm.studies.benchmark.study import benchmark_study
-from judgelm.studies.pairing import by_id
+from judgelm.studies.order_labels import by_id
 
 HOW = Resampling(resamples=200)
 

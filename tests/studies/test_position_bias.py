@@ -11,7 +11,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.studies.pairing import by_id
+from judgelm.studies.order_labels import by_id
 from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
 from judgelm.studies.position_bias.study import PairGroup, position_bias_study
 

@@ -8,9 +8,9 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data.formats.catalog import dialogue_samples, preferences
-from judgelm.data.formats.catalog import labels as row_labels
-from judgelm.data.formats.catalog import samples as row_samples
+from judgelm.data.formats import dialogue_samples, preferences
+from judgelm.data.formats import labels as row_labels
+from judgelm.data.formats import samples as row_samples
 from judgelm.data.readers.fields import ID_FIELDS, row_error
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError

@@ -14,7 +14,7 @@ from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.aggregation import word_of
 from judgelm.runs.run_files import input_identity, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
-from judgelm.studies.pairing import by_id, orders_of
+from judgelm.studies.order_labels import by_id, orders_of
 
 FAILED = "failed"
 

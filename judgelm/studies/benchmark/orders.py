@@ -10,7 +10,7 @@ from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
-from judgelm.studies.pairing import pair_label
+from judgelm.studies.order_labels import pair_label
 from judgelm.studies.result import Cell, Column, Table
 from judgelm.studies.sentences import said_number, said_share
 

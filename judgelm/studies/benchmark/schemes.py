@@ -18,7 +18,7 @@ from judgelm.studies.benchmark.orders import (
     fair_eval_label,
     llmbar_counts,
 )
-from judgelm.studies.pairing import label_of
+from judgelm.studies.order_labels import label_of
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")

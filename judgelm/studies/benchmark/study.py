@@ -19,7 +19,7 @@ from judgelm.studies.benchmark.grades import GRADED, grades_study
 from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
 from judgelm.studies.benchmark.orders import consistency
 from judgelm.studies.benchmark.schemes import SCHEMES, TIES, Scheme, ties_prompt
-from judgelm.studies.pairing import by_id
+from judgelm.studies.order_labels import by_id
 from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
 from judgelm.studies.sentences import said_share
 

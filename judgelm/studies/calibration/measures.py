@@ -17,7 +17,7 @@ from judgelm.metrics.calibration import (
     errors_of_sums,
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.studies.joining import JoinedPair
+from judgelm.studies.join import JoinedPair
 from judgelm.studies.probability import proper_losses
 
 

@@ -16,8 +16,8 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment
 from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
-from judgelm.studies.joining import JoinedPair, join
-from judgelm.studies.pairing import TIE_BAND
+from judgelm.studies.join import JoinedPair, join
+from judgelm.studies.order_labels import TIE_BAND
 from judgelm.studies.result import StudyResult
 from judgelm.studies.sentences import said_number, said_points
 

@@ -7,9 +7,9 @@ import numpy as np
 from judgelm.metrics.calibration import TEMPERATURES, Bin, Binning, Scaling, bin_edges, reliability
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
-from judgelm.studies.grouping import by_value
-from judgelm.studies.joining import JoinedPair
-from judgelm.studies.pairing import winner_of
+from judgelm.studies.groups import by_value
+from judgelm.studies.join import JoinedPair
+from judgelm.studies.order_labels import winner_of
 from judgelm.studies.result import Cell, Column, Figure, Forest, ForestRow, Lines, Series, Table
 from judgelm.studies.sentences import file_name, opening
 

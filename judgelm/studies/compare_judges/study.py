@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.records import Judgment
 from judgelm.studies.compare_judges import tables
-from judgelm.studies.compare_judges.measures import (
+from judgelm.studies.compare_judges.comparison import (
     Between,
     Board,
     CompareOptions,

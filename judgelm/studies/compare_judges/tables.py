@@ -6,9 +6,9 @@ from judgelm.metrics.paired import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Sample
-from judgelm.studies.compare_judges.measures import Between, Board, Standing
-from judgelm.studies.grouping import by_value
-from judgelm.studies.pairing import RULE_NAMES
+from judgelm.studies.compare_judges.comparison import Between, Board, Standing
+from judgelm.studies.groups import by_value
+from judgelm.studies.order_labels import RULE_NAMES
 from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
 from judgelm.studies.sentences import file_name, opening
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from judgelm.data.formats.reviews import Review, in_both_orders
 from judgelm.records import Judgment
-from judgelm.studies.pairing import by_id, orders_of
+from judgelm.studies.order_labels import by_id, orders_of
 from judgelm.studies.position_bias.study import PairGroup, TwiceJudged
 
 

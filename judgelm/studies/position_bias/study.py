@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.studies.failure_handling import PositionEstimates, position_estimates
 from judgelm.studies.result import Bars, Cell, Column, Forest, ForestRow, Group, StudyResult, Table
 from judgelm.studies.sentences import said_number, said_share
-from judgelm.studies.treatment import PositionEstimates, position_estimates
 
 _ALL = "all"
 _NOTE = (

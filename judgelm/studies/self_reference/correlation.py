@@ -13,7 +13,7 @@ from judgelm.metrics.partial_correlation import (
 )
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns
 from judgelm.studies.self_reference.truth import Method
 
 Found = Mapping[tuple[str, str, Method], GenerationJudgment]

@@ -2,7 +2,7 @@
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Figure, Forest, ForestRow, HeatMap, Lines, Series
-from judgelm.studies.self_reference.board import METHOD_NAMES, Board
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board
 from judgelm.studies.self_reference.correlation import Found
 from judgelm.studies.self_reference.selection import standings
 from judgelm.studies.self_reference.tables import WAYS, change_of, four_way_cells

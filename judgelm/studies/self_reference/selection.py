@@ -10,7 +10,7 @@ from judgelm.metrics.correctness import quality, split_change
 from judgelm.metrics.partial_correlation import fisher_interval
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns, judged
 from judgelm.studies.self_reference.tables import change_of, own_accuracy
 from judgelm.studies.self_reference.truth import Method
 

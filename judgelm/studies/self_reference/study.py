@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.result import StudyResult, Table
-from judgelm.studies.self_reference.board import METHOD_NAMES, Board, count_all, make_board
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, count_all, make_board
 from judgelm.studies.self_reference.correlation import (
     Found,
     band_counts,

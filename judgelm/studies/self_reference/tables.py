@@ -15,7 +15,7 @@ from judgelm.metrics.correctness import (
 )
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.board import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns, judged
 from judgelm.studies.self_reference.truth import Method
 
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")

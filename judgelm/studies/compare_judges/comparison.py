@@ -17,9 +17,9 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment
 from judgelm.studies.evaluation import FailureTreatment
-from judgelm.studies.joining import JoinedPair, failure_code, join, labelled
-from judgelm.studies.pairing import TIE_BAND
-from judgelm.studies.treatment import Treatment, treat
+from judgelm.studies.failure_handling import Treatment, treat
+from judgelm.studies.join import JoinedPair, failure_code, join, labelled
+from judgelm.studies.order_labels import TIE_BAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

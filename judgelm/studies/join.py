@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule, is_assigned
 from judgelm.records import Judgment, Label
-from judgelm.studies.pairing import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
-from judgelm.studies.treatment import LabelledPair
+from judgelm.studies.failure_handling import LabelledPair
+from judgelm.studies.order_labels import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

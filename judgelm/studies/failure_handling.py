@@ -10,7 +10,7 @@ from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores
 from judgelm.metrics.position import position_cells
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share, widened
 from judgelm.records import Winner
-from judgelm.studies.pairing import winner_of
+from judgelm.studies.order_labels import winner_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
