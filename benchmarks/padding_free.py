@@ -44,10 +44,10 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitter
 from judgelm.records import Unparsed
-from judgelm.training.base import make_tokenizer
-from judgelm.training.epochs import Passage, training_order
-from judgelm.training.row_records import IGNORED, RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import IGNORED, RowOptions
+from judgelm.training.schedule import Passage, training_order
+from judgelm.training.tiny_model import make_tokenizer
 
 Row = dict[str, list[int]]
 WINDOW, VOCABULARY, POPULATION, GLOBAL_BATCH = 1024, 4096, 3200, 128

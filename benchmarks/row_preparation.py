@@ -23,9 +23,9 @@ import pyarrow.parquet
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from judgelm.training.row_records import RowOptions
-from judgelm.training.row_workers import Chunk, RowJob, make_chunks, usable_workers
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, usable_workers
 
 EPOCHS = range(3)
 LONGEST = 900

@@ -27,7 +27,7 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 TAIL_TOKENS, STEPS, ROWS = 48, 120, 8
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from judgelm.data.synthetic.pairs import Split, generate
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 TOKENIZER_ROWS = 5000
 

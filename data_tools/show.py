@@ -20,8 +20,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.row_records import RowOptions
-from judgelm.training.showing import (
+from judgelm.training.preview import (
     LeftOut,
     ShownRow,
     as_text,
@@ -32,6 +31,7 @@ from judgelm.training.showing import (
     the_row,
     visible,
 )
+from judgelm.training.rows.records import RowOptions
 
 
 def main() -> int:

@@ -42,7 +42,7 @@ def device() -> str:
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
     """A Llama of two layers with random weights and a byte-level tokenizer; it writes nonsense, always the same."""
-    from judgelm.training.base import make_base
+    from judgelm.training.tiny_model import make_base
 
     folder = tmp_path_factory.mktemp("tiny") / "model"
     make_base([WORDS] * 20, folder, hidden_size=64, layers=2, heads=2, vocab_size=400, max_positions=512, seed=0)

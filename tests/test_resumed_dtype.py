@@ -12,7 +12,7 @@ import torch
 from batch_runs import BATCH, judged_rows, manifest, write_pairs
 from judgelm import Judge
 from judgelm.runs.batch import BatchJob, dtype_of
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
 

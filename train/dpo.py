@@ -3,9 +3,9 @@
     judgelm-batch train.jsonl -o mistakes.jsonl --model runs/judge --both-orders
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
-The judge is one that `train/sft.py` made. Any field of `judgelm.training.preference_tuning.DpoArguments`, TRL's
+The judge is one that `train/sft.py` made. Any field of `judgelm.training.preference.DpoArguments`, TRL's
 `DPOConfig` and `ModelConfig` can stand in the YAML file or on the command line, which goes before the file; how rows
-look that carry both judgments themselves, `judgelm.training.judgment_pairs` says. The output folder, going on from a
+look that carry both judgments themselves, `judgelm.training.preference_pairs` says. The output folder, going on from a
 checkpoint, and the exit codes are those of `train/sft.py`.
 """
 
@@ -13,8 +13,8 @@ import sys
 
 from judgelm.errors import JudgelmError
 from judgelm.training.cpu_processes import end_process, join_processes
-from judgelm.training.preference_tuning import ARGUMENTS, prepare_preference
-from judgelm.training.running import read_arguments, train_and_save
+from judgelm.training.preference import ARGUMENTS, prepare_preference
+from judgelm.training.run import read_arguments, train_and_save
 
 
 def main() -> None:

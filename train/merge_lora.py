@@ -26,7 +26,7 @@ from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.transformers.adapters import put_adapter
 from judgelm.errors import JudgelmError, ModelError, RunError
 from judgelm.prompts.judge_card import find_card, write_card
-from judgelm.training.loading import drop_sampling
+from judgelm.training.base_model import drop_sampling
 from judgelm.training.model_card import write_model_card
 
 

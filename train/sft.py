@@ -14,8 +14,8 @@ import sys
 
 from judgelm.errors import JudgelmError
 from judgelm.training.cpu_processes import end_process, join_processes
-from judgelm.training.finetune import ARGUMENTS, prepare
-from judgelm.training.running import read_arguments, train_and_save
+from judgelm.training.run import read_arguments, train_and_save
+from judgelm.training.sft import ARGUMENTS, prepare
 
 
 def main() -> None:

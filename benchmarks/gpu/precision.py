@@ -26,7 +26,7 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Judgment, Request, Sample, Sampling
 from judgelm.runs.runner import judge
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "judgelm-compact"

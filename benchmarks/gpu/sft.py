@@ -27,8 +27,8 @@ from judgelm.doctor.probe import matmul_ceiling
 from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import RunError
-from judgelm.training.finetune import ARGUMENTS, prepare
-from judgelm.training.memory import out_of_memory_in_words
+from judgelm.training.out_of_memory import out_of_memory_in_words
+from judgelm.training.sft import ARGUMENTS, prepare
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs/train"
 RECIPES = {"1B": "judgelm_7b.yaml", "7B": "judgelm_7b_lora.yaml"}

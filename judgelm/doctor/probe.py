@@ -26,7 +26,7 @@ from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 MAX_TOKENS = 4  # a score line, "8 7" and its end
 _ANSWER_WORDS, _QUESTION_WORDS = 220, 40

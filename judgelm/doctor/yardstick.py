@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Sample
-from judgelm.training.base import make_tokenizer
+from judgelm.training.tiny_model import make_tokenizer
 
 TEMPLATE = "judgelm-v1"
 _TOKENIZER_TOKENS, _POSITIONS = 4096, 4096

@@ -25,10 +25,10 @@ from judgelm.laboratory.world import documents, write_training
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.studies.order_labels import orders_of
-from judgelm.training.base import make_base
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare
-from judgelm.training.saving import save
+from judgelm.training.save import save
+from judgelm.training.sft import prepare
+from judgelm.training.tiny_model import make_base
 
 TEMPLATE = "judgelm-compact"
 WINDOW = 512

@@ -15,9 +15,9 @@ from trl import DPOConfig, ModelConfig, SFTConfig  # type: ignore[attr-defined] 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import asked, measure_products, resolve_dtype, slowness, stored_dtype, this_cpu_flags
 from judgelm.engines.parameters import all_parameters
+from judgelm.training.base_model import base_name
+from judgelm.training.broadcast import decided_by_first
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
-from judgelm.training.loading import base_name
-from judgelm.training.together import decided_by_first
 
 _TRAINED_BYTES = 12
 """Of each float32 weight that is trained, beside itself: a gradient and AdamW's two states."""

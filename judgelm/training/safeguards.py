@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from judgelm.training.broadcast import decided_by_first, refuse_unshared
 from judgelm.training.checkpoints import Checkpoints
 from judgelm.training.disk import check_disk, disk_need, full_disk_in_words
-from judgelm.training.epochs import Passage
 from judgelm.training.preemption import Preemption
-from judgelm.training.resuming import StartingPoint, find_start, last_step, leave_nothing_to_train, run_settings
-from judgelm.training.together import decided_by_first, refuse_unshared
+from judgelm.training.resume import StartingPoint, find_start, last_step, leave_nothing_to_train, run_settings
+from judgelm.training.schedule import Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

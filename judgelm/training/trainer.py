@@ -14,10 +14,10 @@ from trl.trainer import utils as trl_utils
 
 from judgelm.errors import ConfigError, MissingExtraError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.judging import JudgesWhenEvaluating
 from judgelm.training.nan_guard import NanGuard
-from judgelm.training.row_records import IGNORED
+from judgelm.training.rows.records import IGNORED
 from judgelm.training.save_dtype import SavesInDtype
+from judgelm.training.validation_judging import JudgesWhenEvaluating
 
 _SCORE_LINE = "score_line"
 

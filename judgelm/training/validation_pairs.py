@@ -11,7 +11,7 @@ from judgelm.data.labelled_pair import LabelledPair, draw, read_labelled
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample
-from judgelm.training.row_records import RowCounts
+from judgelm.training.rows.records import RowCounts
 
 if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate

@@ -11,7 +11,7 @@ from judgelm.prompts.truncation import Fitter
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import drive, judge
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 SCRIPTED = ("--engine", "scripted", "--model")
 TURNS = [

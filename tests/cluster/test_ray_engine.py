@@ -14,7 +14,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.errors import EngineError, ModelError
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
 SUPPORT = Path(__file__).parents[1] / "support"

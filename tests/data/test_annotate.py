@@ -19,8 +19,8 @@ from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import RowOptions
 from teachers import Ledger, TeacherBackend
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"

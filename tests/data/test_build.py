@@ -15,8 +15,8 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import RowOptions
 
 
 def write(path, rows):

@@ -21,7 +21,7 @@ from judgelm.engines.dtype import (
     wide_note,
 )
 from judgelm.engines.parameters import all_parameters
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 
 # flags as Linux prints them, those that matter and some beside
 ZEN_3 = "processor\t: 0\nmodel name\t: AMD EPYC 7763\nflags\t\t: fpu sse4_2 avx avx2 fma f16c vaes\n"

@@ -14,7 +14,7 @@ from judgelm.errors import ModelError
 from judgelm.prompts.catalog import TEMPLATES
 from judgelm.prompts.truncation import Fitter
 from judgelm.records import Sample
-from judgelm.training.loading import load_tokenizer as load_for_training
+from judgelm.training.base_model import load_tokenizer as load_for_training
 from tiny_judges import reply_of, word_sample
 
 BOS = 1

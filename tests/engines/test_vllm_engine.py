@@ -14,7 +14,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 from tiny_judges import TEMPLATE, word_sample
 from vicuna_folders import Executed, pickle_weights
 

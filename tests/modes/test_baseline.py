@@ -175,7 +175,7 @@ def test_many_samples_on_the_scripted_engine():
 @pytest.fixture(scope="module")
 def roomy_model(tmp_path_factory):
     """A model of random weights with room for these judges' long prompts."""
-    from judgelm.training.base import make_base
+    from judgelm.training.tiny_model import make_base
 
     folder = tmp_path_factory.mktemp("roomy") / "model"
     make_base(["a b c"] * 20, folder, hidden_size=32, layers=1, heads=2, vocab_size=300, max_positions=4096, seed=0)

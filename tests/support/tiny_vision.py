@@ -20,7 +20,7 @@ from transformers import (
     LlavaProcessor,
 )
 
-from judgelm.training.base import make_tokenizer
+from judgelm.training.tiny_model import make_tokenizer
 
 SIDE, PATCH = 32, 8
 LLAVA_TOKENS = (SIDE // PATCH) ** 2

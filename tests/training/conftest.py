@@ -12,7 +12,7 @@ import pytest
 
 import recipe_runs
 from judgelm.judge import Judge
-from judgelm.training.base import make_base
+from judgelm.training.tiny_model import make_base
 from tiny_judges import reply_of, text_of, word_sample
 
 PAIRS = [word_sample(f"asked {number}") for number in range(30)]

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
-from judgelm.training.base import make_base, make_tokenizer
+from judgelm.training.tiny_model import make_base, make_tokenizer
 
 
 def texts():

@@ -7,7 +7,7 @@ import transformers
 
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import STATE_NAME, Checkpoints, checkpoints_in, flaw_of, mark
-from judgelm.training.resuming import StartingPoint, find_start
+from judgelm.training.resume import StartingPoint, find_start
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
 

@@ -18,8 +18,8 @@ from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from judgelm.training.config import JudgeArguments
 from judgelm.training.disk import DiskNeed, check_disk, disk_need, full_disk_in_words
-from judgelm.training.finetune import prepare
-from judgelm.training.saving import save
+from judgelm.training.save import save
+from judgelm.training.sft import prepare
 from recipe_runs import SETTINGS, configure, run_here
 
 

@@ -257,7 +257,7 @@ import os
 from pathlib import Path
 from accelerate import PartialState
 from judgelm.errors import RunError
-from judgelm.training.together import refuse_unshared
+from judgelm.training.broadcast import refuse_unshared
 state = PartialState(cpu=True)
 refuse_unshared(Path())  # each has its own
 try:

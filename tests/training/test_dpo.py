@@ -25,10 +25,10 @@ from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
 from judgelm.training.config import accumulation_steps
-from judgelm.training.epochs import Passage
-from judgelm.training.preference_tuning import DpoArguments, prepare_preference
-from judgelm.training.resuming import run_settings
-from judgelm.training.saving import save
+from judgelm.training.preference import DpoArguments, prepare_preference
+from judgelm.training.resume import run_settings
+from judgelm.training.save import save
+from judgelm.training.schedule import Passage
 from tiny_judges import TEMPLATE, make_adapter, word_sample
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from trl import SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import InputError
-from judgelm.training.epochs import Passage, lay_out, training_order
-from judgelm.training.finetune import pass_once
-from judgelm.training.row_records import RowOptions
+from judgelm.training.rows.records import RowOptions
+from judgelm.training.schedule import Passage, lay_out, training_order
+from judgelm.training.sft import pass_once
 
 ROWS = 40
 

@@ -23,9 +23,9 @@ from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparse
 from judgelm.runs.runner import judge
 from judgelm.studies.evaluation import evaluate
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare
-from judgelm.training.row_records import RowCounts
-from judgelm.training.saving import save
+from judgelm.training.rows.records import RowCounts
+from judgelm.training.save import save
+from judgelm.training.sft import prepare
 from judgelm.training.validation_pairs import ValidationPairs, draw_pairs, figures, trained_ways
 from sharded_judging import PROCESSES, judge_sharded, texts_of
 from tiny_judges import TEMPLATE, word_sample

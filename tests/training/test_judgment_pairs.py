@@ -9,8 +9,8 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.training.epochs import Passage, lay_out
-from judgelm.training.judgment_pairs import JudgmentPairBuilder, JudgmentPairOptions
+from judgelm.training.preference_pairs import JudgmentPairBuilder, JudgmentPairOptions
+from judgelm.training.schedule import Passage, lay_out
 
 TEMPLATE = "judgelm-compact"
 PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}

@@ -12,8 +12,8 @@ from trl.trainer import utils as trl_utils
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare
-from judgelm.training.preference_tuning import DpoArguments, prepare_preference
+from judgelm.training.preference import DpoArguments, prepare_preference
+from judgelm.training.sft import prepare
 
 COMMON = {
     "max_length": 384, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "max_steps": 1,

@@ -15,7 +15,7 @@ from trl import ModelConfig, SFTConfig
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import TrainingError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare
+from judgelm.training.sft import prepare
 
 ROOT = Path(__file__).parents[2]
 COMMON = {

@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 import recipe_runs
 from judgelm.judge import Judge
-from judgelm.training.preference_tuning import ARGUMENTS as DPO_ARGUMENTS
-from judgelm.training.preference_tuning import prepare_preference
-from judgelm.training.running import read_arguments
+from judgelm.training.preference import ARGUMENTS as DPO_ARGUMENTS
+from judgelm.training.preference import prepare_preference
+from judgelm.training.run import read_arguments
 from tiny_judges import reply_of, word_sample
 from vicuna_folders import Executed, pickle_weights
 

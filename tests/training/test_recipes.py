@@ -15,7 +15,7 @@ from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantiza
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.training.config import JudgeArguments, accumulation_steps
-from judgelm.training.finetune import prepare, row_options
+from judgelm.training.sft import prepare, row_options
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py

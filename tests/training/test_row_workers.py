@@ -16,11 +16,11 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
-from judgelm.training.epochs import Passage, lay_out
-from judgelm.training.row_progress import progress_line, row_progress, rows_in
-from judgelm.training.row_records import RowOptions
-from judgelm.training.row_workers import CHUNK, RowJob, make_chunks, usable_workers
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.progress import progress_line, row_progress, rows_in
+from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.workers import CHUNK, RowJob, make_chunks, usable_workers
+from judgelm.training.schedule import Passage, lay_out
 
 ROWS = 2 * CHUNK + 40
 
@@ -83,9 +83,9 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, 
 ALONE = """
 import sys
 from transformers import AutoTokenizer
-from judgelm.training.row_workers import RowJob, make_chunks
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.workers import RowJob, make_chunks
+from judgelm.training.rows.records import RowOptions
+from judgelm.training.rows.builder import RowBuilder
 print("main runs")
 job = RowJob(make=RowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
              options=RowOptions(template="judgelm-compact", window=300))

@@ -11,8 +11,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitter
 from judgelm.records import Label, Sample
-from judgelm.training.row_records import IGNORED, RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import IGNORED, RowOptions
 
 SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")
 PLAIN = Label(sample_id="1", winner=1, scores=(8, 6), reason="the first can jump")

@@ -126,8 +126,8 @@ def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_
     from trl import ModelConfig, SFTConfig
 
     from judgelm.training.config import JudgeArguments
-    from judgelm.training.finetune import prepare
-    from judgelm.training.saving import save
+    from judgelm.training.save import save
+    from judgelm.training.sft import prepare
 
     rows = [
         {"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"},

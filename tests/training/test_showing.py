@@ -14,9 +14,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowBuilder
-from judgelm.training.showing import LeftOut, as_text, random_pairs, show, show_swapped, the_pair, the_row
+from judgelm.training.preview import LeftOut, as_text, random_pairs, show, show_swapped, the_pair, the_row
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import RowOptions
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.finetune import prepare
+from judgelm.training.sft import prepare
 from judgelm.training.trainer import ScoreLineCollator, score_line_tokens, without_padding
 
 ROOT = Path(__file__).parents[2]

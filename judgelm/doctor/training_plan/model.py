@@ -13,8 +13,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from judgelm.doctor.training_plan.configs import Configured
 from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
 from judgelm.errors import ConfigError, JudgelmError, ModelError
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import RowOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME
 from judgelm.training.checkpoints import VERSIONS, checkpoints_in, flaw_of, read_state, step_of
 from judgelm.training.config import processes
-from judgelm.training.epochs import Passage, file_sha
+from judgelm.training.schedule import Passage, file_sha
 
 _DECISIVE = (
     "learning_rate",

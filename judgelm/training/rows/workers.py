@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from judgelm.errors import RunError
-from judgelm.training.row_records import RowCounts
-from judgelm.training.rows import RowMaker
+from judgelm.training.rows.builder import RowMaker
+from judgelm.training.rows.records import RowCounts
 
 CHUNK = 256
 """Items of a chunk."""

@@ -12,11 +12,11 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.training.config import JudgeArguments, processes
-from judgelm.training.epochs import file_sha
-from judgelm.training.finetune import ROWS, FineTuning
-from judgelm.training.judging import step_of_weights
 from judgelm.training.model_card import write_model_card
 from judgelm.training.save_dtype import save_dtype_of
+from judgelm.training.schedule import file_sha
+from judgelm.training.sft import ROWS, FineTuning
+from judgelm.training.validation_judging import step_of_weights
 from judgelm.version import VERSION
 
 

@@ -24,7 +24,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitted, Fitter, Tokenizer
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
-from judgelm.training.row_records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
+from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
 
 _CONTEXT = 32
 """Characters before a target that decide how its first token is split off."""

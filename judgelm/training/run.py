@@ -11,10 +11,10 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments, processes
-from judgelm.training.finetune import FineTuning
-from judgelm.training.memory import out_of_memory_in_words
-from judgelm.training.resuming import last_step
-from judgelm.training.saving import save
+from judgelm.training.out_of_memory import out_of_memory_in_words
+from judgelm.training.resume import last_step
+from judgelm.training.save import save
+from judgelm.training.sft import FineTuning
 
 _CONFIG = "With --config FILE a YAML file says these options by the same names; those given here go before it."
 

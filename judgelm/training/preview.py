@@ -22,8 +22,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Fitter
 from judgelm.records import Prompt
-from judgelm.training.row_records import IGNORED, RowOptions, TokenRow
-from judgelm.training.rows import RowBuilder
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 

@@ -21,18 +21,18 @@ from judgelm.engines.pickled_weights import check_pickled, safe_unpickling
 from judgelm.errors import ConfigError, ModelError
 from judgelm.prompts.judge_card import Card
 from judgelm.training.attention import Attention, choose_attention, look_at_machine, takes_flash_attention
+from judgelm.training.base_model import base_name, drop_sampling, init_kwargs, load_tokenizer
 from judgelm.training.config import JudgeArguments, accumulation_steps, processes
-from judgelm.training.epochs import EpochRows, Passage, lay_out
-from judgelm.training.judging import ValidationJudging, validation_judging
-from judgelm.training.loading import base_name, drop_sampling, init_kwargs, load_tokenizer
 from judgelm.training.precision import JudgeSFTConfig, settle_precision
-from judgelm.training.resuming import refuse_finished
-from judgelm.training.row_progress import row_progress
-from judgelm.training.row_records import RowCounts, RowOptions
-from judgelm.training.rows import RowBuilder, RowMaker
+from judgelm.training.resume import refuse_finished
+from judgelm.training.rows.builder import RowBuilder, RowMaker
+from judgelm.training.rows.progress import row_progress
+from judgelm.training.rows.records import RowCounts, RowOptions
 from judgelm.training.safeguards import Safeguards, safeguards
 from judgelm.training.save_dtype import save_dtype_of
+from judgelm.training.schedule import EpochRows, Passage, lay_out
 from judgelm.training.trainer import JudgeTrainer, check_trainable, score_labels_alone, without_padding
+from judgelm.training.validation_judging import ValidationJudging, validation_judging
 
 ARGUMENTS = (JudgeArguments, JudgeSFTConfig, ModelConfig)
 """What `train/sft.py` is told: data and judge, training, base."""

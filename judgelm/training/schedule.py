@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.prompts.catalog import get_template
-from judgelm.training.row_records import RowCounts, RowOptions
-from judgelm.training.row_workers import Chunk, RowJob, make_chunks, schema_of
-from judgelm.training.rows import RowBuilder, RowMaker
+from judgelm.training.rows.builder import RowBuilder, RowMaker
+from judgelm.training.rows.records import RowCounts, RowOptions
+from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, schema_of
 from judgelm.version import VERSION
 
 Progress = Callable[[int, int], None]

@@ -2,7 +2,7 @@
 
 What a judge learned by fine-tuning stays its reference: DPO raises the log-probability of the chosen judgment against
 the rejected one, each measured from where that judge had it. Rows, safeguards and evaluations are those of
-`judgelm.training.finetune`; the loss is TRL's.
+`judgelm.training.sft`; the loss is TRL's.
 
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
@@ -20,17 +20,17 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 from judgelm.errors import CardError, ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card
+from judgelm.training.base_model import base_name
 from judgelm.training.config import JudgeArguments
-from judgelm.training.epochs import file_sha
-from judgelm.training.finetune import FineTuning, Method, assemble, checked_window, row_options
-from judgelm.training.judging import JudgesWhenEvaluating
-from judgelm.training.judgment_pairs import JudgmentPairBuilder, JudgmentPairOptions
-from judgelm.training.loading import base_name
 from judgelm.training.nan_guard import NanGuard
 from judgelm.training.precision import JudgeDPOConfig
-from judgelm.training.resuming import refuse_finished
+from judgelm.training.preference_pairs import JudgmentPairBuilder, JudgmentPairOptions
+from judgelm.training.resume import refuse_finished
 from judgelm.training.save_dtype import SavesInDtype
+from judgelm.training.schedule import file_sha
+from judgelm.training.sft import FineTuning, Method, assemble, checked_window, row_options
 from judgelm.training.trainer import PassesOnce, check_trainable
+from judgelm.training.validation_judging import JudgesWhenEvaluating
 
 
 @dataclass(kw_only=True)
@@ -38,7 +38,7 @@ class DpoArguments(JudgeArguments):
     """What `train/dpo.py` is told beyond TRL's own settings: all that `train/sft.py` is, and the judge's mistakes.
 
     `train_data` and `eval_data` hold labelled pairs that `judgments` are about, or rows with `chosen` and `rejected`
-    judgments of their own, see `judgelm.training.judgment_pairs`.
+    judgments of their own, see `judgelm.training.preference_pairs`.
     """
 
     judgments: list[str] = field(

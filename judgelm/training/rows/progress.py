@@ -7,7 +7,7 @@ from typing import TextIO
 
 import pyarrow.parquet
 
-from judgelm.training.epochs import Progress
+from judgelm.training.schedule import Progress
 
 _EVERY_S = (0.5, 30.0)
 """Seconds between two lines: on a terminal, elsewhere."""

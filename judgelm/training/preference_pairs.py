@@ -11,7 +11,7 @@ They come from two places, and files of both kinds may be mixed:
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Prompts, length policy, swap and reference drop are those of `judgelm.training.rows`; a judge's own replies keep the
+Prompts, length policy, swap and reference drop are those of `judgelm.training.rows.builder`; a judge's own replies keep the
 reference they were made with. Both texts are swapped or none is. Both have a reason and the end-of-sequence token
 behind it, or both end with their score line, so that neither is preferred for its length; a reason that is drawn to be
 dropped stays where the score lines are alike. A reply that cannot be read is rejected as it was written and never
@@ -36,9 +36,9 @@ from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Winner
-from judgelm.training.replies import Reply, read_replies
-from judgelm.training.row_records import RowOptions
-from judgelm.training.rows import RowMaker
+from judgelm.training.judge_replies import Reply, read_replies
+from judgelm.training.rows.builder import RowMaker
+from judgelm.training.rows.records import RowOptions
 
 _PAIR_FORMATS = ("judgelm", "plain")
 _CHOSEN = ("chosen", "chosen_w_reference")

@@ -22,9 +22,9 @@ from judgelm.modes import Pairwise
 from judgelm.records import Judgment
 from judgelm.runs.runner import judge
 from judgelm.training.config import JudgeArguments
-from judgelm.training.epochs import file_sha
 from judgelm.training.live_model import lent, same_random_state
-from judgelm.training.row_records import RowCounts
+from judgelm.training.rows.records import RowCounts
+from judgelm.training.schedule import file_sha
 from judgelm.training.validation_pairs import Figures, ValidationPairs, Way, draw_pairs, figures, trained_ways
 
 NEVER = 10**9
