@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgelm.cli import batch_options as options
+from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, run_app, watch
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm import Judge
-from judgelm.cli.batch_options import parse_pairs
+from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions

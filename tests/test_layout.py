@@ -32,7 +32,7 @@ def test_dependencies_point_downwards():
     assert "1 kept, 0 broken" in done.stdout
 
 
-@pytest.mark.parametrize("module", ["judgelm", "judgelm.cli.batch", "judgelm.cli.main"])
+@pytest.mark.parametrize("module", ["judgelm", "judgelm.cli.batch.command", "judgelm.cli.main"])
 def test_importing_the_package_and_its_commands_loads_nothing_heavy(module):
     # the evaluation commands need scikit-learn and matplotlib, but not to print their help
     code = f"import {module}, sys; print([name for name in {HEAVY} if name in sys.modules])"

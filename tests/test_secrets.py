@@ -11,7 +11,7 @@ import pytest
 
 from batch_runs import BATCH
 from endpoint import ScriptedBackend, endpoint
-from judgelm.cli.batch_options import parse_pairs
+from judgelm.cli.batch.options import parse_pairs
 from judgelm.data.answers.generators import parse_answerer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai.options import endpoint_options

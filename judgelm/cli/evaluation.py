@@ -1,60 +1,205 @@
-"""`judgelm eval`."""
+"""From files to an evaluation, for `judgelm eval` and `judgelm report`."""
 
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from judgelm.cli import options
-from judgelm.cli.options import ScoringOptions
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.cli.console import console
+from judgelm.cli.options import LabelChoice, ScoringOptions
+from judgelm.data.formats.results import read_results
+from judgelm.data.labelled_set import LabelledSet, read_labels
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import RejectCounts
+from judgelm.data.readers.rows import Row
+from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import parse_json
+from judgelm.metrics.resampling import Resampling
+from judgelm.parsing.distribution import LabelRule
+from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original
+from judgelm.records import Judgment
+from judgelm.reports.cascade import CascadeReport, read_counts
+from judgelm.runs.cascade import cascade_paths
+from judgelm.runs.run_files import read_judgments
+from judgelm.runs.serialization import is_judgment_row
+from judgelm.studies.cascade import cascade_agreement
+from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
+from judgelm.studies.order_labels import TIE_BAND
 
-EPILOG = """
-Examples:
 
-  judgelm eval judgments.jsonl --labels labelled.jsonl
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """An evaluation and everything it was made from."""
 
-  judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
+    evaluation: Evaluation
+    judgments: dict[str, Judgment]
+    labelled: LabelledSet
+    manifest: dict[str, Any]
+    cascade: CascadeReport | None = None
 
-  judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
 
-Exit codes: 0 done, 1 usage or input error.
-"""
+def score(options: ScoringOptions) -> Scored:
+    """Read the files and evaluate.
 
-
-def eval_command(
-    judgments: options.JudgmentsArgument,
-    labels: options.LabelsOption,
-    reversed_: options.ReversedOption = None,
-    protocol: options.ProtocolOption = "judgelm",
-    failures: options.FailuresOption = None,
-    order_rule: options.RuleOption = None,
-    tie_band: options.TieBandOption = None,
-    label_reference: options.LabelReferenceOption = "auto",
-    parser: options.ParserOption = "judgelm",
-    scale: options.ScaleOption = "1-10",
-    bootstrap: options.BootstrapOption = 2000,
-    seed: options.SeedOption = 0,
-    json_out: JsonOut = None,
-    quiet: Quiet = False,
-) -> None:
-    """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals."""
-    asked = ScoringOptions(
-        judgments=judgments,
-        labels=labels,
-        reverse=reversed_,
-        protocol=protocol,
-        failures=failures,
-        order_rule=order_rule,
-        tie_band=tie_band,
-        label_reference=label_reference,
-        parser=parser,
-        scale=scale,
-        bootstrap=bootstrap,
-        seed=seed,
+    Raises:
+        InputError: a file cannot be read, or nothing joins.
+        ConfigError: an option that makes no sense.
+    """
+    judgments = load_judgments(options.judgments, options)
+    reverse = load_judgments(options.reverse, options) if options.reverse else None
+    manifest = load_manifest(options.judgments)
+    labelled = load_labels(options.labels, options.label_reference, manifest)
+    pandalm = options.protocol == "pandalm"
+    clusters = {sample.id: sample.question for sample in labelled.samples.values()}
+    protocol = EvaluationOptions(
+        failures=options.failures or ("as_tie" if pandalm else "excluded"),
+        order_rule=options.order_rule or _default_rule(options, judgments, manifest),
+        tie_band=_tie_band(options, manifest),
+        run_rule=_mode(manifest).get("order_rule"),
+        scale=_scale_in_words(options, manifest),
+        resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
     )
-    from judgelm.cli.scoring import score  # scikit-learn and pandas take seconds to load
-    from judgelm.cli.tables import print_evaluation
+    evaluation = evaluate(
+        judgments,
+        labelled.labels,
+        reverse=reverse,
+        groups={**labelled.groups, **_deciding(judgments)},
+        clusters=clusters or None,
+        options=protocol,
+    )
+    scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
+    return replace(scored, cascade=_cascade(scored, options.judgments, protocol, clusters or None))
 
-    scored = score(asked)
-    cascade = {} if scored.cascade is None else {"cascade": asdict(scored.cascade)}
-    write_json(json_out, scored.evaluation.to_json() | cascade)
-    if not (quiet or is_stdout(json_out)):
-        print_evaluation(scored)
+
+def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
+    """Which judge of a cascade decided, as a grouping; none outside of one."""
+    found = {one.sample_id: f"{one.decided_by} judge" for one in judgments.values() if one.decided_by is not None}
+    return {"deciding judge": found} if found else {}
+
+
+def _cascade(
+    scored: Scored, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
+) -> CascadeReport | None:
+    """What a cascade saved and changed; what each judge is worth only where the small one's run lies beside it."""
+    if "cascade" not in scored.manifest:
+        return None
+    found = read_counts(scored.manifest["cascade"])
+    small, _ = cascade_paths(path)
+    if not small.is_file():
+        console.print(f"{small} is not there: the small judge alone is not compared", markup=False, highlight=False)
+        return found
+    agreement = cascade_agreement(
+        scored.judgments,
+        read_judgments(small),
+        scored.labelled.labels,
+        clusters=clusters,
+        failures_as_ties=protocol.failures == "as_tie",
+        rule=scored.evaluation.order_rule,
+        tie_band=protocol.tie_band,
+        how=protocol.resampling,
+    )
+    return replace(found, agreement=agreement)
+
+
+def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
+    """Judgments of a run file, or of another program's results.
+
+    Raises:
+        InputError: the file is neither.
+    """
+    if is_run_file(path):
+        return read_judgments(path)
+    if options.parser == "original":
+        return {one.sample_id: one for one in read_results(str(path), parse_pair_original)}
+    scale = _scale(options.scale)
+    fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
+    results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback)
+    judgments = {result.sample_id: result for result in results}
+    beyond = sum(one.failure is not None and one.failure.code == "out_of_range" for one in judgments.values())
+    if beyond:
+        finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({options.scale})"
+        console.print(f"{path}: {finding}; try --scale any", markup=False, highlight=False, soft_wrap=True)
+    return judgments
+
+
+def load_manifest(judgments: Path) -> dict[str, Any]:
+    """The manifest beside a run file, or nothing."""
+    path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
+    if not path.is_file():
+        return {}
+    try:
+        return dict(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path}: cannot read the manifest: {error}") from error
+
+
+def is_run_file(path: Path) -> bool:
+    """Whether the file holds judgments as judgelm-batch writes them."""
+    first = next(iter(read_rows(str(path))), None)
+    return isinstance(first, Row) and is_judgment_row(first.data)
+
+
+def load_labels(path: Path, choice: LabelChoice, manifest: dict[str, Any]) -> LabelledSet:
+    """The labels made as the judge was asked, with reference or without, where `auto` asks the run's manifest.
+
+    Rows that cannot be used are shown by reason.
+
+    Raises:
+        InputError: the file cannot be read, or has no label.
+    """
+    if choice == "auto":
+        shown = _mode(manifest).get("reference", "ignore")
+        if shown != "ignore":
+            with suppress(InputError):
+                return _shown_labels(path, with_reference=True)
+    return _shown_labels(path, with_reference=choice == "with")
+
+
+def _shown_labels(path: Path, *, with_reference: bool) -> LabelledSet:
+    rejects = RejectCounts()
+    labels = read_labels(str(path), with_reference=with_reference, on_reject=rejects)
+    for line in rejects.lines():
+        console.print(f"label left out: {line}", markup=False, highlight=False, soft_wrap=True)
+    return labels
+
+
+def _default_rule(
+    options: ScoringOptions, judgments: dict[str, Judgment], manifest: dict[str, Any]
+) -> LabelRule | None:
+    """The protocol's rule, None for JudgeLM's; a run that chose how its orders decide keeps its verdicts."""
+    if options.protocol == "pandalm":
+        return "tie" if any(len(judgment.shown) > 1 for judgment in judgments.values()) else "as_judged"
+    mode = _mode(manifest)
+    chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
+    return "as_judged" if chosen else None
+
+
+def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The options that the run's judge was asked with; empty where nobody recorded them."""
+    return dict(manifest.get("fingerprint", {}).get("mode", {}))
+
+
+def _tie_band(options: ScoringOptions, manifest: dict[str, Any]) -> float:
+    """As given, else the run's own."""
+    if options.tie_band is not None:
+        return options.tie_band
+    return float(_mode(manifest).get("tie_band", TIE_BAND))
+
+
+def _scale(text: str) -> tuple[float, float]:
+    if text == "any":
+        return (float("-inf"), float("inf"))
+    low, _, high = text.partition("-")
+    try:
+        return (float(low), float(high))
+    except ValueError as error:
+        raise ConfigError(f"--scale {text}: expected LOW-HIGH, such as 1-10, or any") from error
+
+
+def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | None:
+    """Of a run its mode's scale, of foreign replies what the parser was told."""
+    if manifest:
+        low, high = _mode(manifest).get("scale", (None, None))
+        return None if low is None else f"{low:g}-{high:g}"
+    return "any" if options.parser == "original" else options.scale

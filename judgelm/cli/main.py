@@ -27,12 +27,12 @@ mend, 2 more failures than --max-failure-rate, 130 interrupted.
 class _Commands(LazyGroup):
     places: ClassVar = {
         "batch": Place(
-            module="judgelm.cli.batch",
+            module="judgelm.cli.batch.command",
             name="batch",
             help="Judge answers with a local judge model: pairs, or as --mode says.",
         ),
         "eval": Place(
-            module="judgelm.cli.evaluation",
+            module="judgelm.cli.eval",
             name="eval_command",
             help="Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals.",
         ),
@@ -43,7 +43,7 @@ class _Commands(LazyGroup):
             "failure.",
         ),
         "doctor": Place(
-            module="judgelm.cli.doctor",
+            module="judgelm.cli.doctor.command",
             name="doctor",
             help="Look at packages, devices and speed, and say what to mend.",
             no_args_is_help=False,
@@ -69,7 +69,7 @@ class _Commands(LazyGroup):
             name="web",
             help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
         ),
-        "data": Place(module="judgelm.cli.data", name="app", help="Make training data for judges."),
+        "data": Place(module="judgelm.cli.data.build", name="app", help="Make training data for judges."),
         "study": Place(
             module="judgelm.cli.study",
             name="study_app",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli import completion
-from judgelm.cli.batch_options import MODE_FLAGS
+from judgelm.cli.batch.options import MODE_FLAGS
 from judgelm.cli.output import JsonOut, is_stdout, write_json
 
 EPILOG = """

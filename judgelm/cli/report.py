@@ -55,7 +55,7 @@ def report_command(
         bootstrap=bootstrap,
         seed=seed,
     )
-    from judgelm.cli.scoring import score  # scikit-learn and matplotlib take seconds to load
+    from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
     from judgelm.reports.html import render_report
 
     scored = score(asked)

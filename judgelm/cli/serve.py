@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli import batch_options as options
+from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_INTERRUPTED, console
 from judgelm.cli.loading import known_engine, loaded_judge, shown_address
 from judgelm.engines.base import require

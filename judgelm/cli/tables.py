@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.scoring import Scored
+from judgelm.cli.evaluation import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli import batch_options as options
+from judgelm.cli.batch import options
 from judgelm.cli.console import console
 from judgelm.cli.loading import known_engine, loaded_judge, shown_address
 from judgelm.engines.base import require

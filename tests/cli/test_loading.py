@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from batch_runs import write_pairs
-from judgelm.cli.batch_running import run
+from judgelm.cli.batch.run import run
 from judgelm.cli.loading import heap_frozen
 from judgelm.judge import Judge
 from judgelm.runs.batch import BatchJob

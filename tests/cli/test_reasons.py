@@ -152,7 +152,7 @@ def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
 
 
 def test_values_are_yaml():
-    from judgelm.cli.batch_options import parse_pairs
+    from judgelm.cli.batch.options import parse_pairs
 
     given = ["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="]
     found = parse_pairs(given, "--engine-arg")

@@ -32,7 +32,7 @@ try:
 finally:
     print("loaded:", *({names!r} & sys.modules.keys()), file=sys.stderr)
 """
-BATCH = "from judgelm.cli.batch import main; main()"
+BATCH = "from judgelm.cli.batch.command import main; main()"
 BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--help'])"
 
 

@@ -5,7 +5,7 @@ import json
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_capabilities import capabilities_command
+from judgelm.cli.study.capabilities import capabilities_command
 from judgelm.jsonl import encode_line
 from judgelm.records import GradeVerdict, Judgment
 from judgelm.runs.serialization import judgment_row

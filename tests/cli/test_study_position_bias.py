@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_position_bias import position_bias_command
+from judgelm.cli.study.position_bias import position_bias_command
 from judgelm.errors import InputError
 
 APP = typer.Typer()

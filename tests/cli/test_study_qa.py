@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_qa import qa_command
+from judgelm.cli.study.qa import qa_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, LabelVerdict

@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_self_reference import _by_judge, self_reference_command
+from judgelm.cli.study.self_reference import _by_judge, self_reference_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, LabelVerdict, Solve

@@ -4,7 +4,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_ssr import ssr_command
+from judgelm.cli.study.ssr import ssr_command
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, PairVerdict, Shown, Solve
 from judgelm.runs.serialization import judgment_row

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from judgelm import Judge
-from judgelm.cli.batch_options import cluster_of
+from judgelm.cli.batch.options import cluster_of
 from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, make_plan
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError

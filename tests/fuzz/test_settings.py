@@ -10,7 +10,7 @@ import yaml
 from hypothesis import strategies as st
 
 import fuzzing
-from judgelm.cli.batch_options import parse_pairs
+from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import load_config
 from judgelm.data.answers.generators import answerer_of, parse_answerer
 from judgelm.data.builder.options import build_options

@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_benchmark import benchmark_command
+from judgelm.cli.study.benchmark import benchmark_command
 from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.labelled_set import read_labels
 from judgelm.engines.scripted import ScriptedEngine

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from judgelm.cli.study_self_bias import self_bias_command
+from judgelm.cli.study.self_bias import self_bias_command
 from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
@@ -53,7 +53,7 @@ NAMED = ("--item-column", "prompt", "--dimension-column", "aspect", "--bootstrap
 def test_progress_is_shown_in_a_terminal_alone(run, ratings, tmp_path, monkeypatch, terminal):
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=terminal, width=200)
-    monkeypatch.setattr("judgelm.cli.study_self_bias.console", console)
+    monkeypatch.setattr("judgelm.cli.study.self_bias.console", console)
     assert run(ratings, "-o", tmp_path / "out", *NAMED).exit_code == 0
     assert bool(shown.getvalue()) == terminal
 
@@ -95,7 +95,7 @@ def test_families_must_be_lists(run, ratings, tmp_path):
 
 def test_the_command_loads_no_statistics_before_it_runs():
     heavy = "{'statsmodels', 'pandas', 'numba', 'scipy', 'sklearn'}"
-    code = f"import sys, judgelm.cli.study_self_bias; print(len({heavy} & sys.modules.keys()))"
+    code = f"import sys, judgelm.cli.study.self_bias; print(len({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0\n"
 
 

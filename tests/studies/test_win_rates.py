@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from judgelm.cli.study_win_rates import win_rates_command
+from judgelm.cli.study.win_rates import win_rates_command
 from judgelm.data.formats.win_rates import read_annotations
 from judgelm.data.labelled_set import read_labels
 from judgelm.errors import ConfigError, InputError

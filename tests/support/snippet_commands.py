@@ -14,8 +14,8 @@ from pathlib import Path
 
 import typer.main
 
-from judgelm.cli.batch import app as batch_app
-from judgelm.cli.batch_options import parse_pairs
+from judgelm.cli.batch.command import app as batch_app
+from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.main import app as judgelm_app
 from judgelm.errors import ConfigError
 from judgelm.modes.factory import make_mode

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 
 
 def judgelm_command(
@@ -22,7 +22,7 @@ def judgelm_command(
 
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
     """
-    from judgelm.cli.table_runs import read_table_runs  # scikit-learn takes seconds to load
+    from judgelm.cli.study.table_runs import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.judgelm import paper_tables
 

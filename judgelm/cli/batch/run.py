@@ -5,8 +5,8 @@ from pathlib import Path
 
 import typer
 
-from judgelm.cli.batch_showing import RejectPrinter, show_input, show_resume
-from judgelm.cli.batch_summary import summary_table
+from judgelm.cli.batch.messages import RejectPrinter, show_input, show_resume
+from judgelm.cli.batch.summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
 from judgelm.cli.loading import heap_frozen, show_notes
 from judgelm.cli.output import is_stdout

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from judgelm.cli.evaluation import load_judgments, load_labels, load_manifest
 from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
-from judgelm.cli.scoring import load_judgments, load_labels, load_manifest
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError
 from judgelm.records import Judgment

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from judgelm.cli.console import EXIT_USAGE
-from judgelm.cli.doctor_output import escaped, facts_table
+from judgelm.cli.doctor.output import escaped, facts_table
 from judgelm.cli.output import write_json
 from judgelm.doctor.training_plan.configs import clusters_of, read_launch, read_training
 from judgelm.doctor.training_plan.estimate import USABLE_SHARE, ModelFacts, Operations, Recipe

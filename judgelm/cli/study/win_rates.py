@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
         ConfigError: a file given twice, or a run file without its rows.
         InputError: a file cannot be read, or holds no comparison.
     """
-    from judgelm.cli.scoring import is_run_file
+    from judgelm.cli.evaluation import is_run_file
     from judgelm.data.formats.win_rates import comparisons_of_run, read_annotations
     from judgelm.data.samples import SampleStream
     from judgelm.runs.run_files import read_judgments

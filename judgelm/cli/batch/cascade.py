@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from judgelm.cli.batch_summary import summary_table
+from judgelm.cli.batch.summary import summary_table
 from judgelm.cli.console import console
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError
@@ -18,7 +18,7 @@ BAND = (0.3, 0.7)
 
 
 class Run(Protocol):
-    """One run with progress and a table at its end; see `judgelm.cli.batch`."""
+    """One run with progress and a table at its end; see `judgelm.cli.batch.command`."""
 
     def __call__(
         self, job: BatchJob, judge: Judge, mode: BatchMode, *, total: int | None, look: Callable[[Judgment], None]

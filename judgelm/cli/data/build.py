@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from judgelm.cli import data_import
 from judgelm.cli.console import console
+from judgelm.cli.data import import_benchmark as data_import
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import parse_yaml, read_yaml

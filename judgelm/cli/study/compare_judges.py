@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 from judgelm.parsing.distribution import LabelRule
 
 
@@ -46,7 +46,7 @@ def compare_judges_command(
 
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
     """
-    from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
+    from judgelm.cli.study.inputs import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.compare_judges.comparison import CompareOptions
     from judgelm.studies.compare_judges.study import compare_judges

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgelm.cli import study_options
 from judgelm.cli.console import console
-from judgelm.cli.doctor_output import escaped
-from judgelm.cli.study_options import finish
+from judgelm.cli.doctor.output import escaped
+from judgelm.cli.study import options as study_options
+from judgelm.cli.study.options import finish
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 

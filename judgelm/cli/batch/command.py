@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from judgelm.cli import batch_options as options
+from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_FAILURES, console, run_app
 from judgelm.cli.output import write_json
 
@@ -84,8 +84,8 @@ def batch(
     config: options.Config = None,
 ) -> None:
     """Judge answers with a local judge model: pairs, or as --mode says."""
-    from judgelm.cli import batch_running as running
-    from judgelm.cli.cascade import cascade_of, judge_in_cascade
+    from judgelm.cli.batch import run as running
+    from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
     from judgelm.modes.factory import make_mode
     from judgelm.runs.batch import BatchJob, dtype_of  # these load a judge's parts, for which help does not wait

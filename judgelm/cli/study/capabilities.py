@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 
 
 def capabilities_command(
@@ -33,8 +33,8 @@ def capabilities_command(
 
     Example: judgelm study capabilities llava.jsonl emu.jsonl -q mm-vet/mm-vet.json -o capabilities
     """
-    from judgelm.cli.scoring import load_manifest  # scikit-learn takes seconds to load
-    from judgelm.cli.study_reading import read_judges
+    from judgelm.cli.evaluation import load_manifest  # scikit-learn takes seconds to load
+    from judgelm.cli.study.inputs import read_judges
     from judgelm.data.benchmarks.mm_vet import read_capabilities
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.capabilities import CapabilityOptions, capability_study

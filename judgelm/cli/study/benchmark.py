@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 from judgelm.errors import InputError
 
 
@@ -30,7 +30,7 @@ def benchmark_command(
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
     """
-    from judgelm.cli.study_reading import read_judges  # scikit-learn takes seconds to load
+    from judgelm.cli.study.inputs import read_judges  # scikit-learn takes seconds to load
     from judgelm.data.labelled_set import read_labels
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.benchmark.study import benchmark_study

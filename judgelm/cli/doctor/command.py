@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.batch_options import EngineArgs, EngineName, parse_pairs
+from judgelm.cli.batch.options import EngineArgs, EngineName, parse_pairs
 from judgelm.cli.console import EXIT_USAGE, console
-from judgelm.cli.doctor_output import console_for, escaped, facts_table
+from judgelm.cli.doctor.output import console_for, escaped, facts_table
 from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
@@ -116,7 +116,7 @@ def doctor(
     attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
     """
     if train is not None:
-        from judgelm.cli.doctor_plan import plan_training
+        from judgelm.cli.doctor.training_plan import plan_training
 
         plan_training(
             (train, accelerate, shape),
@@ -132,7 +132,7 @@ def doctor(
         raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if spoofs:
-        from judgelm.cli.doctor_spoofs import check_against_spoofs  # loads pandas
+        from judgelm.cli.doctor.injection import check_against_spoofs  # loads pandas
 
         check_against_spoofs(
             (model, engine, arguments),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from judgelm.cli.console import EXIT_USAGE, console
-from judgelm.cli.doctor_output import escaped
+from judgelm.cli.doctor.output import escaped
 from judgelm.cli.output import write_json
 from judgelm.doctor.injection.checks import Checked, check_spoofs
 from judgelm.engines.base import EngineOptions

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
-from judgelm.cli.scoring import score
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.judgelm import LAYOUTS, TableRun, Timing

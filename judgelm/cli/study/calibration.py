@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.options import LabelReferenceOption, LabelsOption
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 
 
 def calibration_command(
@@ -32,7 +32,7 @@ def calibration_command(
 
     Example: judgelm study calibration judgments.jsonl --labels labels.jsonl -o calibration
     """
-    from judgelm.cli.study_reading import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
+    from judgelm.cli.study.inputs import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.calibration.measures import CalibrationOptions
     from judgelm.studies.calibration.study import calibration_study

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.cli import study_options
-from judgelm.cli.study_options import finish
+from judgelm.cli.study import options as study_options
+from judgelm.cli.study.options import finish
 
 
 def ssr_command(

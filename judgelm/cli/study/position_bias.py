@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.study_options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
 from judgelm.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     Raises:
         InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
     """
-    from judgelm.cli.scoring import is_run_file
+    from judgelm.cli.evaluation import is_run_file
     from judgelm.data.formats.reviews import joined_files, read_reviews
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together

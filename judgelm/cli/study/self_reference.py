@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli import study_options
-from judgelm.cli.study_options import finish
+from judgelm.cli.study import options as study_options
+from judgelm.cli.study.options import finish
 from judgelm.errors import ConfigError
 
 

@@ -2,17 +2,17 @@
 
 import typer
 
-from judgelm.cli.study_benchmark import benchmark_command
-from judgelm.cli.study_calibration import calibration_command
-from judgelm.cli.study_capabilities import capabilities_command
-from judgelm.cli.study_compare import compare_judges_command
-from judgelm.cli.study_judgelm import judgelm_command
-from judgelm.cli.study_position_bias import position_bias_command
-from judgelm.cli.study_qa import qa_command
-from judgelm.cli.study_self_bias import self_bias_command
-from judgelm.cli.study_self_reference import self_reference_command
-from judgelm.cli.study_ssr import ssr_command
-from judgelm.cli.study_win_rates import win_rates_command
+from judgelm.cli.study.benchmark import benchmark_command
+from judgelm.cli.study.calibration import calibration_command
+from judgelm.cli.study.capabilities import capabilities_command
+from judgelm.cli.study.compare_judges import compare_judges_command
+from judgelm.cli.study.judgelm import judgelm_command
+from judgelm.cli.study.position_bias import position_bias_command
+from judgelm.cli.study.qa import qa_command
+from judgelm.cli.study.self_bias import self_bias_command
+from judgelm.cli.study.self_reference import self_reference_command
+from judgelm.cli.study.ssr import ssr_command
+from judgelm.cli.study.win_rates import win_rates_command
 
 study_app = typer.Typer(no_args_is_help=True, help="Analyses of judgments: tables, figures and a page.")
 study_app.command("judgelm", no_args_is_help=True)(judgelm_command)
