@@ -1,6 +1,7 @@
 """judgelm's own JSON-lines files: append a line at a time, mend a torn tail, read strictly.
 
-Files of unknown origin are read by `judgelm.data.readers.files`, which quarantines bad lines; here a bad line is an error.
+Files of unknown origin are read by `judgelm.data.readers.files`, which quarantines bad lines; here a bad line is an
+error.
 """
 
 import fcntl

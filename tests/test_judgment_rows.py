@@ -9,6 +9,7 @@ import pytest
 from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import (
     Cut,
+    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
@@ -19,7 +20,6 @@ from judgelm.records import (
     Unparsed,
 )
 from judgelm.runs.serialization import judgment_from_row, judgment_row
-from judgelm.score_distributions import GradeDistribution
 
 PLAIN = Judgment(
     sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(Shown(order=(0, 1), text="8 6", scores=(8, 6)),),

@@ -29,8 +29,7 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.records import Completion, GradeVerdict, Judgment, Prompt, Request, Sample, Shown
-from judgelm.score_distributions import PairDistribution
+from judgelm.records import Completion, GradeVerdict, Judgment, PairDistribution, Prompt, Request, Sample, Shown
 
 Turns = Literal["each", "last", "whole"]
 

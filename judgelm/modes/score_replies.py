@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.parsing.scores import parse_scores
-from judgelm.records import Completion, Scores, Shown, Unparsed
-from judgelm.score_distributions import GradeDistribution
+from judgelm.records import Completion, GradeDistribution, Scores, Shown, Unparsed
 
 _LEAST_LISTED = 1e-4
 

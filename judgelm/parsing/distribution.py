@@ -11,8 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.records import Winner
-from judgelm.score_distributions import PairDistribution
+from judgelm.records import PairDistribution, Winner
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
 """Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's

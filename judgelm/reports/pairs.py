@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from judgelm.parsing.distribution import LabelRule
-from judgelm.records import Judgment, Label, Sample, Shown, Unparsed
+from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.score_distributions import PairDistribution
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.order_labels import pair_winner, scores_behind
 

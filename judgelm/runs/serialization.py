@@ -7,9 +7,11 @@ from typing import Any
 
 from judgelm.records import (
     Cut,
+    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
+    PairDistribution,
     PairVerdict,
     RankingVerdict,
     Shown,
@@ -17,7 +19,6 @@ from judgelm.records import (
     Unparsed,
     Verdict,
 )
-from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 _VERDICTS: Mapping[str, type[Verdict]] = {
     "pair": PairVerdict,

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from judgelm.dialects.contract import Case, Finding
 from judgelm.parsing.distribution import LEAST_ASSIGNED
-from judgelm.records import Judgment, Shown, Winner
-from judgelm.score_distributions import GradeDistribution, PairDistribution
+from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9

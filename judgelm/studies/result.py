@@ -1,7 +1,7 @@
 """What a study gives: tables and the data of figures, which every report renders in the same way.
 
-A study computes; it knows no file, no colour and no page. `judgelm.reports.study.folder` writes what stands here as JSON, CSV,
-SVG, PNG and HTML.
+A study computes; it knows no file, no colour and no page. `judgelm.reports.study.folder` writes what stands here as
+JSON, CSV, SVG, PNG and HTML.
 """
 
 from collections.abc import Mapping

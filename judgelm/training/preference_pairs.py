@@ -11,11 +11,11 @@ They come from two places, and files of both kinds may be mixed:
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Prompts, length policy, swap and reference drop are those of `judgelm.training.rows.builder`; a judge's own replies keep the
-reference they were made with. Both texts are swapped or none is. Both have a reason and the end-of-sequence token
-behind it, or both end with their score line, so that neither is preferred for its length; a reason that is drawn to be
-dropped stays where the score lines are alike. A reply that cannot be read is rejected as it was written and never
-swapped.
+Prompts, length policy, swap and reference drop are those of `judgelm.training.rows.builder`; a judge's own replies
+keep the reference they were made with. Both texts are swapped or none is. Both have a reason and the end-of-sequence
+token behind it, or both end with their score line, so that neither is preferred for its length; a reason that is
+drawn to be dropped stays where the score lines are alike. A reply that cannot be read is rejected as it was written
+and never swapped.
 """
 
 from collections.abc import Iterator, Sequence

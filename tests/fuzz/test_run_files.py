@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 import fuzzing
 from judgelm.records import (
     Cut,
+    GradeDistribution,
     GradeVerdict,
     Judgment,
     LabelVerdict,
+    PairDistribution,
     PairVerdict,
     RankingVerdict,
     Shown,
@@ -19,7 +21,6 @@ from judgelm.records import (
 )
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
 from judgelm.runs.serialization import judgment_from_row, judgment_row
-from judgelm.score_distributions import GradeDistribution, PairDistribution
 
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)

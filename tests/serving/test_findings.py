@@ -4,8 +4,16 @@ import pytest
 
 from judgelm.dialects.contract import Case
 from judgelm.dialects.recognition import sample_of
-from judgelm.records import Cut, GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
-from judgelm.score_distributions import GradeDistribution, PairDistribution
+from judgelm.records import (
+    Cut,
+    GradeDistribution,
+    GradeVerdict,
+    Judgment,
+    PairDistribution,
+    PairVerdict,
+    Shown,
+    Unparsed,
+)
 from judgelm.serving.results import finding_of, likeliest
 
 PAIR = Case(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))

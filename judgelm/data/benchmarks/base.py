@@ -1,7 +1,7 @@
 """What a benchmark's loader is, and what all of them share.
 
-A loader makes rows of judgelm's plain format, which batch runs and label readers read. `judgelm.data.benchmarks.importer` writes
-them.
+A loader makes rows of judgelm's plain format, which batch runs and label readers read.
+`judgelm.data.benchmarks.importer` writes them.
 """
 
 import math

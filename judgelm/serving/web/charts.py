@@ -6,7 +6,7 @@ show stands beside them as a table too, for those who cannot see them or want th
 
 from collections.abc import Sequence
 
-from judgelm.score_distributions import GradeDistribution, PairDistribution
+from judgelm.records import GradeDistribution, PairDistribution
 
 _SIDE, _LEFT, _BOTTOM, _TOP = 300, 52, 46, 10
 _NUMBERED = 12

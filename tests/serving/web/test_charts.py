@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from judgelm.parsing.distribution import score_lines
-from judgelm.score_distributions import GradeDistribution, PairDistribution
+from judgelm.records import GradeDistribution, PairDistribution
 from judgelm.serving.web.charts import grade_bars, heat_map, score_bars
 
 TEN = score_lines((1, 10), 1).values

@@ -1,31 +1,14 @@
-"""The records that every room passes on: frozen, slotted, and free of behaviour.
-
-A `Sample` is what is to be judged, a `Request` is what an engine is asked, a `Completion` is what it answers, a
-`Judgment` is what a mode concludes and a `Label` is what somebody else (a human, a teacher) concluded. How each
-looks in a file is said in `judgelm.runs.run_files` (judgments) and `judgelm.data.formats.catalog` (samples and labels).
-"""
+"""Judgments: what a mode concludes about a sample, and every reply behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.score_distributions import GradeDistribution, PairDistribution
-
-Winner = Literal[1, 2, "tie"]
-"""Which answer of a pair is better, in *sample* order (never in the order shown)."""
+from judgelm.records.requests import Cut
+from judgelm.records.samples import Winner
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
 """Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
-
-FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
-"""Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
-
-ThinkingMode = Literal["on", "off", "absent"]
-"""Whether a judge is asked to think before it replies; `absent` tells its chat template nothing."""
-
-SpanKind = Literal["template", "question", "reference", "answer", "image"]
-
-Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,146 +31,40 @@ class Unparsed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One question, the images that it is about (paths or URLs, which engines read), and the answers to be judged."""
-
-    id: str
-    question: str
-    answers: tuple[str, ...]
-    reference: str | None = None
-    answer_models: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
-    category: str | None = None
-    metadata: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """What somebody else concluded about a pair, about one answer, or about three and more; in sample order.
-
-    `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
-    of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
-    review), `votes` where several annotators voted (PandaLM), `probability` (that the first is better) where the judge
-    gave one (AlpacaEval's weighted annotators).
-    """
-
-    sample_id: str
-    winner: Winner | None
-    scores: tuple[float, ...] | None = None
-    reason: str | None = None
-    votes: tuple[Winner, ...] = ()
-    probability: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A piece of a prompt; `answer` may be cut, all but `template` is untrusted, an `image`'s text is where it lies."""
-
-    text: str
-    kind: SpanKind = "template"
-    role: Role | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """What the judge reads: plain text, or chat messages when `chat` is set.
-
-    Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
-    tokenizer's own chat template wraps them. `continuation` is the forced start of the reply. `neutralised` counts
-    the look-alikes of the template's delimiters that rendering defused in the untrusted spans.
-    """
-
-    spans: tuple[Span, ...]
-    chat: bool = False
-    continuation: str = ""
-    neutralised: int = 0
-
-    @property
-    def images(self) -> tuple[str, ...]:
-        """Where its images lie, in the order shown."""
-        return tuple(span.text for span in self.spans if span.kind == "image")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How a reply is drawn. Greedy at temperature 0; otherwise `seed` makes it repeat within an engine.
+class PairDistribution:
+    """The judge's probabilities of all score lines for one prompt, in the order shown.
 
     Attributes:
-        max_tokens: a reply ends here at the latest, or at the end of the model's window.
-        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
-        n: how many replies.
-        grammar: regular expression that the reply must match, for the engines that can.
-        reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
-            on from an earlier one has the earlier one's, so that the same answers are cut in the same way.
+        expected: mean of each answer's score over the mass that is assigned; NaN (null in a run file), as the next
+            two, where none is.
+        first_better: P(s1 > s2) + P(s1 = s2) / 2 over the mass that is assigned, in [0, 1].
+        tie: P(s1 = s2) over the mass that is assigned, in [0, 1].
+        unassigned: probability that the reply begins with no score line of the judge's scale, in [0, 1].
+        likeliest: (s1, s2, probability), likeliest first; those of 0.0001 or more.
+        approximation: in what this is not exact, in words; empty where it is.
     """
 
-    max_tokens: int
-    temperature: float = 0.0
-    stop: tuple[str, ...] = ()
-    include_stop: bool = False
-    n: int = 1
-    seed: int = 0
-    grammar: str | None = None
-    reserve: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One prompt for an engine.
-
-    Attributes:
-        key: names the request within its flow; the runner makes it unique in the engine.
-        candidates: replies whose probabilities are asked for, see `Completion.candidate_logprobs`.
-        adapter: folder or hub id of the LoRA adapter that answers; None takes what the engine was loaded with.
-    """
-
-    key: str
-    prompt: Prompt
-    sampling: Sampling
-    candidates: tuple[str, ...] = ()
-    adapter: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after."""
-
-    answer: int
-    tokens_before: int
-    tokens_after: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
-    """An engine's answer to one request.
-
-    Attributes:
-        texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
-            thinking's opening, also where the chat template wrote that into the prompt.
-        thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
-        finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
-        candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
-            begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
-            because all that it left out has at most 0.01 together. None where not asked for or not to be had.
-        approximation: in what the log-probabilities are not exact, in words; empty where they are.
-        prompt_tokens: tokens of the prompt as the model read it.
-        completion_tokens: tokens of all replies together.
-        cut: what the length policy shortened.
-        neutralised: look-alikes of the tokenizer's special tokens that were defused.
-        error: the engine's message when the request failed.
-    """
-
-    key: str
-    texts: tuple[str, ...]
-    finish_reasons: tuple[FinishReason, ...]
-    thinking: tuple[str, ...] = ()
-    candidate_logprobs: tuple[float, ...] | None = None
+    expected: tuple[float, float]
+    first_better: float
+    tie: float
+    unassigned: float
+    likeliest: tuple[tuple[float, float, float], ...]
     approximation: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cut: tuple[Cut, ...] = ()
-    neutralised: int = 0
-    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeDistribution:
+    """The judge's probabilities of all scores of one answer; `unassigned` and `approximation` as for a pair.
+
+    Attributes:
+        expected: mean score over the mass that is assigned; NaN (null in a run file) where none is.
+        likeliest: (score, probability), likeliest first; those of 0.0001 or more.
+    """
+
+    expected: float
+    unassigned: float
+    likeliest: tuple[tuple[float, float], ...]
+    approximation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

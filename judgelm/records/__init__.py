@@ -1,0 +1,64 @@
+"""The records that all packages pass on: frozen, slotted, and free of behaviour.
+
+A `Sample` is what is to be judged, a `Request` is what an engine is asked, a `Completion` is what it answers, a
+`Judgment` is what a mode concludes and a `Label` is what somebody else (a human, a teacher) concluded. Their forms in
+files: `judgelm.runs.run_files` (judgments) and `judgelm.data.formats.catalog` (samples and labels).
+"""
+
+from judgelm.records.judgments import (
+    FailureCode,
+    GradeDistribution,
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairDistribution,
+    PairVerdict,
+    RankingVerdict,
+    Scores,
+    Shown,
+    Solve,
+    Unparsed,
+    Verdict,
+)
+from judgelm.records.requests import (
+    Completion,
+    Cut,
+    FinishReason,
+    Prompt,
+    Request,
+    Role,
+    Sampling,
+    Span,
+    SpanKind,
+    ThinkingMode,
+)
+from judgelm.records.samples import Label, Sample, Winner
+
+__all__ = [
+    "Completion",
+    "Cut",
+    "FailureCode",
+    "FinishReason",
+    "GradeDistribution",
+    "GradeVerdict",
+    "Judgment",
+    "Label",
+    "LabelVerdict",
+    "PairDistribution",
+    "PairVerdict",
+    "Prompt",
+    "RankingVerdict",
+    "Request",
+    "Role",
+    "Sample",
+    "Sampling",
+    "Scores",
+    "Shown",
+    "Solve",
+    "Span",
+    "SpanKind",
+    "ThinkingMode",
+    "Unparsed",
+    "Verdict",
+    "Winner",
+]

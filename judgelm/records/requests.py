@@ -1,0 +1,125 @@
+"""Requests to engines, and the completions that they return."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
+"""Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
+
+ThinkingMode = Literal["on", "off", "absent"]
+"""Whether a judge is asked to think before it replies; `absent` tells its chat template nothing."""
+
+SpanKind = Literal["template", "question", "reference", "answer", "image"]
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a prompt; `answer` may be cut, all but `template` is untrusted, an `image`'s text is where it lies."""
+
+    text: str
+    kind: SpanKind = "template"
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the judge reads: plain text, or chat messages when `chat` is set.
+
+    Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
+    tokenizer's own chat template wraps them. `continuation` is the forced start of the reply. `neutralised` counts
+    the look-alikes of the template's delimiters that rendering defused in the untrusted spans.
+    """
+
+    spans: tuple[Span, ...]
+    chat: bool = False
+    continuation: str = ""
+    neutralised: int = 0
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Where its images lie, in the order shown."""
+        return tuple(span.text for span in self.spans if span.kind == "image")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a reply is drawn. Greedy at temperature 0; otherwise `seed` makes it repeat within an engine.
+
+    Attributes:
+        max_tokens: a reply ends here at the latest, or at the end of the model's window.
+        stop: a reply ends before the first of these strings, which is not part of it unless `include_stop`.
+        n: how many replies.
+        grammar: regular expression that the reply must match, for the engines that can.
+        reserve: tokens that the length policy keeps free behind the prompt; None keeps `max_tokens`. A reply that goes
+            on from an earlier one has the earlier one's, so that the same answers are cut in the same way.
+    """
+
+    max_tokens: int
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    include_stop: bool = False
+    n: int = 1
+    seed: int = 0
+    grammar: str | None = None
+    reserve: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt for an engine.
+
+    Attributes:
+        key: names the request within its flow; the runner makes it unique in the engine.
+        candidates: replies whose probabilities are asked for, see `Completion.candidate_logprobs`.
+        adapter: folder or hub id of the LoRA adapter that answers; None takes what the engine was loaded with.
+    """
+
+    key: str
+    prompt: Prompt
+    sampling: Sampling
+    candidates: tuple[str, ...] = ()
+    adapter: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """One answer that the length policy shortened: its place among the answers shown, and tokens before and after."""
+
+    answer: int
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """An engine's answer to one request.
+
+    Attributes:
+        texts: `n` replies; empty when `finish_reasons` tells of a failure. A reply that begins with thinking has the
+            thinking's opening, also where the chat template wrote that into the prompt.
+        thinking: of each reply, what the judge thought before it, without tags; empty where none of them has any.
+        finish_reasons: one per reply, or a single `too_long` or `error` for the whole request.
+        candidate_logprobs: for each candidate the natural log of the probability that a reply drawn at temperature 1
+            begins with it and with no longer candidate; -inf where there is none, or where the engine left it out
+            because all that it left out has at most 0.01 together. None where not asked for or not to be had.
+        approximation: in what the log-probabilities are not exact, in words; empty where they are.
+        prompt_tokens: tokens of the prompt as the model read it.
+        completion_tokens: tokens of all replies together.
+        cut: what the length policy shortened.
+        neutralised: look-alikes of the tokenizer's special tokens that were defused.
+        error: the engine's message when the request failed.
+    """
+
+    key: str
+    texts: tuple[str, ...]
+    finish_reasons: tuple[FinishReason, ...]
+    thinking: tuple[str, ...] = ()
+    candidate_logprobs: tuple[float, ...] | None = None
+    approximation: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cut: tuple[Cut, ...] = ()
+    neutralised: int = 0
+    error: str = ""

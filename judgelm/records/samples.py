@@ -1,0 +1,40 @@
+"""Samples to be judged, and the labels that they have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Winner = Literal[1, 2, "tie"]
+"""Which answer of a pair is better, in *sample* order (never in the order shown)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One question, the images that it is about (paths or URLs, which engines read), and the answers to be judged."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    reference: str | None = None
+    answer_models: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    category: str | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What somebody else concluded about a pair, about one answer, or about three and more; in sample order.
+
+    `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
+    of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
+    review), `votes` where several annotators voted (PandaLM), `probability` (that the first is better) where the judge
+    gave one (AlpacaEval's weighted annotators).
+    """
+
+    sample_id: str
+    winner: Winner | None
+    scores: tuple[float, ...] | None = None
+    reason: str | None = None
+    votes: tuple[Winner, ...] = ()
+    probability: float | None = None
