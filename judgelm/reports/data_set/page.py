@@ -1,7 +1,7 @@
 """One HTML file that lets somebody trust a built data set: what was read, left out, changed and written, and why.
 
-It shows what `judgelm.data.builder.pipeline` counted and computes nothing but shares, means and their intervals. The page
-has no script at all; all text of others is escaped.
+It shows what `judgelm.data.builder.pipeline` counted and computes nothing but shares, means and their intervals. The
+page has no script at all; all text of others is escaped.
 """
 
 import dataclasses

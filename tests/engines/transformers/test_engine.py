@@ -164,7 +164,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         print("halved", engine.halvings)
         """
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "support")}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=250
     )

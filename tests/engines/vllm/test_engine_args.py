@@ -21,7 +21,7 @@ with quiet_imports():
     from judgelm.engines.vllm.engine_args import engine_args, quiet_start
 
 GIB = 1 << 30
-DOCS = Path(__file__).parents[2] / "docs/judging.md"
+DOCS = Path(__file__).parents[3] / "docs/judging.md"
 COMPUTED = {"model", "tokenizer", "dtype", "max_model_len"}
 """Arguments that follow from the model and the options, so the table has words for them."""
 CODE = re.compile(r"`([^`]+)`")

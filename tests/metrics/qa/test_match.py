@@ -12,7 +12,7 @@ from judgelm.metrics.qa.drop import drop_f1
 from judgelm.metrics.qa.match import Match, match, token_f1
 from judgelm.parsing.short_answers import drop_spans_match
 
-EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
+EXPECTED = Path(__file__).parents[3].parent / "shared" / "data" / "expected" / "qa_metrics.json"
 absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
 
 

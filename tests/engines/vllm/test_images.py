@@ -50,7 +50,7 @@ def test_vllm_sees_what_transformers_sees(tmp_path):
         pytest.skip("vllm is not installed: `make test` installs it")
     judge = make_idefics(tmp_path / "judge", TEXTS)
     pictures = [str(write_image(tmp_path / f"{number}.png", number)) for number in range(3)]
-    arguments = [str(judge), json.dumps(pictures), json.dumps([str(Path(__file__).parent), *sys.path])]
+    arguments = [str(judge), json.dumps(pictures), json.dumps([str(Path(__file__).parents[1]), *sys.path])]
     done = subprocess.run(
         [sys.executable, "-c", IN_A_PROCESS, *arguments], capture_output=True, text=True, timeout=500, check=False
     )

@@ -94,7 +94,9 @@ def test_gzipped_text_is_read_by_the_inner_name(tmp_path):
 
 
 def test_standard_input_is_json_lines():
-    code = "from judgelm.data.readers.files import read_rows as r\nfor row in r('-'): print(row.file, row.line, row.data)"
+    code = (
+        "from judgelm.data.readers.files import read_rows as r\nfor row in r('-'): print(row.file, row.line, row.data)"
+    )
     done = subprocess.run([sys.executable, "-c", code], input=b'{"a": 1}\n', capture_output=True, check=True)
     assert done.stdout == b"<stdin> 1 {'a': 1}\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WINNER_SCORES = [8, 4, 6]
 
 

@@ -11,7 +11,7 @@ import pytest
 from judgelm.data.formats.labels import split_review
 from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 SWAP = (1, 0)
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")

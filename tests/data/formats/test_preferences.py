@@ -11,7 +11,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
 from teachers import AnswererBackend, Ledger, TeacherBackend
 
-TOOLS = Path(__file__).parents[2] / "data_tools"
+TOOLS = Path(__file__).parents[3] / "data_tools"
 FAULTS = ("429", "500", "stall", "cut", "drop", "torn", None)
 
 

@@ -200,7 +200,7 @@ def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
     with endpoint() as server:
         server.misbehave(lambda number, _: "stall" if number > 2 else None)
         command = [sys.executable, "-c", INTERRUPTED, server.base_url]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "support")}
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "support")}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         child = subprocess.Popen(command, env=environment, **pipes)
         assert child.stdout.readline() == "submitted\n"
