@@ -43,12 +43,11 @@ def invoke(arguments):
 
 
 def test_two_runs_and_truth_become_a_folder_and_json(arguments, tmp_path):
-    found = invoke([*arguments, "--paper", "--json", tmp_path / "n.json"])
+    found = invoke([*arguments, "--json", tmp_path / "n.json"])
     assert found.exit_code == 0, found.output
     tables = {one["name"]: one["rows"] for one in json.loads((tmp_path / "n.json").read_text())["tables"]}
     # agreement 4/5 passes tau = 0.8, so selective is always: 3 of 4 against 1 of 4
     assert [row["accuracy"]["value"] for row in tables["comparison"][:3]] == [0.25, 0.75, 0.75]
-    assert "paper-arithmetic" in tables
     assert (tmp_path / "study" / "report.html").is_file()
 
 

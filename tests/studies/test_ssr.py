@@ -143,18 +143,8 @@ def test_runs_of_the_mode_itself():
     assert not result.warnings
 
 
-def test_the_papers_mixed_gates_stand_only_where_asked_for():
-    assert not any(one.name.startswith("paper") for one in study().tables)
-    rows = table(study(paper=True), "paper-layout")
-    # A and B with the gate at 5/5 (a alone), C with the gate at 4/5
-    assert [(row["tau"], row["rate"], row["precision"]) for row in rows] == [
-        (1.0, 0.2, 1.0), (1.0, 0.2, 1.0), (0.8, 0.6, 2 / 3),
-    ]  # fmt: skip
-    assert [row["on"] for row in rows] == [0.0, 1.0, 2 / 3]
-
-
 def test_the_result_is_json():
-    assert json.loads(json.dumps(study(paper=True).to_json(), allow_nan=False))["study"] == "ssr"
+    assert json.loads(json.dumps(study().to_json(), allow_nan=False))["study"] == "ssr"
 
 
 def test_tau_out_of_range_is_refused():

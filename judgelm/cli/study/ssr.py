@@ -37,12 +37,6 @@ def ssr_command(
     calibration_share: Annotated[
         float, typer.Option(help="Share of each category's questions on which tau is chosen.")
     ] = 0.5,
-    paper: Annotated[
-        bool,
-        typer.Option(
-            "--paper", metavar="", help="Add the paper's own figures against each other, and its mixed gates."
-        ),
-    ] = False,
     overwrite: study_options.OverwriteOption = False,
     bootstrap: study_options.BootstrapOption = 2000,
     seed: study_options.SeedOption = 0,
@@ -63,7 +57,6 @@ def ssr_command(
         tau=tau,
         split=split,
         calibration_share=calibration_share,
-        paper=paper,
         resampling=Resampling(seed=seed, resamples=bootstrap),
     )
     truths = by_sample(pair_truth_from_row(row, f"{truth}:{number}") for number, row in read_jsonl(truth))

@@ -13,7 +13,6 @@ from judgelm.records import Judgment
 from judgelm.studies.result import StudyResult, Table
 from judgelm.studies.ssr.figures import figures
 from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, outcome
-from judgelm.studies.ssr.paper import mixed_gates_table, paper_table
 from judgelm.studies.ssr.tables import (
     all_taus,
     calibration_table,
@@ -34,7 +33,6 @@ class SsrOptions:
         tau: the gate of the headline, in [0, 1]; at 0 it is on wherever there is an answer to show.
         split: how a 1-1 split over two orders counts where one rule must be chosen; Table 1 shows all three.
         calibration_share: of each category's questions, on which tau is chosen, in (0, 1).
-        paper: show the paper's own figures against each other, and this run with the gates that its Table 1 mixes.
         resampling: seed (also of the drawing of the calibration part) and number of resamples.
 
     Raises:
@@ -44,7 +42,6 @@ class SsrOptions:
     tau: float = 0.8
     split: SplitRule = "wrong"
     calibration_share: float = 0.5
-    paper: bool = False
     resampling: Resampling = field(default_factory=Resampling)
 
     def __post_init__(self) -> None:
@@ -107,8 +104,6 @@ def _tables(
     chosen = choose_taus(items, rule, how.seed, options.calibration_share)
     if chosen is not None:
         tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, how)]
-    if options.paper:
-        tables += [mixed_gates_table(items, rule, how), paper_table()]
     return tuple(tables)
 
 
