@@ -27,7 +27,7 @@ from judgelm.judge import Judge
 from judgelm.modes.teacher import Teaching
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, left_to_judge, run_batch, samples_of
+from judgelm.runs.batch import BatchHooks, BatchJob, input_samples, pending_samples, run_batch, run_dtype
 from judgelm.runs.cost_estimate import (
     GPT4_REVIEW_TOKENS,
     Estimate,
@@ -38,7 +38,7 @@ from judgelm.runs.cost_estimate import (
     token_counter,
 )
 from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 from judgelm.runs.teacher import Replies, RowWriter, TeacherPrompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -116,8 +116,8 @@ def annotate(
     prices = prices_of(arguments)
     spent = spent_usd(run, prices) if prices and not overwrite else 0.0
     tokens_of = token_counter(tokenizer, chars_per_token)
-    before = Tally()
-    requests = (mode.request(sample) for sample in left_to_judge(job, before))
+    before = RunStats()
+    requests = (mode.request(sample) for sample in pending_samples(job, before))
     found = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, most_reply=reason_tokens)
     show_estimate(found, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
@@ -134,7 +134,7 @@ def annotate(
         template=template,
         ignore_card=ignore_card,
         adapter=adapter,
-        dtype=dtype_of(job, dtype, engine),
+        dtype=run_dtype(job, dtype, engine),
         device=device,
         quantization=quantization,
         max_sequences=max_sequences,
@@ -176,11 +176,11 @@ def budget(engine: str, prices: Prices | None, spent: float, max_cost: float) ->
     return max_cost - spent
 
 
-def ask(job: BatchJob, mode: Teaching, judge: Judge, total: int, *, quiet: bool) -> tuple[Tally, bool]:
+def ask(job: BatchJob, mode: Teaching, judge: Judge, total: int, *, quiet: bool) -> tuple[RunStats, bool]:
     """Run, and whether the budget was used up; what is finished is on disk whatever happens."""
     over_budget = False
 
-    def follow(tally: Tally, judgment: Judgment) -> None:
+    def follow(tally: RunStats, judgment: Judgment) -> None:
         nonlocal over_budget
         failure = judgment.failure
         over_budget |= failure is not None and failure.code == "engine" and "max_cost_usd" in failure.text
@@ -200,7 +200,7 @@ def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagr
     partial = Path(f"{out}.partial")
     with Replies(Path(job.out)) as replies, Appender(partial, overwrite=True) as file:
         writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
-        for sample in samples_of(job):
+        for sample in input_samples(job):
             if (row := writer.row(sample)) is not None:
                 file.write(row)
     os.replace(partial, out)
@@ -220,7 +220,7 @@ def show_estimate(found: Estimate, measure: str, prices: Prices | None, spent: f
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def show_result(tally: Tally, counts: Counter[str], stats: dict[str, Any]) -> None:
+def show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:
     """What became of it, on standard output."""
     print(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
     print(f"{tally.rejected:>8}  input lines that cannot be used")

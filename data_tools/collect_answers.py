@@ -27,7 +27,7 @@ from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.records import Sample
-from judgelm.runs.answer_generation import AnswerTally, collect
+from judgelm.runs.answer_generation import AnswerStats, collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.yaml_files import read_yaml
 
@@ -86,14 +86,14 @@ def collect_all(options: argparse.Namespace) -> int:
         mark_children(str(out))
         log = Log(answerer.name, len(questions) * len(answerer.decodings))
         try:
-            tally = collect(questions, answerer, out, retry=options.retry, overwrite=options.overwrite, on_answer=log)
+            stats = collect(questions, answerer, out, retry=options.retry, overwrite=options.overwrite, on_answer=log)
         except JudgelmError as error:
             print(f"{answerer.name}: error: {error}", file=sys.stderr)
             worst = EXIT_USAGE
             continue
-        print(f"{log.line(tally)} in {out}")
-        if tally.failures:
-            print(f"{answerer.name}: the first failure: {tally.first_failure}", file=sys.stderr)
+        print(f"{log.line(stats)} in {out}")
+        if stats.failures:
+            print(f"{answerer.name}: the first failure: {stats.first_failure}", file=sys.stderr)
             worst = worst or EXIT_FAILURES
     return worst
 
@@ -105,20 +105,20 @@ class Log:
         self._name, self._total = name, total
         self._logged = time.monotonic()
 
-    def __call__(self, tally: AnswerTally) -> None:
+    def __call__(self, stats: AnswerStats) -> None:
         """Print it when it is due."""
         if time.monotonic() - self._logged > LOG_EVERY_S:
             self._logged = time.monotonic()
-            print(self.line(tally), file=sys.stderr)
+            print(self.line(stats), file=sys.stderr)
 
-    def line(self, tally: AnswerTally) -> str:
+    def line(self, stats: AnswerStats) -> str:
         """How far it is."""
-        failures = tally.failures + tally.earlier_failures
+        failures = stats.failures + stats.earlier_failures
         failed = ", ".join(f"{count} failed ({code})" for code, count in failures.items())
-        cost = f", {tally.stats['cost_usd']:,.4f} USD" if tally.stats.get("cost_usd") else ""
+        cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.stats.get("cost_usd") else ""
         return (
-            f"{self._name}: {tally.answered + tally.skipped} of {self._total} asked, {tally.skipped} of them before, "
-            f"{tally.truncated} at their token limit{failed and f', {failed}'}{cost}"
+            f"{self._name}: {stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before, "
+            f"{stats.truncated} at their token limit{failed and f', {failed}'}{cost}"
         )
 
 

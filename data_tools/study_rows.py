@@ -30,7 +30,7 @@ from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, JudgelmError, RunError
 from judgelm.parsing.majority import majority
-from judgelm.runs.self_answers import read_solves
+from judgelm.runs.self_answers import read_self_answers
 
 
 def main() -> int:
@@ -91,7 +91,7 @@ def own_references(options: argparse.Namespace) -> list[Mapping[str, object]]:
     if not 0 <= options.tau <= 1:
         raise ConfigError(f"--tau {options.tau}: it is a share of the judge's own answers, 0 to 1")
     rows: list[Mapping[str, object]] = []
-    for key, solves in read_solves(options.file).items():
+    for key, solves in read_self_answers(options.file).items():
         found = majority([one.get("answer") for one in solves])
         if found.passes(options.tau):
             text = next(one["text"] for one in solves if one.get("answer") == found.answer)

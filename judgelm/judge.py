@@ -23,9 +23,9 @@ from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, check_card, find_card
 from judgelm.records import Judgment, Sample
-from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 
 DEFAULT_TEMPLATE = "judgelm-v1"
 
@@ -179,14 +179,14 @@ class Judge:
 
     def judge_file(
         self, *inputs: str, out: str, mode: str = "pair", hooks: BatchHooks | None = None, **options: Any
-    ) -> Tally:
+    ) -> RunStats:
         """Judge a file as `judgelm-batch` does; `options` are fields of the mode.
 
         With dtype `auto` a run that was begun elsewhere goes on in its own numeric format: where this judge was loaded
         in another one, it is loaded again.
         """
         job = BatchJob(inputs=inputs, out=out)
-        dtype = dtype_of(job, self._options.dtype, self._engine_name)
+        dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
             self.engine.close()
             self._load(replace(self._options, dtype=dtype))

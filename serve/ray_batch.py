@@ -21,7 +21,7 @@ from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.modes import Pairwise
-from judgelm.runs.batch import BatchHooks, BatchJob, dtype_of, run_batch
+from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.yaml_files import read_yaml
 
 JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}
@@ -35,7 +35,7 @@ def main() -> int:
     jobs = jobs_of(options.inputs, Path(options.out))
     cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
     engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
-    begun = (found for job in jobs if (found := dtype_of(job, dtype, engine)) != "auto")  # a run keeps its format
+    begun = (found for job in jobs if (found := run_dtype(job, dtype, engine)) != "auto")  # a run keeps its format
     failed = 0.0
     with Judge(options.model, cluster=cluster, dtype=next(begun, "auto"), **judge_options) as judge:
         print(
@@ -43,12 +43,12 @@ def main() -> int:
         )
         mode = judge.pairwise(**mode_options)
         for job in jobs:
-            tally = run_batch(job, mode, judge.engine, hooks=BatchHooks())
-            failed = max(failed, tally.failure_rate)
+            stats = run_batch(job, mode, judge.engine, hooks=BatchHooks())
+            failed = max(failed, stats.failure_rate)
             counts = (
-                f"{tally.judged} judged, {sum(tally.failures.values())} of them failed, {tally.skipped} done before"
+                f"{stats.judged} judged, {sum(stats.failures.values())} of them failed, {stats.skipped} done before"
             )
-            print(f"{job.out}: {counts}, {tally.rejected} lines rejected, {tally.judge_s:.0f} s", flush=True)
+            print(f"{job.out}: {counts}, {stats.rejected} lines rejected, {stats.judge_s:.0f} s", flush=True)
         stats = judge.engine.stats()
     print(f"lost workers: {stats['lost_workers']}, requests sent again: {stats['requests_sent_again']}")
     return EXIT_FAILURES if failed > options.max_failure_rate else 0

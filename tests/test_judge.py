@@ -106,8 +106,8 @@ def test_judge_file_writes_what_the_command_writes(tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
     with Judge("8 6", engine="scripted") as judge:
-        tally = judge.judge_file(str(pairs), out=str(tmp_path / "out.jsonl"))
-    assert (tally.judged, tally.winners) == (1, {"1": 1})
+        stats = judge.judge_file(str(pairs), out=str(tmp_path / "out.jsonl"))
+    assert (stats.judged, stats.winners) == (1, {"1": 1})
     assert (tmp_path / "out.run.json").exists()
 
 

@@ -17,7 +17,7 @@ from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.records import Judgment
-    from judgelm.runs.stats import Tally
+    from judgelm.runs.stats import RunStats
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
@@ -104,7 +104,7 @@ def terminated_as_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["Tally", "Judgment"], None]]:
+def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["RunStats", "Judgment"], None]]:
     """A progress bar in a terminal, a line every half minute elsewhere: samples/s, tokens/s, ETA, failures."""
     if quiet or not console.is_terminal:
         yield _Log(total, quiet=quiet)
@@ -119,12 +119,12 @@ def watch(total: int | None, *, quiet: bool) -> Iterator[Callable[["Tally", "Jud
         task = progress.add_task("judging", total=total, rates="")
         shown = 0.0
 
-        def update(tally: "Tally", judgment: "Judgment") -> None:
+        def update(stats: "RunStats", judgment: "Judgment") -> None:
             nonlocal shown
             now = time.monotonic()
             if now - shown > _REFRESH_EVERY_S:
                 shown = now
-                progress.update(task, completed=tally.judged + tally.skipped, rates=rates(tally))
+                progress.update(task, completed=stats.judged + stats.skipped, rates=rates(stats))
 
         yield update
 
@@ -137,26 +137,26 @@ class _Log:
         self._quiet = quiet
         self._logged = time.monotonic()
 
-    def __call__(self, tally: "Tally", judgment: "Judgment") -> None:
+    def __call__(self, stats: "RunStats", judgment: "Judgment") -> None:
         """Print the line when it is due."""
         now = time.monotonic()
         if self._quiet or now - self._logged < _LOG_EVERY_S:
             return
         self._logged = now
-        done = tally.judged + tally.skipped
+        done = stats.judged + stats.skipped
         of_total = f"/{self._total}" if self._total is not None else ""
         eta = ""
-        if self._total and tally.judged:
-            eta = f", ETA {(self._total - done) * tally.judge_s / tally.judged:.0f} s"
-        console.print(f"{done}{of_total} judged, {rates(tally)}{eta}", highlight=False)
+        if self._total and stats.judged:
+            eta = f", ETA {(self._total - done) * stats.judge_s / stats.judged:.0f} s"
+        console.print(f"{done}{of_total} judged, {rates(stats)}{eta}", highlight=False)
 
 
-def rates(tally: "Tally") -> str:
+def rates(stats: "RunStats") -> str:
     """Samples per second, prompt and reply tokens per second, failures so far."""
-    seconds = tally.judge_s or 1e-9
-    tokens = (tally.prompt_tokens + tally.completion_tokens) / seconds
-    failed = sum(tally.failures.values())
-    return f"{tally.judged / seconds:,.1f} samples/s, {tokens:,.0f} tokens/s, {failed} failed"
+    seconds = stats.judge_s or 1e-9
+    tokens = (stats.prompt_tokens + stats.completion_tokens) / seconds
+    failed = sum(stats.failures.values())
+    return f"{stats.judged / seconds:,.1f} samples/s, {tokens:,.0f} tokens/s, {failed} failed"
 
 
 def json_default(value: Any) -> Any:

@@ -13,8 +13,8 @@ from judgelm.errors import InputError
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.runs.panel import PanelCounts
-    from judgelm.runs.stats import Tally
+    from judgelm.runs.panel import PanelStats
+    from judgelm.runs.stats import RunStats
 
 EPILOG = """
 Examples:
@@ -48,7 +48,7 @@ def panel_command(
 
     A judge is named by its run file, or its model. What a judge failed on or lacks is no vote.
     """
-    from judgelm.runs.panel import Panel, convene
+    from judgelm.runs.panel import Panel, aggregate
 
     if out.suffix != ".jsonl":
         raise InputError(f"-o {out}: the judgments are JSONL; give it the ending .jsonl")
@@ -60,12 +60,12 @@ def panel_command(
         quorum=quorum,
         overwrite=overwrite,
     )
-    tally, counts = convene(panel)
-    write_json(json_out, tally.row() | asdict(counts))
+    stats, counts = aggregate(panel)
+    write_json(json_out, stats.row() | asdict(counts))
     if quiet:
         return
     console.print(_judges(counts))
-    console.print(_summary(tally, counts))
+    console.print(_summary(stats, counts))
     if not counts.same_input:
         console.print("[bold yellow]note:[/] the runs read different files; they are joined by id all the same")
     console.print(f"judgments in {out}", markup=False, highlight=False)
@@ -81,7 +81,7 @@ def _families(path: Path) -> dict[str, list[str]]:
     return {str(family): judges for family, judges in found.items()}
 
 
-def _judges(counts: "PanelCounts") -> Table:
+def _judges(counts: "PanelStats") -> Table:
     table = Table(title="judges of the panel", title_justify="left")
     for head in ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel"):
         table.add_column(head, justify="left" if head in ("judge", "family") else "right")
@@ -91,19 +91,19 @@ def _judges(counts: "PanelCounts") -> Table:
     return table
 
 
-def _summary(tally: "Tally", counts: "PanelCounts") -> Table:
+def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
     table = Table(title="judgments", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
-    table.add_row("joined", str(tally.judged))
-    if tally.winners:
-        table.add_row("first / tie / second better", " / ".join(str(tally.winners[one]) for one in ("1", "tie", "2")))
-    for label, count in tally.labels.most_common():
+    table.add_row("joined", str(stats.judged))
+    if stats.winners:
+        table.add_row("first / tie / second better", " / ".join(str(stats.winners[one]) for one in ("1", "tie", "2")))
+    for label, count in stats.labels.most_common():
         table.add_row(label, str(count))
-    if tally.rankings:
-        table.add_row("ranked", str(tally.rankings))
-    if tally.grades:
-        table.add_row("graded, mean", f"{tally.grades}, {tally.grade_sum / tally.grades:.2f}")
-    table.add_row("undecided", str(sum(tally.failures.values())))
+    if stats.rankings:
+        table.add_row("ranked", str(stats.rankings))
+    if stats.grades:
+        table.add_row("graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}")
+    table.add_row("undecided", str(sum(stats.failures.values())))
     table.add_row("unanimous", str(counts.unanimous))
     return table

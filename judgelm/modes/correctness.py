@@ -81,7 +81,7 @@ class Correctness:
             solved = yield from self._solving()(sample)
         if solved.failure is not None:
             return self._conclude(sample, solved, None)
-        reference = solved.solves[0].text if solved.solves else None
+        reference = solved.self_answers[0].text if solved.self_answers else None
         prompt = judging_prompt(sample, self.task, reference, chat=self.chat)
         sampling = judging_sampling(
             sample, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens, chat=self.chat
@@ -132,7 +132,7 @@ class Correctness:
             neutralised=neutralised,
             prompt_tokens=sum(one.prompt_tokens for one in asked),
             completion_tokens=sum(one.completion_tokens for one in asked),
-            solves=solved.solves,
+            self_answers=solved.self_answers,
             own_reference=None if judged is None else judged.reference,
         )
 

@@ -17,7 +17,7 @@ from judgelm.modes.flow import Asking
 from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.final_answers import Task, final_answer
 from judgelm.prompts.self_reference_fields import question_of, solving_prompt
-from judgelm.records import Completion, Request, Sample, Sampling, Solve, Unparsed
+from judgelm.records import Completion, Request, Sample, Sampling, SelfAnswer, Unparsed
 
 _BASE_MODEL_GOES_ON = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
 """Where a base model, which knows no end, begins another question."""
@@ -28,12 +28,12 @@ class Solved:
     """What the judge answered, or why it did not.
 
     Attributes:
-        solves: in the order drawn; empty exactly when `failure` is set.
+        self_answers: in the order drawn; empty exactly when `failure` is set.
         completions: of the request; none where an earlier run's solves were used.
         neutralised: look-alikes of delimiters and special tokens that were defused in the question.
     """
 
-    solves: tuple[Solve, ...] = ()
+    self_answers: tuple[SelfAnswer, ...] = ()
     failure: Unparsed | None = None
     completions: tuple[Completion, ...] = ()
     neutralised: int = 0
@@ -78,7 +78,7 @@ class Solving:
             InputError: the sample lacks what the task needs, or brings along too few solves.
         """
         if (saved := self.saved(sample)) is not None:
-            return Solved(solves=saved)
+            return Solved(self_answers=saved)
         request = self.request(sample)
         [completion] = yield [request]
         neutralised = request.prompt.neutralised + completion.neutralised
@@ -86,14 +86,14 @@ class Solving:
             return Solved(failure=failure, completions=(completion,), neutralised=neutralised)
         letters = question_of(sample).letters
         solves = tuple(
-            Solve(
+            SelfAnswer(
                 text=text,
                 answer=final_answer(text, self.task, letters=letters, finished=ended == "stop"),
                 thinking=thinking_of(completion, number),
             )
             for number, (text, ended) in enumerate(zip(completion.texts, completion.finish_reasons, strict=True))
         )
-        return Solved(solves=solves, completions=(completion,), neutralised=neutralised)
+        return Solved(self_answers=solves, completions=(completion,), neutralised=neutralised)
 
     def request(self, sample: Sample) -> Request:
         """One prompt, `count` replies."""
@@ -107,7 +107,7 @@ class Solving:
         prompt = solving_prompt(sample, self.task, chat=self.chat)
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
-    def saved(self, sample: Sample) -> tuple[Solve, ...] | None:
+    def saved(self, sample: Sample) -> tuple[SelfAnswer, ...] | None:
         """The first `count` of the solves that an earlier run left with the sample; None where it left none.
 
         A solve without the field `answer` has its answer extracted from the text.
@@ -125,8 +125,8 @@ class Solving:
         letters = question_of(sample).letters
         return tuple(self._read(sample, one, letters) for one in found[: self.count])
 
-    def _read(self, sample: Sample, one: object, letters: int) -> Solve:
-        if isinstance(one, Solve):
+    def _read(self, sample: Sample, one: object, letters: int) -> SelfAnswer:
+        if isinstance(one, SelfAnswer):
             return one
         text = one.get("text") if isinstance(one, Mapping) else None
         if not isinstance(one, Mapping) or not isinstance(text, str):
@@ -134,7 +134,7 @@ class Solving:
         answer = one["answer"] if "answer" in one else final_answer(text, self.task, letters=letters)
         if answer is not None and not isinstance(answer, str):
             raise _wrong(sample, "a solve's answer is no text")
-        return Solve(text=text, answer=answer)
+        return SelfAnswer(text=text, answer=answer)
 
 
 def judging_sampling(sample: Sample, *, temperature: float, seed: int, max_tokens: int, chat: bool) -> Sampling:

@@ -99,7 +99,7 @@ class SelectiveSelfReference:
             raise InputError(f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; ssr judges pairs")
         solving = self._solving()
         if self.when == "never":
-            solved = Solved(solves=solving.saved(sample) or ())
+            solved = Solved(self_answers=solving.saved(sample) or ())
         else:
             solved = yield from solving(sample)
         if solved.failure is not None:
@@ -134,9 +134,9 @@ class SelectiveSelfReference:
 
     def reference_of(self, solved: Solved) -> str | None:
         """The majority answer where it is to be shown."""
-        if self.when == "never" or not solved.solves:
+        if self.when == "never" or not solved.self_answers:
             return None
-        found = majority([solve.answer for solve in solved.solves])
+        found = majority([solve.answer for solve in solved.self_answers])
         return found.answer if self.when == "always" or found.passes(self.tau) else None
 
     def _solving(self) -> Solving:
@@ -174,7 +174,7 @@ class SelectiveSelfReference:
             + sum(reply.neutralised for reply in judged.replies),
             prompt_tokens=sum(one.prompt_tokens for one in asked),
             completion_tokens=sum(one.completion_tokens for one in asked),
-            solves=solved.solves,
+            self_answers=solved.self_answers,
             own_reference=judged.reference,
         )
 

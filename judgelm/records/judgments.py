@@ -99,7 +99,7 @@ Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solve:
+class SelfAnswer:
     """The judge's own answer to the question it is to judge.
 
     Attributes:
@@ -169,7 +169,7 @@ class Judgment:
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
         decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions
             `exact_match`, `blank_answer` or the `judge`. None outside of one.
-        solves: the judge's own answers to the question, in the modes that ask for them; kept for other runs to use.
+        self_answers: the judge's own answers to the question, in the modes that ask for them; `solves` in a run file.
         own_reference: what of them was shown as the reference; None where none was.
         votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None.
     """
@@ -187,7 +187,7 @@ class Judgment:
     completion_tokens: int = 0
     provenance: str = ""
     decided_by: str | None = None
-    solves: tuple[Solve, ...] = ()
+    self_answers: tuple[SelfAnswer, ...] = ()
     own_reference: str | None = None
     votes: Mapping[str, str | None] = field(default_factory=dict)
 

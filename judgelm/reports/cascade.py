@@ -7,7 +7,7 @@ from typing import Any
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import bounds, percent, points
-from judgelm.runs.cascade_stats import CascadeCounts
+from judgelm.runs.cascade_stats import CascadeStats
 from judgelm.studies.cascade import CascadeAgreement
 
 
@@ -17,7 +17,7 @@ class CascadeReport:
 
     models: tuple[str, str]
     band: tuple[float, float]
-    counts: CascadeCounts
+    counts: CascadeStats
     agreement: CascadeAgreement | None = None
 
     def rows(self) -> list[tuple[str, str]]:
@@ -26,20 +26,20 @@ class CascadeReport:
 
 
 def read_counts(recorded: dict[str, Any]) -> CascadeReport:
-    """What `judgelm.runs.cascade.join` entered into a manifest.
+    """What `judgelm.runs.cascade.join_runs` entered into a manifest.
 
     Raises:
         InputError: it is no such entry.
     """
     try:
         (small, large), (low, high) = recorded["models"], recorded["band"]
-        counts = CascadeCounts(**recorded["counts"])
+        counts = CascadeStats(**recorded["counts"])
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"the manifest's entry of the cascade cannot be read ({error!r}); run it again") from error
     return CascadeReport(models=(str(small), str(large)), band=(float(low), float(high)), counts=counts)
 
 
-def cascade_rows(counts: CascadeCounts) -> Iterator[tuple[str, str]]:
+def cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
     """What the large judge was spared, and where it decided otherwise."""
     yield "pairs that the large judge was not shown", _share(counts.pairs_spared, f"of {counts.pairs:,}")
     yield (

@@ -63,7 +63,7 @@ def combine(opinions: Sequence[Opinion], rule: Rule, *, comparable: bool) -> Opi
     return Opinion(verdict=verdict, scores=scores, probability=probability)
 
 
-def word_of(verdict: Verdict) -> str:
+def verdict_text(verdict: Verdict) -> str:
     """A verdict in a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
     match verdict:
         case PairVerdict():

@@ -15,12 +15,12 @@ from judgelm.modes.answer import Answer, Draw
 from judgelm.records import Sample
 from judgelm.runs.run_files import Retry, RunFiles, read_finished, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
-from judgelm.runs.session import Session
+from judgelm.runs.session import RunSession
 from judgelm.version import VERSION
 
 
 @dataclass(slots=True, kw_only=True)
-class AnswerTally:
+class AnswerStats:
     """What a session has collected from one model.
 
     Attributes:
@@ -28,7 +28,7 @@ class AnswerTally:
         skipped: done in earlier sessions; `earlier_failures` of them failed and stand.
         failures: by code.
         first_failure: in words, empty where there is none.
-        stats: the engine's own counts at the end.
+        engine_stats: the engine's own counts at the end.
     """
 
     answered: int = 0
@@ -40,7 +40,7 @@ class AnswerTally:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     judge_s: float = 0.0
-    stats: dict[str, Any] = field(default_factory=dict)
+    engine_stats: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answer: Answer) -> None:
         """Count an answer."""
@@ -55,7 +55,7 @@ class AnswerTally:
 
     def row(self) -> dict[str, Any]:
         """For the manifest."""
-        return {name: getattr(self, name) for name in self.__slots__ if name not in ("stats", "judge_s")} | {
+        return {name: getattr(self, name) for name in self.__slots__ if name not in ("engine_stats", "judge_s")} | {
             "collect_s": round(self.judge_s, 3)
         }
 
@@ -67,8 +67,8 @@ def collect(
     *,
     retry: Retry = "engine",
     overwrite: bool = False,
-    on_answer: Callable[[AnswerTally], None] = lambda tally: None,
-) -> AnswerTally:
+    on_answer: Callable[[AnswerStats], None] = lambda stats: None,
+) -> AnswerStats:
     """Let one model answer; what is finished is on disk whatever happens next, and a rerun goes on.
 
     A model all of whose answers are there is not loaded again.
@@ -110,26 +110,26 @@ def _collect(
     engine_name: str,
     engine: Engine,
     files: RunFiles,
-    on_answer: Callable[[AnswerTally], None],
-) -> AnswerTally:
-    tally = AnswerTally(earlier_failures=files.earlier_failures)
+    on_answer: Callable[[AnswerStats], None],
+) -> AnswerStats:
+    stats = AnswerStats(earlier_failures=files.earlier_failures)
     answering = replace(answerer.asking, chat=_takes_chat(answerer, engine_name))
 
     def unfinished() -> Iterator[Draw]:
         for draw in draws:
             if hash(draw.id) in files.finished:
-                tally.skipped += 1
+                stats.skipped += 1
             else:
                 yield draw
 
-    with Session(files, tally, engine) as session:
+    with RunSession(files, stats, engine) as session:
         for answer in drive(unfinished(), answering, engine):
             files.write_row(answer_row(answer, answerer.name))
-            tally.add(answer)
+            stats.add(answer)
             session.tick()
-            on_answer(tally)
-    tally.stats = engine.stats()
-    return tally
+            on_answer(stats)
+    stats.engine_stats = engine.stats()
+    return stats
 
 
 def _asked(answerer: Answerer) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def _asked(answerer: Answerer) -> dict[str, Any]:
     return {"name": answerer.name, "engine": answerer.engine, "form": answerer.form, **asking, "options": kept}
 
 
-def _all_there(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: Retry) -> AnswerTally | None:
-    """The tally of a run with nothing left to do, None where there is something."""
+def _all_there(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: Retry) -> AnswerStats | None:
+    """The stats of a run with nothing left to do, None where there is something."""
     manifest = read_manifest(out)
     if manifest is None or manifest["fingerprint"].get("asked") != asked:
         return None
@@ -151,7 +151,7 @@ def _all_there(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: R
     finished, failures = read_finished(out, retry)
     if any(hash(draw.id) not in finished for draw in draws):
         return None
-    return AnswerTally(skipped=len(draws), earlier_failures=failures)
+    return AnswerStats(skipped=len(draws), earlier_failures=failures)
 
 
 def _takes_chat(answerer: Answerer, engine: str) -> bool:

@@ -17,21 +17,21 @@ from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runs.prefetch import arriving
+from judgelm.runs.prefetch import prefetch
 from judgelm.runs.run_files import (
     Retry,
     RunFiles,
-    input_identity,
+    input_identities,
     read_finished,
     recorded_dtype,
     run_paths,
     short_sha,
 )
 from judgelm.runs.runner import judge
-from judgelm.runs.self_answers import read_solves, with_solves
+from judgelm.runs.self_answers import read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
-from judgelm.runs.session import Session
-from judgelm.runs.stats import Tally
+from judgelm.runs.session import RunSession
+from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION
 
 _COUNTED_BYTES = 64 << 20
@@ -46,7 +46,7 @@ class BatchJob:
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
-        solves: a run file whose judge's own answers are used again, see `judgelm.runs.self_answers`.
+        self_answers: a run file whose judge's own answers are used again, see `judgelm.runs.self_answers`.
         retry: which earlier failures are judged again.
         overwrite: start over.
         parts: what a sample of the input is judged as: itself, several samples, each with an id of its own, or none.
@@ -57,7 +57,7 @@ class BatchJob:
     out: str
     limit: int | None = None
     references: str | None = None
-    solves: str | None = None
+    self_answers: str | None = None
     retry: Retry = "engine"
     overwrite: bool = False
     parts: Callable[[Sample], Iterable[Sample]] = lambda sample: (sample,)
@@ -78,12 +78,12 @@ class BatchHooks:
 
     on_input: Callable[[SampleStream], None] = lambda stream: None
     on_resume: Callable[[int, int], None] = lambda finished, repaired: None
-    on_judgment: Callable[[Tally, Judgment], None] = lambda tally, judgment: None
+    on_judgment: Callable[[RunStats, Judgment], None] = lambda stats, judgment: None
     on_reject: Callable[[Reject], None] = lambda reject: None
     stop: Callable[[], bool] = lambda: False
 
 
-def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> Tally:
+def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> RunStats:
     """Judge a job's samples; what is finished is on disk whatever happens next.
 
     Raises:
@@ -91,42 +91,42 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         RunError: the output cannot be written, or belongs to another run.
         EngineError: the engine broke.
     """
-    tally = Tally(load_s=load_s)
-    check_apart(job)
+    stats = RunStats(load_s=load_s)
+    check_output_is_no_input(job)
     if job.out == "-":
-        _to_stdout(job, mode, engine, tally, hooks, sys.stdout.buffer)
-        return tally
+        _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
+        return stats
     described = engine.describe()
     rejects = _Rejects()
-    stream = _open_stream(job, mode, tally, hooks, rejects)
+    stream = _open_stream(job, mode, stats, hooks, rejects)
     files = RunFiles(
         Path(job.out),
         fingerprint=fingerprint(job, mode, described),
         provenance=provenance(mode, described),
-        inputs=files_of(job),
+        inputs=input_files(job),
         retry=job.retry,
         overwrite=job.overwrite,
     )
     try:
         hooks.on_resume(len(files.finished), files.repaired_bytes)
-        tally.earlier_failures = files.earlier_failures
+        stats.earlier_failures = files.earlier_failures
         rejects.write_to(files)
         files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
-        with Session(files, tally, engine) as session:
+        with RunSession(files, stats, engine) as session:
             try:
-                for judgment in judge(_unfinished(job, stream, engine, files.finished, tally, hooks), mode, engine):
+                for judgment in judge(_unfinished(job, stream, engine, files.finished, stats, hooks), mode, engine):
                     files.write(judgment)
-                    tally.add(judgment)
+                    stats.add(judgment)
                     session.tick()
-                    hooks.on_judgment(tally, judgment)
+                    hooks.on_judgment(stats, judgment)
             finally:
-                tally.coerced = stream.coerced
+                stats.coerced = stream.coerced
     finally:
         files.close()
-    return tally
+    return stats
 
 
-def dtype_of(job: BatchJob, dtype: str, engine: str) -> str:
+def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
     """The numeric format to load a judge in for a job: `auto` is the format of the run that the job goes on with.
 
     Raises:
@@ -137,8 +137,8 @@ def dtype_of(job: BatchJob, dtype: str, engine: str) -> str:
     return recorded_dtype(Path(job.out)) or dtype
 
 
-def left_to_judge(job: BatchJob, tally: Tally) -> Iterator[Sample]:
-    """What a run of this job, into files and begun now, would judge; `tally` counts what it would skip.
+def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
+    """What a run of this job, into files and begun now, would judge; `stats` counts what it would skip.
 
     Input rows that cannot be used are passed over.
 
@@ -151,29 +151,29 @@ def left_to_judge(job: BatchJob, tally: Tally) -> Iterator[Sample]:
     if out.is_file() and not job.overwrite:
         Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
         finished, _ = read_finished(out, job.retry)
-    for sample in samples_of(job):
+    for sample in input_samples(job):
         for part in job.parts(sample):
             if hash(part.id) in finished:
-                tally.skipped += 1
+                stats.skipped += 1
             else:
                 yield part
 
 
-def samples_of(job: BatchJob) -> SampleStream:
+def input_samples(job: BatchJob) -> SampleStream:
     """A job's pairs; input rows that cannot be used are passed over, since the run itself keeps them."""
     return SampleStream(
         job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
     )
 
 
-def check_apart(job: BatchJob) -> None:
+def check_output_is_no_input(job: BatchJob) -> None:
     """Refuse to write over what is read.
 
     Raises:
         ConfigError: an input is one of the run's own files.
     """
     own = {path.resolve() for path in run_paths(Path(job.out))}
-    for path in files_of(job):
+    for path in input_files(job):
         if path != "-" and Path(path).resolve() in own:
             raise ConfigError(f"-o {job.out}: this run would write over its own input {path}; choose another -o")
 
@@ -199,7 +199,7 @@ def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> di
         },
         "template": {"id": mode.template, "sha": mode.template_sha},
         "mode": {"name": mode.name, **_jsonable(asdict(mode))},
-        "input": input_identity(files_of(job)),
+        "input": input_identities(input_files(job)),
         **job.fingerprint,
     }
 
@@ -225,16 +225,16 @@ def _jsonable(options: dict[str, Any]) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
-def files_of(job: BatchJob) -> list[str]:
+def input_files(job: BatchJob) -> list[str]:
     """Every file that a job reads, as it was named."""
-    return [*job.inputs, *(path for path in (job.references, job.solves) if path)]
+    return [*job.inputs, *(path for path in (job.references, job.self_answers) if path)]
 
 
 def _open_stream(
-    job: BatchJob, mode: BatchMode, tally: Tally, hooks: BatchHooks, record: Callable[[dict[str, object]], None]
+    job: BatchJob, mode: BatchMode, stats: RunStats, hooks: BatchHooks, record: Callable[[dict[str, object]], None]
 ) -> SampleStream:
     def on_reject(reject: Reject) -> None:
-        tally.rejected += 1
+        stats.rejected += 1
         record(asdict(reject))
         hooks.on_reject(reject)
 
@@ -253,33 +253,35 @@ def _open_stream(
 
 
 def _unfinished(
-    job: BatchJob, stream: SampleStream, engine: Engine, finished: set[int], tally: Tally, hooks: BatchHooks
+    job: BatchJob, stream: SampleStream, engine: Engine, finished: set[int], stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
     """What is left to judge of the input's samples, or of their parts; of a pipe as it arrives."""
-    source: Iterable[Sample | None] = arriving(stream, hold=engine.window) if "-" in job.inputs else stream
-    solves = {} if job.solves is None else read_solves(job.solves)
+    source: Iterable[Sample | None] = prefetch(stream, hold=engine.window) if "-" in job.inputs else stream
+    solves = {} if job.self_answers is None else read_self_answers(job.self_answers)
     for sample in source:
-        for part in (None,) if sample is None else job.parts(with_solves(sample, solves)):
+        for part in (None,) if sample is None else job.parts(with_self_answers(sample, solves)):
             if part is not None and hash(part.id) in finished:
-                tally.skipped += 1
+                stats.skipped += 1
             elif hooks.stop():
                 return
             else:
                 yield part
 
 
-def _to_stdout(job: BatchJob, mode: BatchMode, engine: Engine, tally: Tally, hooks: BatchHooks, out: BinaryIO) -> None:
+def _to_stdout(
+    job: BatchJob, mode: BatchMode, engine: Engine, stats: RunStats, hooks: BatchHooks, out: BinaryIO
+) -> None:
     """Write judgments to standard output; rejects go to the hook alone."""
     sha = short_sha(provenance(mode, engine.describe()))
-    stream = _open_stream(job, mode, tally, hooks, lambda row: None)
+    stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(_unfinished(job, stream, engine, set(), tally, hooks), mode, engine):
+    for judgment in judge(_unfinished(job, stream, engine, set(), stats, hooks), mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
-        tally.add(judgment)
-        tally.judge_s = time.monotonic() - began
-        hooks.on_judgment(tally, judgment)
-    tally.coerced = stream.coerced
+        stats.add(judgment)
+        stats.judge_s = time.monotonic() - began
+        hooks.on_judgment(stats, judgment)
+    stats.coerced = stream.coerced
 
 
 class _Rejects:

@@ -18,11 +18,11 @@ from typing import Any
 from judgelm.errors import ConfigError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchJob, check_apart, files_of
-from judgelm.runs.cascade_stats import CascadeCounts
+from judgelm.runs.batch import BatchJob, check_output_is_no_input, input_files
+from judgelm.runs.cascade_stats import CascadeStats
 from judgelm.runs.run_files import RunFiles, read_manifest, run_paths, standing_judgments
 from judgelm.runs.serialization import judgment_row
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION
 
 _WAY_OUT = (
@@ -54,11 +54,11 @@ class Cascade:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
             raise ConfigError("a cascade joins two runs from their files; name one with -o instead of standard output")
-        for path in files_of(self.job):
+        for path in input_files(self.job):
             if path == "-" or (Path(path).exists() and not Path(path).is_file()):
                 raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
         for out in (Path(self.job.out), *self.paths):
-            check_apart(replace(self.job, out=str(out)))
+            check_output_is_no_input(replace(self.job, out=str(out)))
 
     @property
     def paths(self) -> tuple[Path, Path]:
@@ -147,7 +147,9 @@ def has_probabilities(judgment: Judgment) -> bool:
     return any(one.distribution is not None for one in judgment.shown)
 
 
-def join(cascade: Cascade, parameters: tuple[int | None, int | None] = (None, None)) -> tuple[Tally, CascadeCounts]:
+def join_runs(
+    cascade: Cascade, parameters: tuple[int | None, int | None] = (None, None)
+) -> tuple[RunStats, CascadeStats]:
     """Write OUT from both runs, which must be there; what already stands in it is not written again.
 
     Args:
@@ -166,32 +168,32 @@ def join(cascade: Cascade, parameters: tuple[int | None, int | None] = (None, No
         out,
         fingerprint=_fingerprint(cascade, manifests),
         provenance=_provenance(cascade, manifests),
-        inputs=files_of(cascade.job),
+        inputs=input_files(cascade.job),
         overwrite=cascade.job.overwrite,
     )
-    counts = CascadeCounts(small_parameters=parameters[0], large_parameters=parameters[1])
-    tally = Tally(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
+    counts = CascadeStats(small_parameters=parameters[0], large_parameters=parameters[1])
+    stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
     session = {"started": _now(), "outcome": "running", "pid": os.getpid()}
     try:
         files.start_session(session)
         for _, row in read_jsonl(run_paths(cascade.paths[0])[2]) if run_paths(cascade.paths[0])[2].is_file() else ():
             files.reject(row)
-            tally.rejected += 1
+            stats.rejected += 1
         written = _written(out)
         for judgment in _joined(cascade, counts):
-            tally.add(judgment)
+            stats.add(judgment)
             if written.get(hash(judgment.sample_id)) != (line := _content(judgment_row(judgment))):
                 files.write(judgment)
                 written[hash(judgment.sample_id)] = line
-        session |= {"outcome": "finished", "ended": _now(), **tally.row()}
+        session |= {"outcome": "finished", "ended": _now(), **stats.row()}
         files.manifest["cascade"] = _counts_row(cascade, counts)
         files.save()
     finally:
         files.close()
-    return tally, counts
+    return stats, counts
 
 
-def _joined(cascade: Cascade, counts: CascadeCounts) -> Iterator[Judgment]:
+def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
     """Each judgment once, by the judge that decided; what the large judge has not seen yet is left out."""
     small, large = cascade.paths
     passed: dict[int, object] = {}
@@ -229,8 +231,8 @@ def _content(row: Mapping[str, object]) -> int:
     return hash(encode_line({**row, "provenance": ""}))
 
 
-def _counts_row(cascade: Cascade, counts: CascadeCounts) -> dict[str, Any]:
-    fields = {name: getattr(counts, name) for name in CascadeCounts.__slots__}
+def _counts_row(cascade: Cascade, counts: CascadeStats) -> dict[str, Any]:
+    fields = {name: getattr(counts, name) for name in CascadeStats.__slots__}
     return {"models": list(cascade.models), "band": list(cascade.band), "counts": fields}
 
 

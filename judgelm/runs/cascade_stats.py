@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)
-class CascadeCounts:
+class CascadeStats:
     """A cascade in counts.
 
     Attributes:

@@ -20,10 +20,10 @@ from typing import Any, get_args
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
-from judgelm.runs.aggregation import Opinion, Rule, combine, word_of
+from judgelm.runs.aggregation import Opinion, Rule, combine, verdict_text
 from judgelm.runs.run_files import RunFiles, read_manifest, run_paths, standing_judgments
 from judgelm.runs.serialization import judgment_row
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION
 
 
@@ -104,7 +104,7 @@ class Panel:
 
 
 @dataclass(slots=True, kw_only=True)
-class JudgeCounts:
+class PanelJudgeStats:
     """One judge of a panel: its verdicts, failures, samples its run lacks, and verdicts that the panel shares."""
 
     family: str
@@ -115,7 +115,7 @@ class JudgeCounts:
 
 
 @dataclass(slots=True, kw_only=True)
-class PanelCounts:
+class PanelStats:
     """A panel in counts.
 
     Attributes:
@@ -124,12 +124,12 @@ class PanelCounts:
         same_input: whether all runs read the same files, by their hashes.
     """
 
-    judges: dict[str, JudgeCounts]
+    judges: dict[str, PanelJudgeStats]
     unanimous: int = 0
     same_input: bool = True
 
 
-def convene(panel: Panel) -> tuple[Tally, PanelCounts]:
+def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
     """Write OUT from all runs; what already stands in it is not written again.
 
     Returns:
@@ -141,11 +141,11 @@ def convene(panel: Panel) -> tuple[Tally, PanelCounts]:
         RunError: OUT cannot be written, or belongs to another run.
     """
     ballots = _ballots(panel)
-    counts = PanelCounts(judges={name: JudgeCounts(family=panel.family_of[name]) for name in panel.names})
+    counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
     inputs = [one["fingerprint"].get("input", []) for one in panel.manifests.values()]
     counts.same_input = len({tuple(file.get("sha") for file in one) for one in inputs}) == 1
     joined = [_judged(panel, sample_id, given, counts) for sample_id, given in ballots.items()]
-    tally = Tally()
+    stats = RunStats()
     files = RunFiles(
         panel.out, fingerprint=_fingerprint(panel), provenance=_provenance(panel), inputs=[], overwrite=panel.overwrite
     )
@@ -154,15 +154,15 @@ def convene(panel: Panel) -> tuple[Tally, PanelCounts]:
         files.start_session(session)
         written = {row["id"]: _content(row) for _, row in read_jsonl(panel.out)}
         for judgment in joined:
-            tally.add(judgment)
+            stats.add(judgment)
             if written.get(judgment.sample_id) != _content(judgment_row(judgment)):
                 files.write(judgment)
-        session |= {"outcome": "finished", "ended": _now(), **tally.row()}
+        session |= {"outcome": "finished", "ended": _now(), **stats.row()}
         files.manifest["panel"] = asdict(counts)
         files.save()
     finally:
         files.close()
-    return tally, counts
+    return stats, counts
 
 
 def _ballots(panel: Panel) -> dict[str, dict[str, Judgment]]:
@@ -171,7 +171,7 @@ def _ballots(panel: Panel) -> dict[str, dict[str, Judgment]]:
     kinds: dict[type[Verdict], str] = {}
     for name, run in zip(panel.names, panel.runs, strict=True):
         for judgment in standing_judgments(run):
-            found.setdefault(judgment.sample_id, {})[name] = replace(judgment, shown=(), solves=())
+            found.setdefault(judgment.sample_id, {})[name] = replace(judgment, shown=(), self_answers=())
             if judgment.verdict is not None:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
@@ -196,11 +196,11 @@ def _check_rule(panel: Panel, kind: type[Verdict] | None, ballots: Mapping[str, 
                 raise ConfigError(f"rule mean: {name} gives no scores; use --rule vote")
 
 
-def _judged(panel: Panel, sample_id: str, given: Mapping[str, Judgment], counts: PanelCounts) -> Judgment:
+def _judged(panel: Panel, sample_id: str, given: Mapping[str, Judgment], counts: PanelStats) -> Judgment:
     """The panel's judgment of one sample."""
     decided = _decide(panel, sample_id, given)
     votes = {name: _vote(given.get(name)) for name in panel.names}
-    word = None if isinstance(decided, Unparsed) else word_of(decided.verdict)
+    word = None if isinstance(decided, Unparsed) else verdict_text(decided.verdict)
     for name, judge in counts.judges.items():
         judge.missing += name not in given
         judge.failed += name in given and votes[name] is None
@@ -249,7 +249,7 @@ def _failures(given: Mapping[str, Judgment]) -> str:
 
 
 def _vote(judgment: Judgment | None) -> str | None:
-    return None if judgment is None or judgment.verdict is None else word_of(judgment.verdict)
+    return None if judgment is None or judgment.verdict is None else verdict_text(judgment.verdict)
 
 
 def _content(row: Mapping[str, object]) -> int:

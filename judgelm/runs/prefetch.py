@@ -9,7 +9,7 @@ from judgelm.records import Sample
 _WAIT_S = 0.02
 
 
-def arriving(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
+def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
     """Read samples in a thread and give each as it comes, None while there is none.
 
     Args:

@@ -93,7 +93,7 @@ def short_sha(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def input_identity(paths: list[str]) -> list[dict[str, Any]]:
+def input_identities(paths: list[str]) -> list[dict[str, Any]]:
     """Name, size in bytes and sha256 of each input file; standard input has only its name."""
     found = []
     for path in paths:
@@ -188,7 +188,7 @@ class RunFiles:
 
     Args:
         out: path of the judgments, `NAME.jsonl`.
-        fingerprint: what must be the same for two sessions to belong to one run; `input` holds `input_identity`.
+        fingerprint: what must be the same for two sessions to belong to one run; `input` holds `input_identities`.
         provenance: what every judgment of this session was made with.
         inputs: paths behind `fingerprint["input"]`, to recognise a file that has only grown.
         retry: which failures a rerun redoes: those of kind `engine`, or all that `failed`.

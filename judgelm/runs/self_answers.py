@@ -10,17 +10,17 @@ from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Sample
 
-Solves = dict[str, list[dict[str, Any]]]
+SelfAnswers = dict[str, list[dict[str, Any]]]
 """Sample id -> `{"text": ..., "answer": ...}` of each of the judge's own answers, as run files have them."""
 
 
-def read_solves(path: str) -> Solves:
+def read_self_answers(path: str) -> SelfAnswers:
     """The own answers that stand in a run file of a mode that asks for them.
 
     Raises:
         InputError: the file cannot be read, holds none, or has rows that are no judgments.
     """
-    found: Solves = {}
+    found: SelfAnswers = {}
     for name, solves in convert_rows(read_rows(path), _solves, path=path, expected="id, solves"):
         if solves:
             found[name] = solves
@@ -29,7 +29,7 @@ def read_solves(path: str) -> Solves:
     return found
 
 
-def with_solves(sample: Sample, solves: Solves) -> Sample:
+def with_self_answers(sample: Sample, solves: SelfAnswers) -> Sample:
     """The sample with its own answers, where there are any: modes that need them then ask for none."""
     if sample.id not in solves:
         return sample

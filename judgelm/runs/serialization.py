@@ -14,8 +14,8 @@ from judgelm.records import (
     PairDistribution,
     PairVerdict,
     RankingVerdict,
+    SelfAnswer,
     Shown,
-    Solve,
     Unparsed,
     Verdict,
 )
@@ -32,7 +32,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
     """A judgment as one line of a run file; what only some judgments have stands there only where they have it."""
     extras = {
         "decided_by": judgment.decided_by,
-        "solves": [_solve_row(solve) for solve in judgment.solves] or None,
+        "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
         "own_reference": judgment.own_reference,
         "votes": dict(judgment.votes) or None,
     }
@@ -81,7 +81,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         completion_tokens=row["completion_tokens"],
         provenance=row["provenance"],
         decided_by=row.get("decided_by"),
-        solves=tuple(Solve(**solve) for solve in row.get("solves", ())),
+        self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
         own_reference=row.get("own_reference"),
         votes=dict(row.get("votes", {})),
     )
@@ -136,7 +136,7 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
     } | _given(extras)
 
 
-def _solve_row(solve: Solve) -> dict[str, Any]:
+def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
     return {"text": solve.text, "answer": solve.answer} | _given({"thinking": solve.thinking})
 
 

@@ -24,12 +24,12 @@ class Counts(Protocol):
         ...
 
 
-class Session:
+class RunSession:
     """The entry in the manifest of one process, from entering the `with` block to leaving it."""
 
-    def __init__(self, files: RunFiles, tally: Counts, engine: Engine) -> None:
+    def __init__(self, files: RunFiles, stats: Counts, engine: Engine) -> None:
         self._files = files
-        self._tally = tally
+        self._stats = stats
         self._engine = engine
         self._began = self._saved = time.monotonic()
         self._entry: dict[str, Any] = {"started": _now(), "outcome": "running", "pid": os.getpid()}
@@ -42,7 +42,7 @@ class Session:
     def tick(self) -> None:
         """Count time, and save when the last save is long ago."""
         now = time.monotonic()
-        self._tally.judge_s = now - self._began
+        self._stats.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
             self._saved = now
             self._look()
@@ -62,7 +62,7 @@ class Session:
     def _look(self) -> None:
         """Counts of run and engine, and the processes that the engine runs in, as they are now."""
         living = {"children": children(str(self._files.out))}
-        self._entry |= self._tally.row() | {"engine": self._engine.stats()} | living
+        self._entry |= self._stats.row() | {"engine": self._engine.stats()} | living
 
 
 def _outcome(error: BaseException | None) -> str:

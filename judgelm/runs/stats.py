@@ -9,7 +9,7 @@ from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, R
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class RunStats:
     """What a session has done so far; it grows while the run goes on.
 
     Attributes:

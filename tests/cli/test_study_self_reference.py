@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from judgelm.cli.study.self_reference import _by_judge, self_reference_command
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import encode_line
-from judgelm.records import Judgment, LabelVerdict, Solve
+from judgelm.records import Judgment, LabelVerdict, SelfAnswer
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
@@ -24,7 +24,7 @@ def write_run(path, labels, answers):
             encode_line(
                 judgment_row(
                     Judgment(sample_id=str(key), mode="correctness", verdict=LabelVerdict(label=label), shown=(),
-                             solves=(Solve(text="", answer=answer),))
+                             self_answers=(SelfAnswer(text="", answer=answer),))
                 )
             )
             for key, (label, answer) in enumerate(zip(labels, answers, strict=True))

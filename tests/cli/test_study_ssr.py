@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from judgelm.cli.study.ssr import ssr_command
 from judgelm.jsonl import encode_line
-from judgelm.records import Judgment, PairVerdict, Shown, Solve
+from judgelm.records import Judgment, PairVerdict, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
 
 APP = typer.Typer()
@@ -21,8 +21,10 @@ def write_run(path, winners):
         shown = tuple(
             Shown(order=order, text="", label=label) for order, label in zip(((0, 1), (1, 0)), labels, strict=True)
         )
-        solves = tuple(Solve(text="", answer=answer) for answer in "GGGGB")
-        return Judgment(sample_id=str(key), mode="ssr", verdict=PairVerdict(winner=winner), shown=shown, solves=solves)
+        solves = tuple(SelfAnswer(text="", answer=answer) for answer in "GGGGB")
+        return Judgment(
+            sample_id=str(key), mode="ssr", verdict=PairVerdict(winner=winner), shown=shown, self_answers=solves
+        )
 
     path.write_bytes(b"".join(encode_line(judgment_row(judged(*pair))) for pair in enumerate(winners)))
     return path

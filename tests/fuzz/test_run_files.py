@@ -15,8 +15,8 @@ from judgelm.records import (
     PairDistribution,
     PairVerdict,
     RankingVerdict,
+    SelfAnswer,
     Shown,
-    Solve,
     Unparsed,
 )
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
@@ -79,7 +79,7 @@ JUDGMENTS = st.builds(
     probability=st.none() | SHARE,
     failure=st.none() | FAILURES,
     decided_by=st.none() | TEXT,
-    solves=st.lists(st.builds(Solve, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
+    self_answers=st.lists(st.builds(SelfAnswer, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
     own_reference=st.none() | TEXT,
     votes=st.dictionaries(TEXT, st.none() | TEXT, max_size=2),
 )

@@ -16,7 +16,7 @@ from judgelm.data.readers.files import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.seeds.sampling import read_seeds
 from judgelm.parsing.scores import parse_pair
-from judgelm.runs.self_answers import read_solves
+from judgelm.runs.self_answers import read_self_answers
 from judgelm.studies.self_reference.truth import truth_from_row
 from judgelm.studies.ssr.items import pair_truth_from_row
 
@@ -159,7 +159,7 @@ def test_lone_tables(fuzz, place):
         reading = lambda: found.extend(read_results(path, parse_pair, on_reject=rejects.append))  # noqa: E731
         if fuzzing.refusal(reading, path) is None:
             assert len(found) + len(rejects) == len(results)
-        for read in (read_solves, read_references):
+        for read in (read_self_answers, read_references):
             fuzzing.refusal(lambda read=read: read(path), path)
         for number, row in enumerate(truths, 1):
             for read in (truth_from_row, pair_truth_from_row):

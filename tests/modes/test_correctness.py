@@ -13,7 +13,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.correctness import Correctness
 from judgelm.modes.verdicts import ask_probabilities
-from judgelm.records import Completion, LabelVerdict, Prompt, Sample, Shown, Solve, Span
+from judgelm.records import Completion, LabelVerdict, Prompt, Sample, SelfAnswer, Shown, Span
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 
@@ -32,7 +32,7 @@ def test_cot_asks_once_and_takes_the_label(label):
     assert [len(one) for one in asked] == [1]
     assert judgment.verdict == LabelVerdict(label=label)
     assert (judgment.shown[0].label, judgment.shown[0].referenced, judgment.own_reference) == (label, False, None)
-    assert judgment.solves == ()
+    assert judgment.self_answers == ()
 
 
 def test_the_samples_reference_is_never_shown():
@@ -46,7 +46,7 @@ def test_guided_solves_first_and_shows_the_whole_of_it():
     assert (asked[0][0].sampling.n, asked[0][0].sampling.temperature) == (1, 0.0)
     assert "Answer]\n20 / 2 is 10. The answer is 17.\n[The End of Reference Answer]" in text_of(asked[1][0])
     assert judgment.verdict == LabelVerdict(label="incorrect")
-    assert judgment.solves == (Solve(text=SOLVE.texts[0], answer="17"),)
+    assert judgment.self_answers == (SelfAnswer(text=SOLVE.texts[0], answer="17"),)
     assert (judgment.own_reference, judgment.shown[0].referenced) == (SOLVE.texts[0], True)
     # 7 + 10 and 9 + 3
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (17, 12)
@@ -59,13 +59,13 @@ def test_guided_takes_the_first_saved_solve_and_asks_for_none():
     asked, judgment = drive(mode, [reply("[[Incorrect]]")], sample=sample)
     assert len(asked) == 1
     assert judgment.own_reference == "17!"
-    assert len(judgment.solves) == 1
+    assert len(judgment.self_answers) == 1
 
 
 def test_a_solve_without_an_answer_is_shown_all_the_same():
     mode = Correctness(task="number", self_reference="guided")
     _, judgment = drive(mode, [reply("I cannot tell.")], [reply("[[Correct]]")], sample=SAMPLE)
-    assert (judgment.own_reference, judgment.solves[0].answer) == ("I cannot tell.", None)
+    assert (judgment.own_reference, judgment.self_answers[0].answer) == ("I cannot tell.", None)
 
 
 def test_a_solve_that_failed_is_the_judgments_failure():
@@ -139,7 +139,7 @@ def test_the_meta_judge_is_asked_about_a_verdict_on_a_pair():
     asked, judgment = drive(mode, [reply("A scans. [[A]]")], [reply("**[[Incorrect]]**")], sample=sample)
     assert "Your job is to evaluate which assistant's answer is better" in text_of(asked[0][0])
     assert "impartial meta-judge" in text_of(asked[1][0])
-    assert judgment.solves == (Solve(text="A scans. [[A]]", answer="A"),)
+    assert judgment.self_answers == (SelfAnswer(text="A scans. [[A]]", answer="A"),)
     assert judgment.verdict == LabelVerdict(label="incorrect")
 
 

@@ -9,7 +9,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.self_answers import Solved, Solving
-from judgelm.records import Completion, Sample, Solve
+from judgelm.records import Completion, Sample, SelfAnswer
 
 SAMPLE = Sample(id="1", question="How many?", answers=())
 
@@ -31,7 +31,7 @@ def solve(mode, *texts, finish=None, sample=SAMPLE):
 
 
 def given(*answers):
-    return [Solve(text=f"so {answer}", answer=answer) for answer in answers]
+    return [SelfAnswer(text=f"so {answer}", answer=answer) for answer in answers]
 
 
 def test_all_answers_are_one_request_drawn_with_the_samples_seed():
@@ -44,20 +44,20 @@ def test_all_answers_are_one_request_drawn_with_the_samples_seed():
 
 def test_answers_are_extracted_and_kept_in_the_order_drawn():
     solved = solve(solving(), "The answer is 18.", "I do not know.", "The answer is $18.0")
-    assert [one.answer for one in solved.solves] == ["18", None, "18"]
-    assert solved.solves[1].text == "I do not know."
+    assert [one.answer for one in solved.self_answers] == ["18", None, "18"]
+    assert solved.self_answers[1].text == "I do not know."
     assert [one.completion_tokens for one in solved.completions] == [4]
 
 
 def test_a_solve_that_was_cut_off_has_no_answer():
     solved = solve(solving(count=2), "The answer is 1", "The answer is 18.", finish=("length", "stop"))
-    assert [one.answer for one in solved.solves] == [None, "18"]
+    assert [one.answer for one in solved.self_answers] == [None, "18"]
 
 
 def test_letters_end_with_the_questions_options():
     sample = Sample(id="1", question="q", answers=(), metadata={"options": ["x", "y"]})
     solved = solve(solving(task="choice", count=2), "The answer is (B).", "The answer is (C).", sample=sample)
-    assert [one.answer for one in solved.solves] == ["B", None]
+    assert [one.answer for one in solved.self_answers] == ["B", None]
 
 
 @pytest.mark.parametrize(("finish", "code"), [("error", "engine"), ("too_long", "too_long")])
@@ -66,18 +66,18 @@ def test_a_request_that_failed_is_a_failure_and_no_solve(finish, code):
     next(flow)
     with pytest.raises(StopIteration) as finished:
         flow.send([Completion(key="", texts=(), finish_reasons=(finish,), error="why")])
-    assert (finished.value.value.solves, finished.value.value.failure.code) == ((), code)
+    assert (finished.value.value.self_answers, finished.value.value.failure.code) == ((), code)
 
 
 def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
     rows = [{"text": "The answer is 18.", "answer": "18"}, {"text": "hm", "answer": None}, {"text": "The answer is 7."}]
     sample = Sample(id="1", question="q", answers=(), metadata={"solves": [*rows, {"text": "a fourth"}]})
     expected = (
-        Solve(text="The answer is 18.", answer="18"),
-        Solve(text="hm"),
-        Solve(text="The answer is 7.", answer="7"),
+        SelfAnswer(text="The answer is 18.", answer="18"),
+        SelfAnswer(text="hm"),
+        SelfAnswer(text="The answer is 7.", answer="7"),
     )
-    assert solve(solving(), sample=sample) == Solved(solves=expected)
+    assert solve(solving(), sample=sample) == Solved(self_answers=expected)
 
 
 @pytest.mark.parametrize(

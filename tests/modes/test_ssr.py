@@ -69,7 +69,7 @@ def test_always_shows_the_majority_and_never_asks_for_none():
     assert (judgment.own_reference, judgment.shown[0].referenced) == (None, False)
     asked, judgment = drive(SelectiveSelfReference(when="never"), FIRST, sample=PAIR)
     assert [len(one) for one in asked] == [2]
-    assert judgment.solves == ()
+    assert judgment.self_answers == ()
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_an_order_that_failed_fails_the_judgment_unless_one_is_enough(bad, code)
 
 def test_a_solve_request_that_failed_is_the_judgments_failure():
     _, judgment = drive(SelectiveSelfReference(), [broken("error")], sample=PAIR)
-    assert (judgment.verdict, judgment.failure.code, judgment.shown, judgment.solves) == (None, "engine", (), ())
+    assert (judgment.verdict, judgment.failure.code, judgment.shown, judgment.self_answers) == (None, "engine", (), ())
 
 
 def test_tokens_of_solves_and_orders_are_added_and_the_solves_kept():
     _, judgment = drive(SelectiveSelfReference(), solves("AAAAB"), FIRST, sample=PAIR)
     # 20 + 10 + 10 and 50 + 3 + 3
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 56)
-    assert [one.answer for one in judgment.solves] == list("AAAAB")
+    assert [one.answer for one in judgment.self_answers] == list("AAAAB")
 
 
 def test_the_same_solves_serve_every_way_and_every_tau_and_none_is_asked_again():
@@ -137,7 +137,7 @@ def test_the_same_solves_serve_every_way_and_every_tau_and_none_is_asked_again()
     sampled.clear()
     for when, tau in [("never", 0.8), ("always", 0.8), *(("selective", tau) for tau in (0.2, 0.6, 0.8, 1.0))]:
         [judgment] = judge([again], SelectiveSelfReference(when=when, tau=tau), ScriptedEngine(script))
-        assert judgment.solves == first.solves
+        assert judgment.self_answers == first.self_answers
         assert judgment.own_reference == (None if when == "never" else "B")
     assert sampled == []
 

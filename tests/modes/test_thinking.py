@@ -57,8 +57,10 @@ def test_thinking_changes_no_conclusion(way, resumes):
         (one.text, one.label, one.reason) for one in plain.shown
     ]
     assert {one.thinking for one in thought.shown} == {THOUGHT}
-    assert [(one.text, one.answer) for one in thought.solves] == [(one.text, one.answer) for one in plain.solves]
-    assert {one.thinking for one in thought.solves} <= {THOUGHT}
+    assert [(one.text, one.answer) for one in thought.self_answers] == [
+        (one.text, one.answer) for one in plain.self_answers
+    ]
+    assert {one.thinking for one in thought.self_answers} <= {THOUGHT}
     if resumes:
         assert thought.probability == plain.probability
 

@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, RankingVerdict, Unparsed
-from judgelm.runs.aggregation import Opinion, combine, word_of
+from judgelm.runs.aggregation import Opinion, combine, verdict_text
 
 
 def pairs(*winners):
@@ -92,4 +92,4 @@ def test_what_cannot_be_put_together_is_refused():
     ],
 )
 def test_every_verdict_has_a_word(verdict, word):
-    assert word_of(verdict) == word
+    assert verdict_text(verdict) == word

@@ -14,7 +14,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import Completion
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 
 
 class GrammaticalEngine(ScriptedEngine):
@@ -44,10 +44,10 @@ class GrammaticalEngine(ScriptedEngine):
 def done(pairs_file, tmp_path):
     mode = Pairwise(repair=True)
     engine = GrammaticalEngine({"q0|a|b": "8 6\n", "q1|a|b": "dunno\n"})
-    tally = run_batch(
+    stats = run_batch(
         BatchJob(inputs=(str(pairs_file),), out=str(tmp_path / "out.jsonl")), mode, engine, hooks=BatchHooks()
     )
-    return tmp_path, tally, summary_table(tally, mode, engine.stats())
+    return tmp_path, stats, summary_table(stats, mode, engine.stats())
 
 
 @pytest.fixture
@@ -59,12 +59,12 @@ def pairs_file(tmp_path):
 
 
 def test_a_repaired_reply_is_a_judgment_that_says_so(done):
-    folder, tally, _ = done
+    folder, stats, _ = done
     found = read_judgments(folder / "out.jsonl")
     assert [found[key].verdict.winner for key in ("p0", "p1")] == [1, 2]
     assert (found["p0"].repaired, found["p1"].repaired) == (False, True)
     assert found["p1"].shown[0].repaired.text == "dunno"
-    assert (tally.judged, tally.repaired, tally.failures) == (2, 1, {})
+    assert (stats.judged, stats.repaired, stats.failures) == (2, 1, {})
 
 
 def test_the_manifest_keeps_counts_of_run_and_engine(done):
@@ -102,7 +102,7 @@ def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
 def test_the_summary_says_when_an_engine_gave_no_probabilities():
     console = Console(width=120)
     with console.capture() as printed:
-        console.print(summary_table(Tally(judged=2), Pairwise(distribution=True), {}))
+        console.print(summary_table(RunStats(judged=2), Pairwise(distribution=True), {}))
     text = " ".join(printed.get().split())
     assert "with P(first better) │ 0 of 2" in text
     assert "without: the engine gave no probabilities │ 2" in text

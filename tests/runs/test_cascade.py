@@ -18,8 +18,8 @@ from judgelm.modes import Pairwise
 from judgelm.prompts.truncation import prompt_key
 from judgelm.records import Judgment, Label, PairVerdict
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.cascade import Cascade, join
-from judgelm.runs.cascade_stats import CascadeCounts
+from judgelm.runs.cascade import Cascade, join_runs
+from judgelm.runs.cascade_stats import CascadeStats
 from judgelm.runs.run_files import read_judgments
 from judgelm.studies.cascade import cascade_agreement
 
@@ -68,7 +68,7 @@ def run(cascade, small, large, **options):
     """Both runs and the joined one."""
     run_batch(cascade.small_job, Pairwise(distribution=True, **options), small, hooks=BatchHooks())
     run_batch(cascade.large_job(cascade.unsure()), Pairwise(**options), large, hooks=BatchHooks())
-    return join(cascade)
+    return join_runs(cascade)
 
 
 def rows_of(path):
@@ -76,7 +76,7 @@ def rows_of(path):
 
 
 def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_path):
-    tally, counts = run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    stats, counts = run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
     found = read_judgments(tmp_path / "out.jsonl")
     decided = {key: (one.decided_by, one.verdict.winner) for key, one in sorted(found.items())}
     assert decided == {
@@ -86,7 +86,7 @@ def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_pa
         "p3": ("large", 2),
         "p4": ("large", "tie"),
     }
-    assert (tally.judged, tally.failures, tally.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
+    assert (stats.judged, stats.failures, stats.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
     # p2: a tie became a winner; p3: no verdict became one; p4: a tie stayed a tie
     assert (counts.pairs, counts.passed_on, counts.passed_on_failed) == (5, 3, 1)
     assert (counts.compared, counts.changed, counts.mended, counts.waiting) == (2, 1, 1, 0)
@@ -125,7 +125,7 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
 
     run(cascade, ScriptedEngine(small), ScriptedEngine(LARGE))
     before = (tmp_path / "out.jsonl").read_bytes()
-    join(cascade)
+    join_runs(cascade)
     assert (tmp_path / "out.jsonl").read_bytes() == before
     replies["q3|a|b"] = "9 1"  # judged again, it is sure: what the large judge said of it no longer counts
     again = replace(cascade, job=replace(cascade.job, retry="failed"))
@@ -145,7 +145,7 @@ def test_another_band_is_another_cascade(cascade):
 
 def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
     look = cascade.refuse_without_probabilities()
-    hooks = BatchHooks(on_judgment=lambda tally, judgment: look(judgment))
+    hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine gives no probabilities.*--engine transformers or vllm"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
     with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges it no second time
@@ -181,7 +181,7 @@ def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path
 
 def test_operations_are_weighted_by_the_judges_sizes():
     # large alone: 100 * 1000 = 100,000; spent: 10 * 1000 + 100 * 250 = 35,000
-    counts = CascadeCounts(
+    counts = CascadeStats(
         pairs=4,
         passed_on=1,
         small_tokens=1000,
@@ -224,7 +224,7 @@ def test_agreement_of_each_judge_and_of_both():
 _SLOW_RUN = """
 import time
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.cascade import Cascade, join
+from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 
@@ -237,7 +237,7 @@ job = BatchJob(inputs=({pairs!r},), out={out!r})
 cascade = Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
 run_batch(cascade.small_job, Pairwise(distribution=True), Slow({{"*": "5 5"}}, window=1), hooks=BatchHooks())
 run_batch(cascade.large_job(cascade.unsure()), Pairwise(), Slow({{"*": "8 2"}}, window=1), hooks=BatchHooks())
-join(cascade)
+join_runs(cascade)
 """
 
 

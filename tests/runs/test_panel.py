@@ -8,7 +8,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes import MODES, Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.panel import Panel, convene
+from judgelm.runs.panel import Panel, aggregate
 from judgelm.runs.run_files import read_judgments
 
 
@@ -36,19 +36,19 @@ def three(run):
 
 def joined(tmp_path, runs, **options):
     panel = Panel(runs=tuple(runs), out=tmp_path / "out.jsonl", **options)
-    tally, counts = convene(panel)
-    return read_judgments(panel.out), tally, counts
+    stats, counts = aggregate(panel)
+    return read_judgments(panel.out), stats, counts
 
 
 def test_votes_are_counted_and_failures_are_none(tmp_path, three):
-    found, tally, counts = joined(tmp_path, three)
+    found, stats, counts = joined(tmp_path, three)
     assert {key: one.winner for key, one in found.items()} == {"p0": 1, "p1": 2, "p2": None, "p3": None}
     assert found["p0"].votes == {"a": "1", "b": "1", "c": "2"}
     assert found["p2"].votes == {"a": None, "b": "1", "c": None}
     failure = found["p2"].failure
     assert (failure.code, failure.text) == ("undecided", "off_grammar 2")
     assert failure.why == "1 of 3 have an opinion, not 2"
-    assert (tally.judged, tally.failures) == (4, {"undecided": 2})
+    assert (stats.judged, stats.failures) == (4, {"undecided": 2})
     # b gave verdicts on p0, p1 and p2; the panel decided p0 and p1, both as b did
     b = counts.judges["b"]
     assert (b.verdicts, b.failed, b.missing, b.same) == (3, 1, 0, 2)

@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Sample
-from judgelm.runs.prefetch import arriving
+from judgelm.runs.prefetch import prefetch
 
 
 def sample(i):
@@ -14,7 +14,7 @@ def sample(i):
 
 
 def test_all_samples_come_in_order_and_the_end_is_seen():
-    found = [one for one in arriving([sample(i) for i in range(500)], hold=8) if one is not None]
+    found = [one for one in prefetch([sample(i) for i in range(500)], hold=8) if one is not None]
     assert [one.id for one in found] == [str(i) for i in range(500)]
 
 
@@ -26,7 +26,7 @@ def test_none_is_given_while_the_source_is_silent():
         go_on.wait(10)
         yield sample(1)
 
-    source = arriving(slow(), hold=8)
+    source = prefetch(slow(), hold=8)
     first = next(one for one in source if one is not None)
     assert first.id == "0"
     assert next(source) is None
@@ -40,4 +40,4 @@ def test_an_error_of_the_source_is_raised_where_it_is_read():
         raise InputError("pipe: torn")
 
     with pytest.raises(InputError, match="pipe: torn"):
-        list(arriving(broken(), hold=8))
+        list(prefetch(broken(), hold=8))

@@ -11,7 +11,7 @@ import torch
 
 from batch_runs import BATCH, judged_rows, manifest, write_pairs
 from judgelm import Judge
-from judgelm.runs.batch import BatchJob, dtype_of
+from judgelm.runs.batch import BatchJob, run_dtype
 from judgelm.training.tiny_model import make_base
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
@@ -58,8 +58,8 @@ def test_a_judge_that_was_loaded_in_another_format_is_loaded_again(begun, model)
 def test_what_was_asked_for_starts_over_and_servers_have_no_format_of_ours(begun):
     command, out = begun
     job = BatchJob(inputs=(str(command[1]),), out=str(out))
-    assert dtype_of(job, "auto", "transformers") == "float32"
-    assert dtype_of(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
-    assert dtype_of(job, "auto", "openai") == "auto"
-    assert dtype_of(BatchJob(inputs=(), out=str(out), overwrite=True), "auto", "transformers") == "auto"
-    assert dtype_of(BatchJob(inputs=(), out=f"{out}.new.jsonl"), "auto", "transformers") == "auto"
+    assert run_dtype(job, "auto", "transformers") == "float32"
+    assert run_dtype(job, "bfloat16", "transformers") == "bfloat16"  # and the run is refused as another one
+    assert run_dtype(job, "auto", "openai") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=str(out), overwrite=True), "auto", "transformers") == "auto"
+    assert run_dtype(BatchJob(inputs=(), out=f"{out}.new.jsonl"), "auto", "transformers") == "auto"

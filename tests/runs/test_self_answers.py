@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Sample
-from judgelm.runs.self_answers import read_solves, with_solves
+from judgelm.runs.self_answers import read_self_answers, with_self_answers
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
 
@@ -17,9 +17,9 @@ def written(path, *rows):
 
 
 def test_samples_get_their_own_answers_by_id(tmp_path):
-    solves = read_solves(written(tmp_path / "run.jsonl", {"id": "1", "solves": OWN}, {"id": "2"}))
+    solves = read_self_answers(written(tmp_path / "run.jsonl", {"id": "1", "solves": OWN}, {"id": "2"}))
     samples = [Sample(id=name, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for name in ("1", "2")]
-    first, second = (with_solves(sample, solves) for sample in samples)
+    first, second = (with_self_answers(sample, solves) for sample in samples)
     assert first.metadata == {"kind": "sum", "solves": OWN}
     assert second == samples[1]
 
@@ -34,4 +34,4 @@ def test_samples_get_their_own_answers_by_id(tmp_path):
 )
 def test_what_is_no_run_file_with_own_answers_is_refused(tmp_path, rows, message):
     with pytest.raises(InputError, match=message):
-        read_solves(written(tmp_path / "run.jsonl", *rows))
+        read_self_answers(written(tmp_path / "run.jsonl", *rows))

@@ -15,8 +15,8 @@ from judgelm.records import (
     LabelVerdict,
     PairVerdict,
     RankingVerdict,
+    SelfAnswer,
     Shown,
-    Solve,
     Unparsed,
 )
 from judgelm.runs.serialization import judgment_from_row, judgment_row
@@ -87,7 +87,7 @@ def test_every_kind_of_verdict_comes_back_from_its_row(verdict):
         mode="correctness",
         verdict=verdict,
         shown=(shown,),
-        solves=(Solve(text="2 + 2 is 4", answer="4"), Solve(text="who knows")),
+        self_answers=(SelfAnswer(text="2 + 2 is 4", answer="4"), SelfAnswer(text="who knows")),
         own_reference="4",
         decided_by="exact_match",
     )
@@ -115,8 +115,8 @@ def test_grades_anchors_and_votes_come_back_from_their_row(expected):
 
 def test_thinking_and_the_parser_that_read_it_come_back_and_stand_only_where_there_are_any():
     shown = Shown(order=(0, 1), text="8 6", thinking="Hm.", scores=(8.0, 6.0), read_anywhere=True)
-    solves = (Solve(text="17", answer="17", thinking="Well."), Solve(text="16", answer="16"))
-    judgment = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,), solves=solves)
+    solves = (SelfAnswer(text="17", answer="17", thinking="Well."), SelfAnswer(text="16", answer="16"))
+    judgment = Judgment(sample_id="1", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,), self_answers=solves)
     row = judgment_row(judgment)
     assert judgment_from_row(row) == judgment
     assert row["solves"][1] == {"text": "16", "answer": "16"}

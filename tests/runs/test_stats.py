@@ -4,7 +4,7 @@ import math
 
 from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 
 GIVEN = {"order": (0, 1), "text": "8 6", "scores": (8, 6)}
 
@@ -21,33 +21,33 @@ def some(mass, approximation=""):
 
 
 def tally_of(*judgments):
-    tally = Tally()
+    stats = RunStats()
     for judgment in judgments:
-        tally.add(judgment)
-    return tally
+        stats.add(judgment)
+    return stats
 
 
 def test_repairs_and_reasons_are_counted_apart():
-    tally = tally_of(
+    stats = tally_of(
         judged(Shown(**GIVEN, repaired=Unparsed("off_grammar", "x")), Shown(**GIVEN, reason="why")),
         judged(Shown(**GIVEN, reason="why", reason_failure=Unparsed("truncated", ""))),
         judged(Shown(**GIVEN, reason_failure=Unparsed("engine", "gone"))),
     )
-    assert (tally.judged, tally.repaired) == (3, 1)
-    assert (tally.reasons, tally.reasons_incomplete, tally.reasons_failed) == (2, 1, 1)
+    assert (stats.judged, stats.repaired) == (3, 1)
+    assert (stats.reasons, stats.reasons_incomplete, stats.reasons_failed) == (2, 1, 1)
 
 
 def test_unassigned_mass_is_a_mean_over_orders_and_little_mass_is_counted():
-    tally = tally_of(
+    stats = tally_of(
         judged(Shown(**GIVEN, distribution=some(1.0)), Shown(**GIVEN, distribution=some(0.8)), probability=1.0),
         judged(Shown(**GIVEN, distribution=some(0.4))),
         judged(Shown(**GIVEN)),
     )
     # 0, 0.2 and 0.6 over three orders
-    assert math.isclose(tally.mean_unassigned, 0.8 / 3)
-    assert (tally.probabilities, tally.little_mass, tally.distributions) == (1, 1, 3)
-    assert math.isclose(tally.row()["mean_unassigned"], 0.8 / 3)
-    assert Tally().row()["mean_unassigned"] is None
+    assert math.isclose(stats.mean_unassigned, 0.8 / 3)
+    assert (stats.probabilities, stats.little_mass, stats.distributions) == (1, 1, 3)
+    assert math.isclose(stats.row()["mean_unassigned"], 0.8 / 3)
+    assert RunStats().row()["mean_unassigned"] is None
 
 
 def test_approximations_are_counted_by_their_words():

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, LabelVerdict, Solve, Unparsed
+from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
 from judgelm.studies.self_reference.selection import Standing, crossover, rank_correlation
 from judgelm.studies.self_reference.study import self_reference_study
 from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
@@ -136,7 +136,7 @@ def test_failures_and_unknown_own_answers_are_counted_and_left_out():
 
 def test_own_answers_of_the_guided_run_serve_the_cot_run_too():
     guided = {key: Judgment(sample_id=key, mode="correctness", verdict=LabelVerdict(label="correct"), shown=(),
-                            solves=(Solve(text="", answer=answer),))
+                            self_answers=(SelfAnswer(text="", answer=answer),))
               for key, answer in (("0", "4"), ("1", "5"))}  # fmt: skip
     known = {key: AnswerTruth(id=key, agent="a", dataset="X", truth=True, answer="4") for key in ("0", "1")}
     result = self_reference_study([JudgeRuns(judge="big", cot=run("ci"), guided=guided)], known, HOW)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.records import Judgment, LabelVerdict, PairVerdict, Solve
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer
 from judgelm.studies.self_reference.study import self_reference_study
 from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
 from judgelm.studies.ssr.items import PairTruth
@@ -47,7 +47,7 @@ def test_a_judge_that_only_compares_with_its_own_answer(questions):
                 for method, label in (("cot", "correct"), ("guided", "correct" if answered == own else "incorrect")):
                     runs[judge][method][key] = Judgment(
                         sample_id=key, mode="correctness", verdict=LabelVerdict(label=label), shown=(),
-                        solves=(Solve(text="", answer=own),),
+                        self_answers=(SelfAnswer(text="", answer=own),),
                     )  # fmt: skip
     result = self_reference_study([JudgeRuns(judge=name, **runs[name]) for name in JUDGES], truths, HOW)
 
@@ -74,7 +74,7 @@ def test_agreement_of_real_answers_is_calibrated(questions):
         for place, winner in enumerate((1, 1 if commonest == question["answer"] else 2)):
             runs[place][key] = Judgment(
                 sample_id=key, mode="ssr", verdict=PairVerdict(winner=winner), shown=(),
-                solves=tuple(Solve(text="", answer=one) for one in answers),
+                self_answers=tuple(SelfAnswer(text="", answer=one) for one in answers),
             )  # fmt: skip
     result = ssr_study(*runs, truths, SsrOptions(resampling=HOW))
 

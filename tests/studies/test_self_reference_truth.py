@@ -1,7 +1,7 @@
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.records import Judgment, LabelVerdict, PairVerdict, Solve, Unparsed
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Unparsed
 from judgelm.studies.self_reference.truth import (
     AnswerTruth,
     JudgeRuns,
@@ -18,8 +18,8 @@ ROW = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
 def judged(key, label, *answers):
     verdict = None if label is None else LabelVerdict(label=label)
     failure = Unparsed("off_grammar", "?") if label is None else None
-    solves = tuple(Solve(text="...", answer=answer) for answer in answers)
-    return Judgment(sample_id=key, mode="correctness", verdict=verdict, shown=(), failure=failure, solves=solves)
+    solves = tuple(SelfAnswer(text="...", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="correctness", verdict=verdict, shown=(), failure=failure, self_answers=solves)
 
 
 def truth(key="1", **fields):

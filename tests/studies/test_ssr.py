@@ -6,7 +6,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes.ssr import SelectiveSelfReference
-from judgelm.records import Judgment, PairVerdict, Sample, Shown, Solve
+from judgelm.records import Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.runner import judge
 from judgelm.studies.ssr.items import PairTruth
 from judgelm.studies.ssr.study import SsrOptions, ssr_study
@@ -31,7 +31,7 @@ def judged(key, outcome, answers):
         mode="ssr",
         verdict=PairVerdict(winner=1 if outcome == "right" else "tie"),
         shown=(Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped)),
-        solves=tuple(Solve(text="", answer=None if char == "-" else char) for char in answers),
+        self_answers=tuple(SelfAnswer(text="", answer=None if char == "-" else char) for char in answers),
         prompt_tokens=100,
         completion_tokens=10,
     )

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.records import Judgment, LabelVerdict, PairVerdict, Shown, Solve, Unparsed
+from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
 from judgelm.studies.ssr.items import PairTruth, credit, join_items, outcome, pair_truth_from_row
 from judgelm.studies.truth_rows import by_sample
 
@@ -11,8 +11,10 @@ from judgelm.studies.truth_rows import by_sample
 def judged(key, given, swapped, answers=(), **fields):
     """Labels as the judge wrote them in each order: `1` is the answer shown first."""
     shown = (Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped))
-    solves = tuple(Solve(text="", answer=answer) for answer in answers)
-    return Judgment(sample_id=key, mode="ssr", verdict=PairVerdict(winner="tie"), shown=shown, solves=solves, **fields)
+    solves = tuple(SelfAnswer(text="", answer=answer) for answer in answers)
+    return Judgment(
+        sample_id=key, mode="ssr", verdict=PairVerdict(winner="tie"), shown=shown, self_answers=solves, **fields
+    )
 
 
 def failed(key):

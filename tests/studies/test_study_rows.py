@@ -11,7 +11,7 @@ from judgelm.data.answers.contrastive_pairs import pair
 from judgelm.data.ratings.run_files import run_ratings
 from judgelm.data.samples import SampleStream
 from judgelm.jsonl import encode_line, read_jsonl
-from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Shown, Solve
+from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
 from judgelm.runs.serialization import judgment_row
 from judgelm.studies.ssr.items import pair_truth_from_row
 
@@ -76,8 +76,8 @@ def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
 
 
 def solved(key, *answers):
-    solves = tuple(Solve(text=f"I think {answer}", answer=answer) for answer in answers)
-    return Judgment(sample_id=key, mode="ssr", verdict=PairVerdict(winner=1), shown=(), solves=solves)
+    solves = tuple(SelfAnswer(text=f"I think {answer}", answer=answer) for answer in answers)
+    return Judgment(sample_id=key, mode="ssr", verdict=PairVerdict(winner=1), shown=(), self_answers=solves)
 
 
 @pytest.mark.parametrize(

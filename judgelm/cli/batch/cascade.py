@@ -11,8 +11,8 @@ from judgelm.judge import Judge
 from judgelm.modes import BatchMode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchJob
-from judgelm.runs.cascade import Cascade, join
-from judgelm.runs.stats import Tally
+from judgelm.runs.cascade import Cascade, join_runs
+from judgelm.runs.stats import RunStats
 
 BAND = (0.3, 0.7)
 
@@ -22,7 +22,7 @@ class Run(Protocol):
 
     def __call__(
         self, job: BatchJob, judge: Judge, mode: BatchMode, *, total: int | None, look: Callable[[Judgment], None]
-    ) -> Tally:
+    ) -> RunStats:
         """Judge, and give the counts."""
         ...
 
@@ -60,7 +60,7 @@ def judge_in_cascade(
     *,
     begin: Callable[[BatchJob], None],
     quiet: bool,
-) -> Tally:
+) -> RunStats:
     """Run the small judge, the large one on what is left, and join; all judgments of OUT in counts.
 
     Args:
@@ -88,16 +88,16 @@ def judge_in_cascade(
         mode = judge.pairwise(**pair_options)
         run(large_job, judge, mode, total=len(unsure), look=lambda judgment: None)
         both = (parameters, _parameters(judge.engine))
-    tally, counts = join(cascade, both)
+    stats, counts = join_runs(cascade, both)
     if not quiet:
         from judgelm.cli.tables import cascade_table  # pandas and scikit-learn take seconds to load
         from judgelm.reports.cascade import cascade_rows
 
         console.print()
-        console.print(summary_table(tally, mode, {}))
+        console.print(summary_table(stats, mode, {}))
         console.print(cascade_table(cascade_rows(counts)))
         console.print(f"judgments of both in {cascade.job.out}", markup=False, highlight=False)
-    return tally
+    return stats
 
 
 def _parameters(engine: Engine) -> int | None:

@@ -88,7 +88,7 @@ def batch(
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
     from judgelm.modes.factory import make_mode
-    from judgelm.runs.batch import BatchJob, dtype_of  # these load a judge's parts, for which help does not wait
+    from judgelm.runs.batch import BatchJob, run_dtype  # these load a judge's parts, for which help does not wait
 
     running.check_names(engine, model or cascade)
     job = BatchJob(
@@ -96,7 +96,7 @@ def batch(
         out=running.place_of(inputs, out, json_out),
         limit=limit,
         references=references,
-        solves=solves,
+        self_answers=solves,
         retry=retry,
         overwrite=overwrite,
     )
@@ -115,7 +115,7 @@ def batch(
             template=template,
             ignore_card=ignore_card,
             adapter=adapter,
-            dtype=dtype_of(job, dtype, engine),
+            dtype=run_dtype(job, dtype, engine),
             device=device,
             quantization=quantization,
             revision=revision,
@@ -130,15 +130,15 @@ def batch(
 
     begin, run = partial(running.clear_and_mark, quiet=quiet), partial(running.run, quiet=quiet)
     if both is not None:
-        tally = judge_in_cascade(both, load, said, run, begin=begin, quiet=quiet)
+        stats = judge_in_cascade(both, load, said, run, begin=begin, quiet=quiet)
     else:
         begin(job)
         with load(model, job) as judge:
-            tally = run(job, judge, judge.mode(mode, **said))
-    write_json(json_out, {"failure_rate": tally.failure_rate} | tally.row())
-    if tally.failure_rate > max_failure_rate:
+            stats = run(job, judge, judge.mode(mode, **said))
+    write_json(json_out, {"failure_rate": stats.failure_rate} | stats.row())
+    if stats.failure_rate > max_failure_rate:
         console.print(
-            f"[yellow]{tally.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
+            f"[yellow]{stats.failure_rate:.1%} of the samples have no verdict[/] (limit {max_failure_rate:.1%})"
         )
         raise typer.Exit(EXIT_FAILURES)
 

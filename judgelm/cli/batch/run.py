@@ -19,7 +19,7 @@ from judgelm.modes import BatchMode
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.process_cleanup import end_orphans, mark_children
-from judgelm.runs.stats import Tally
+from judgelm.runs.stats import RunStats
 
 _SHOWN_REJECTS = 5
 
@@ -92,7 +92,7 @@ def run(
     quiet: bool,
     total: int | None = None,
     look: Callable[[Judgment], None] = lambda judgment: None,
-) -> Tally:
+) -> RunStats:
     """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run.
 
     `total` is how many there are to judge, where that is not the input's rows; `look` sees each judgment.
@@ -101,10 +101,10 @@ def run(
     if not quiet:
         show_notes(judge)
 
-    def count(tally: Tally, judgment: Judgment) -> None:
+    def count(stats: RunStats, judgment: Judgment) -> None:
         nonlocal done
-        done = tally.judged
-        update(tally, judgment)
+        done = stats.judged
+        update(stats, judgment)
         look(judgment)
 
     with watch(_total(job) if total is None else total, quiet=quiet) as update:
@@ -116,16 +116,16 @@ def run(
         )
         try:
             with heap_frozen():
-                tally = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
+                stats = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
         except KeyboardInterrupt:
             again = "" if job.out == "-" else "; run the same command again to go on"
             console.print(f"\n[yellow]interrupted[/] after {done} judgments{again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if not quiet:
-        console.print(summary_table(tally, mode, judge.engine.stats()))
+        console.print(summary_table(stats, mode, judge.engine.stats()))
         if job.out != "-":
             console.print(f"judgments in {job.out}", markup=False, highlight=False)
-    return tally
+    return stats
 
 
 def _total(job: BatchJob) -> int | None:

@@ -11,7 +11,7 @@ from judgelm.data.builder.pipeline import Built, build
 from judgelm.data.builder.set_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.reports.data_set.page import render_data_report
-from judgelm.runs.run_files import input_identity
+from judgelm.runs.run_files import input_identities
 
 
 def build_data_set(options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None) -> Built:
@@ -28,7 +28,7 @@ def build_data_set(options: BuildOptions, *, progress: Callable[[str, int], None
     built = build(options, tokenizer=_tokenizer(options), progress=progress)
     for name in earlier - built.files.keys():
         (folder / name).unlink(missing_ok=True)
-    inputs = input_identity([source.path for source in options.inputs])
+    inputs = input_identities([source.path for source in options.inputs])
     write_text(folder / "README.md", dataset_card(options, built))
     write_text(folder / "build.json", json.dumps(manifest(options, built, inputs), indent=1, ensure_ascii=False) + "\n")
     write_text(folder / "report.html", render_data_report(built, options, title=f"Data set {folder.name}"))

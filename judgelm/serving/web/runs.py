@@ -11,8 +11,8 @@ from judgelm.errors import InputError, RunError
 from judgelm.modes.conversation import per_order
 from judgelm.records import Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.runs.aggregation import word_of
-from judgelm.runs.run_files import input_identity, read_judgments, read_manifest
+from judgelm.runs.aggregation import verdict_text
+from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
 from judgelm.studies.order_labels import by_id, orders_of
 
@@ -109,7 +109,7 @@ def texts_beside(path: Path) -> Path | None:
     inputs = (manifest or {}).get("fingerprint", {}).get("input", [])
     for one in inputs[:1]:
         beside = path.parent / Path(str(one["file"])).name
-        if beside.is_file() and input_identity([str(beside)]) == [one]:
+        if beside.is_file() and input_identities([str(beside)]) == [one]:
             return beside
     return None
 
@@ -151,7 +151,7 @@ def read_winners(path: str | Path) -> dict[str, Winner]:
 
 def verdict_word(judgment: Judgment) -> str:
     """`1`, `tie`, `7.5`, `2>1=3`, `correct`, or `failed`."""
-    return FAILED if judgment.verdict is None else word_of(judgment.verdict)
+    return FAILED if judgment.verdict is None else verdict_text(judgment.verdict)
 
 
 def verdict_name(word: str) -> str:

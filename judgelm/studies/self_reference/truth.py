@@ -34,7 +34,7 @@ class AnswerTruth:
         truth: whether the agent's answer is correct (A_i, equation 12).
         question: key of the question; the sample's id where None.
         own: judge -> whether its own answer is right (G_i, equation 10); the key "" is any judge's.
-        answer: the right final answer, comparable with `Solve.answer`.
+        answer: the right final answer, comparable with `SelfAnswer.answer`.
     """
 
     id: str
@@ -138,8 +138,8 @@ def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Sourc
         return None, "unknown"
     for method in ("guided", "cot"):
         judgment = (runs.of(method) or {}).get(truth.id)
-        if judgment is not None and judgment.solves:
-            own = judgment.solves[0].answer
+        if judgment is not None and judgment.self_answers:
+            own = judgment.self_answers[0].answer
             return (False, "no answer extracted") if own is None else (same_answer(own, truth.answer), "solves")
     return None, "unknown"
 

@@ -158,7 +158,7 @@ def join_items(
         examples = f"{next(iter(never), None)!r}, {next(iter(always), None)!r} and {next(iter(truths), None)!r}"
         raise InputError(f"ssr: no pair is in both runs and in the truth (ids: {examples}); ids must match")
     failed = {key for key in ids if never[key].verdict is None or always[key].verdict is None}
-    solved = [key for key in ids if key not in failed and (always[key].solves or never[key].solves)]
+    solved = [key for key in ids if key not in failed and (always[key].self_answers or never[key].self_answers)]
     items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
     if not items:
         raise InputError(
@@ -166,7 +166,9 @@ def join_items(
             "agreement needs runs of mode ssr, whose judgments hold them"
         )
     differing = sum(
-        bool(never[key].solves) and bool(always[key].solves) and _answers(never[key]) != _answers(always[key])
+        bool(never[key].self_answers)
+        and bool(always[key].self_answers)
+        and _answers(never[key]) != _answers(always[key])
         for key in solved
     )
     counts = {
@@ -235,7 +237,7 @@ def _majority_right(found: Majority, truth: PairTruth) -> bool | None:
 
 
 def _answers(judgment: Judgment) -> list[str | None]:
-    return [solve.answer for solve in judgment.solves]
+    return [solve.answer for solve in judgment.self_answers]
 
 
 def _other_reference(judgment: Judgment, found: Majority) -> bool:

@@ -22,7 +22,7 @@ from judgelm.data.samples import SampleStream, join_outputs, read_references
 from judgelm.data.seeds.sampling import SeedSource, read_seeds, sample_seeds
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
-from judgelm.runs.self_answers import read_solves
+from judgelm.runs.self_answers import read_self_answers
 
 
 def ignore(reject):
@@ -47,7 +47,7 @@ READERS = {
     "seeds of a named kind": (lambda path: list(read_seeds(path, "dolly")), "instruction, context, response"),
     "a mix of seeds": (lambda path: sample_seeds({"a": SeedSource(paths=(path,))}, {"a": 1.0}, 1, 0), "instruction"),
     "ratings": (lambda path: read_ratings([path]), "item"),
-    "own answers": (read_solves, "solves"),
+    "own answers": (read_self_answers, "solves"),
     "capabilities": (read_capabilities, "id"),
 }
 
