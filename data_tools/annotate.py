@@ -137,8 +137,8 @@ def annotate(
         dtype=run_dtype(job, dtype, engine),
         device=device,
         quantization=quantization,
-        max_sequences=max_sequences,
-        window_tokens=window_tokens,
+        max_num_seqs=max_sequences,
+        max_model_len=window_tokens,
         engine_args=arguments,
     )
     with judge:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
-from judgelm.engines.base import Engine, EngineOptions
+from judgelm.engines.base import Engine, EngineOptions, current_names
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
 from judgelm.modes import BatchMode, Pairwise
@@ -75,6 +75,7 @@ class Judge:
         cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
+        options = current_names(options)
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
@@ -82,8 +83,8 @@ class Judge:
         engine_options = EngineOptions(model=model, **options)
         name = choose_engine()[0] if engine == "auto" else engine
         card = _find_card(engine_options, name)
-        if card is not None and name not in _NAMED_ONLY and engine_options.window_tokens is None:
-            engine_options = replace(engine_options, window_tokens=card.window)
+        if card is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
+            engine_options = replace(engine_options, max_model_len=card.window)
         if card is not None and engine_options.thinking is None:
             engine_options = replace(engine_options, thinking=card.thinking)
         self.format = judge_format(card, template, place=model, ignore_card=ignore_card)

@@ -11,7 +11,7 @@ import pytest
 
 from driving import run
 from judgelm import Judge
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, current_names
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
@@ -67,6 +67,16 @@ def test_engine_arguments_go_to_the_engine():
         Judge("8 6", engine="scripted", engine_args={"retries": 3})
 
 
+def test_former_names_of_options_are_still_read():
+    former = {"batch_tokens": 10, "max_sequences": 3, "window_tokens": 60, "dtype": "float32"}
+    assert current_names(former) == {
+        "max_num_batched_tokens": 10, "max_num_seqs": 3, "max_model_len": 60, "dtype": "float32"
+    }  # fmt: skip
+    Judge("8 6", engine="scripted", **former).close()
+    with pytest.raises(ConfigError, match="window_tokens is the former name of max_model_len; give only max_model_len"):
+        Judge("8 6", engine="scripted", window_tokens=60, max_model_len=60)
+
+
 def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):
     for path in tiny_model.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -78,7 +88,7 @@ def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):
 
 
 def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
-    card = {"template": "judgelm-compact", "window_tokens": 60}
+    card = {"template": "judgelm-compact", "max_model_len": 60}
     with Judge(str(tiny_model), engine="transformers", **card) as judge:
         mode = judge.pairwise(reasons="all", max_tokens=8)
         flow = mode(Sample(id="1", question="q", answers=("a big fox " * 40, "b")))

@@ -83,7 +83,7 @@ def judgments(
     folder: Path, samples: Sequence[Sample], device: str, dtype: str, batch_tokens: int | None
 ) -> list[Judgment]:
     """Both orders with the score distribution, in the samples' order."""
-    options = EngineOptions(model=str(folder), dtype=dtype, device=device, batch_tokens=batch_tokens)
+    options = EngineOptions(model=str(folder), dtype=dtype, device=device, max_num_batched_tokens=batch_tokens)
     engine = load_engine("transformers", options)
     try:
         mode = Pairwise(template=TEMPLATE, both_orders=True, distribution=True)

@@ -156,7 +156,7 @@ def _makers(setting: Setting, process: str) -> Mapping[str, Callable[[], Contend
         options = replace(options, device=setting.device, engine_args={})
         return {
             "transformers": lambda: Runner(load_engine("transformers", options)),
-            "transformers, one": lambda: Runner(load_engine("transformers", replace(options, max_sequences=1))),
+            "transformers, one": lambda: Runner(load_engine("transformers", replace(options, max_num_seqs=1))),
         }
     loaded = Generating.load(setting.folder, getattr(torch, setting.dtype), setting.device)
     original: Any = partial(OriginalLoop, loaded, setting.out / "original.jsonl")

@@ -75,6 +75,14 @@ class Engine(Protocol):
         ...
 
 
+_FORMER_NAMES = {
+    "batch_tokens": "max_num_batched_tokens",
+    "max_sequences": "max_num_seqs",
+    "window_tokens": "max_model_len",
+}
+"""Fields of `EngineOptions` as version 0.1 called them; scripts and YAML files may still use these names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """What every engine is loaded with; each takes what concerns it.
@@ -87,9 +95,9 @@ class EngineOptions:
             `float16`.
         device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
         quantization: `4bit` or `8bit` through bitsandbytes, or None.
-        batch_tokens: most tokens in one forward pass; None lets the engine choose.
-        max_sequences: most sequences in hand at once.
-        window_tokens: the model's window, where its own config does not say or should be limited.
+        max_num_batched_tokens: maximum tokens in one forward pass; None lets the engine choose.
+        max_num_seqs: maximum sequences in flight.
+        max_model_len: context window in tokens, where the model's config does not state it or it should be shorter.
         trust_remote_code: run Python code that comes with the model.
         thinking: whether the judge is asked to think, through its chat template; None is what its card says, else
             `absent`.
@@ -103,13 +111,25 @@ class EngineOptions:
     dtype: str = "auto"
     device: str = "auto"
     quantization: str | None = None
-    batch_tokens: int | None = None
-    max_sequences: int = 256
-    window_tokens: int | None = None
+    max_num_batched_tokens: int | None = None
+    max_num_seqs: int = 256
+    max_model_len: int | None = None
     trust_remote_code: bool = False
     thinking: ThinkingMode | None = None
     thinking_tokens: int = 4096
     engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the options that an earlier version called differently.
+
+    Raises:
+        ConfigError: an option is given under both names.
+    """
+    for former, name in _FORMER_NAMES.items():
+        if former in options and name in options:
+            raise ConfigError(f"{former} is the former name of {name}; give only {name}")
+    return {_FORMER_NAMES.get(name, name): value for name, value in options.items()}
 
 
 def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:

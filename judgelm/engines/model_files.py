@@ -119,7 +119,7 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     stated = (
         getattr(config.get_text_config(), "max_position_embeddings", None),
         tokenizer.model_max_length,
-        options.window_tokens,
+        options.max_model_len,
     )
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:

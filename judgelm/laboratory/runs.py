@@ -107,7 +107,7 @@ def fine_tune(run: Run, plan: Plan, base: Path, folder: Path) -> None:
 
 def test(folder: Path, pairs: Sequence[LabelledPair], shown: Shown) -> Outcome:
     """Have a judge judge the held-out pairs in both orders."""
-    engine = load_engine("transformers", EngineOptions(model=str(folder), dtype="float32", window_tokens=WINDOW))
+    engine = load_engine("transformers", EngineOptions(model=str(folder), dtype="float32", max_model_len=WINDOW))
     mode = Pairwise(template=TEMPLATE, both_orders=True, reference="use" if shown == "with" else "ignore")
     try:
         found = {one.sample_id: orders_of(one) for one in judge([pair.sample for pair in pairs], mode, engine)}

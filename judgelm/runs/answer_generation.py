@@ -135,7 +135,8 @@ def _collect(
 def _asked(answerer: Answerer) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
     options = asdict(answerer.options)
-    kept = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "window_tokens")}
+    kept = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization")}
+    kept["window_tokens"] = options["max_model_len"]  # the key of manifests that earlier versions wrote
     if answerer.options.thinking is not None:
         kept["thinking"] = [answerer.options.thinking, answerer.options.thinking_tokens]
     asking = {name: value for name, value in asdict(answerer.asking).items() if name != "chat"}

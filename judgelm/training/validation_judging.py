@@ -123,7 +123,7 @@ class ValidationJudging:
         spread = trainer.is_fsdp_enabled or (deepspeed and is_deepspeed_zero3_enabled())  # type: ignore[no-untyped-call]
         forward = trainer.model_wrapped if deepspeed else trainer.model
         tokenizer = trainer.processing_class
-        options = EngineOptions(model=model.config.model_type, window_tokens=self._window)
+        options = EngineOptions(model=model.config.model_type, max_model_len=self._window)
         with lent(model, forward, device=trainer.accelerator.device, in_step=spread) as live:
             engine = TransformersEngine(
                 Loaded(

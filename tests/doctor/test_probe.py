@@ -66,7 +66,7 @@ def test_engines_without_a_model_here_cannot_be_probed():
 
 def test_prompts_that_do_not_fit_end_the_probe(tiny_model):
     with pytest.raises(EngineError, match="too_long"):
-        run_probe("transformers", EngineOptions(model=str(tiny_model), window_tokens=8), seconds=1)
+        run_probe("transformers", EngineOptions(model=str(tiny_model), max_model_len=8), seconds=1)
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):

@@ -43,8 +43,8 @@ def test_greedy_float32_replies_equal_the_cpus(device, tiny_model):
 
 @pytest.mark.parametrize("budget", [64, 8192])
 def test_float32_replies_do_not_depend_on_the_batch(device, tiny_model, budget):
-    alone = run(engine_on(device, tiny_model, max_sequences=1), requests(20))
-    together = run(engine_on(device, tiny_model, batch_tokens=budget), requests(20))
+    alone = run(engine_on(device, tiny_model, max_num_seqs=1), requests(20))
+    together = run(engine_on(device, tiny_model, max_num_batched_tokens=budget), requests(20))
     assert {key: one.texts for key, one in together.items()} == {key: one.texts for key, one in alone.items()}
 
 

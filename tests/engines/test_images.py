@@ -130,7 +130,7 @@ def test_text_cannot_become_an_image(engine, pictures):
 
 
 def test_long_answers_are_cut_and_images_are_not(judge, pictures):
-    short = load_engine("transformers", EngineOptions(model=str(judge), window_tokens=80))
+    short = load_engine("transformers", EngineOptions(model=str(judge), max_model_len=80))
     [completion] = run(short, [request_of("1", pictures[:1], words=100)]).values()
     assert completion.cut[0].tokens_after < completion.cut[0].tokens_before
     assert completion.prompt_tokens <= 80 - 6

@@ -24,7 +24,7 @@ def texts_of(model, forward, tokenizer, samples, *, in_step):
     with lent(model, forward, device=torch.device("cpu"), in_step=in_step) as live:
         eos = frozenset({tokenizer.eos_token_id})
         loaded = Loaded(model=live, tokenizer=tokenizer, window=256, eos_ids=eos, quantization=None, identity={})
-        engine = TransformersEngine(loaded, batch_tokens=128)
+        engine = TransformersEngine(loaded, max_num_batched_tokens=128)
         mode = Pairwise(template=TEMPLATE, both_orders=True)
         return {one.sample_id: [shown.text for shown in one.shown] for one in judge(samples, mode, engine)}
 

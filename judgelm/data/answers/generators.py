@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import EngineOptions, current_names
 from judgelm.errors import ConfigError
 from judgelm.modes.answer import Answering, Decoding
 from judgelm.yaml_files import parse_yaml
@@ -73,7 +73,7 @@ def answerer_of(given: Mapping[str, Any]) -> Answerer:
         )
     return Answerer(
         **own | {"name": str(own["name"])},
-        options=_checked(EngineOptions, rest, place, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        options=_checked(EngineOptions, current_names(rest), place, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
         decodings=tuple(_checked(Decoding, one, f"{place}: decodings") for one in decodings or [alone]),
         asking=_checked(Answering, asking, place),
     )

@@ -88,7 +88,7 @@ class OpenAIEngine:
         endpoint_args = endpoint_options(options)
         tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
         hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
-        pool = Pool(endpoint_args, min(endpoint_args.concurrency, options.max_sequences))
+        pool = Pool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
         loop = LoopThread()
         try:
             served = loop.run(discover_all(pool, options.model, endpoint_args, hello))
@@ -333,7 +333,7 @@ def _tokenizer(source: str, options: EngineOptions) -> Any:
 
 def _window(tokenizer: Any, served: Served, options: EngineOptions) -> int:
     """The shortest that user, server and tokenizer say, less what a chat server wraps around a plain prompt."""
-    stated = (options.window_tokens, served.window, tokenizer.model_max_length)
+    stated = (options.max_model_len, served.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
         raise ConfigError("neither server nor tokenizer says the model's window; pass --window-tokens")

@@ -17,7 +17,7 @@ _OPENAI = "https://api.openai.com/v1"
 _ELSEWHERE = {
     "adapter": "serve the adapter as a model of its own and pass its name as --model",
     "quantization": "the server decides how its weights are stored",
-    "batch_tokens": "the server makes its own batches; --engine-arg concurrency=... bounds what it gets at once",
+    "max_num_batched_tokens": "the server makes its own batches; --engine-arg concurrency=... bounds what it gets at once",
 }
 
 
@@ -116,7 +116,7 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
         _check_address(one.base_url)
     _check_key(endpoint)
     _check_prices(endpoint)
-    if options.window_tokens is not None and endpoint.tokenizer is None:
+    if options.max_model_len is not None and endpoint.tokenizer is None:
         raise ConfigError(
             "--window-tokens means nothing to the openai engine without --engine-arg tokenizer=...: "
             "prompts cannot be measured; give the model's tokenizer, or leave it out"

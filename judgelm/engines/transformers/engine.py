@@ -38,19 +38,19 @@ class TransformersEngine:
 
     Args:
         loaded: model and tokenizer.
-        batch_tokens: most tokens in a pass (one prompt may be longer); None chooses by device.
-        max_sequences: most replies under way at once.
+        max_num_batched_tokens: most tokens in a pass (one prompt may be longer); None chooses by device.
+        max_num_seqs: most replies under way at once.
     """
 
     takes_grammar = False
 
-    def __init__(self, loaded: Loaded, *, batch_tokens: int | None = None, max_sequences: int = 256) -> None:
+    def __init__(self, loaded: Loaded, *, max_num_batched_tokens: int | None = None, max_num_seqs: int = 256) -> None:
         self._loaded = loaded
         self._notes = loaded.notes
         self._device = torch.device(loaded.model.device)
         default = _CUDA_BATCH_TOKENS if self._device.type == "cuda" else _CPU_BATCH_TOKENS
-        self.batch_tokens = batch_tokens or default
-        self.max_sequences = max_sequences
+        self.max_num_batched_tokens = max_num_batched_tokens or default
+        self.max_num_seqs = max_num_seqs
         self.halvings = 0
         self.thinking = loaded.thinking
         self._fitter = Fitter(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
@@ -69,7 +69,8 @@ class TransformersEngine:
         Raises:
             ModelError: it cannot be loaded.
         """
-        return cls(load(options), batch_tokens=options.batch_tokens, max_sequences=options.max_sequences)
+        loaded = load(options)
+        return cls(loaded, max_num_batched_tokens=options.max_num_batched_tokens, max_num_seqs=options.max_num_seqs)
 
     @property
     def sees_images(self) -> bool:
@@ -79,7 +80,7 @@ class TransformersEngine:
     @property
     def window(self) -> int:
         """Twice what runs at once, so that the next prompts are tokenised before room is made."""
-        return 2 * self.max_sequences
+        return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Tokenise requests and queue them; a prompt that cannot fit is finished at once.
@@ -158,8 +159,8 @@ class TransformersEngine:
         return {
             "notes": list(self._notes),
             "out_of_memory": self.halvings,
-            "batch_tokens": self.batch_tokens,
-            "max_sequences": self.max_sequences,
+            "max_num_batched_tokens": self.max_num_batched_tokens,
+            "max_num_seqs": self.max_num_seqs,
             "reused_prompt_tokens": self._recent.reused_tokens,
         }
 
@@ -210,7 +211,7 @@ class TransformersEngine:
             busy = bool(fresh or self._running)
             room = waiting.capacity * waiting.request.sampling.n
             replies = waiting.request.sampling.n
-            if busy and (sequences + replies > self.max_sequences or stored + room > self._store_tokens):
+            if busy and (sequences + replies > self.max_num_seqs or stored + room > self._store_tokens):
                 break
             known = self._recent.known(waiting)
             alike = [one for one, _ in fresh if one.fitted.images == waiting.fitted.images]
@@ -219,7 +220,7 @@ class TransformersEngine:
                 passed_over.append(self._waiting.popleft())
                 continue
             new = len(waiting.ids) - known.tokens
-            if busy and tokens + new > self.batch_tokens:
+            if busy and tokens + new > self.max_num_batched_tokens:
                 break
             tokens, stored, sequences = tokens + new, stored + room, sequences + replies
             self._waiting.popleft()
@@ -308,12 +309,12 @@ class TransformersEngine:
         under_way = {id(reply.source): reply.source for reply in self._running}
         if fresh and len(fresh) + len(under_way) > 1:
             total = sum(len(waiting.ids) for waiting in fresh) + len(self._running)
-            self.batch_tokens = max(1, min(self.batch_tokens, total) // 2)
+            self.max_num_batched_tokens = max(1, min(self.max_num_batched_tokens, total) // 2)
             self._waiting.extendleft(reversed(fresh))
         elif fresh:
             self._finished.append(fresh[0].failed(f"out of memory: {message}"))
         elif len(under_way) > 1:
-            self.max_sequences = max(1, len(self._running) // 2)
+            self.max_num_seqs = max(1, len(self._running) // 2)
             self._restart(list(under_way.values())[len(under_way) // 2 :])
         else:
             self._running = []

@@ -73,8 +73,8 @@ def engine_args(
         "trust_remote_code": options.trust_remote_code,
         "dtype": dtype or options.dtype,
         "max_model_len": window_of(config, tokenizer, options),
-        "max_num_seqs": options.max_sequences,
-        "max_num_batched_tokens": options.batch_tokens,
+        "max_num_seqs": options.max_num_seqs,
+        "max_num_batched_tokens": options.max_num_batched_tokens,
         "quantization": _quantization(options),
         "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, else pickles as tensors alone
         "enable_prefix_caching": True,
@@ -128,7 +128,7 @@ def settled_arguments(config: VllmConfig) -> dict[str, Any]:
 
 def step_note(config: VllmConfig, options: EngineOptions) -> str:
     """The prompt tokens of a step, where they are vLLM's choice for this device; else empty."""
-    if options.batch_tokens is not None:
+    if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
     device = "a CPU" if current_platform.is_cpu() else current_platform.get_device_name()

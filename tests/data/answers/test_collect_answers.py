@@ -248,6 +248,10 @@ def test_an_answerer_that_cannot_be_is_said_in_words(text, finding):
         parse_answerer(text)
 
 
+def test_former_names_of_engine_options_are_still_read():
+    assert parse_answerer("name=a,model=x,window_tokens=900").options.max_model_len == 900
+
+
 def test_one_name_is_one_model():
     a, b = parse_answerer("name=a,model=x"), parse_answerer("name=a,model=y")
     with pytest.raises(ConfigError, match="given twice, with other settings"):

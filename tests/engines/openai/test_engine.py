@@ -162,7 +162,7 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
     with endpoint(backend) as server:
         with pytest.raises(ConfigError, match="pass --window-tokens"):
             load(server, tokenizer=str(tmp_path))
-        engine = load(server, {"window_tokens": 100}, tokenizer=str(tmp_path))
+        engine = load(server, {"max_model_len": 100}, tokenizer=str(tmp_path))
         assert engine.describe()["window"] == 100
         engine.close()
 

@@ -78,7 +78,7 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
     refused("concurrency='many': .*integer", concurrency="many")
     refused("api='completion'", api="completion")
     refused("localhost:8000 is no http", base_url="localhost:8000")
-    refused("window-tokens means nothing .* without --engine-arg tokenizer", {"window_tokens": 100})
+    refused("window-tokens means nothing .* without --engine-arg tokenizer", {"max_model_len": 100})
     refused("serve the adapter as a model", {"adapter": "a"})
     refused("has no dtype: the server decides", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
@@ -88,7 +88,7 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
 def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
     with endpoint() as server:
         address = server.base_url.replace("http://", "http://me:secret@")
-        engine = load(server, {"max_sequences": 3}, base_url=address, concurrency="5", timeout_s="20")
+        engine = load(server, {"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
         assert engine.window == 4 * 3
         assert engine.describe()["endpoint"] == server.base_url
         engine.close()

@@ -57,7 +57,9 @@ def test_greedy_replies_equal_generate(tiny_model, reference_model):
         assert done[request.key].texts[0] == tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("options", [{"batch_tokens": 1}, {"batch_tokens": 64}, {"max_sequences": 3}])
+@pytest.mark.parametrize(
+    "options", [{"max_num_batched_tokens": 1}, {"max_num_batched_tokens": 64}, {"max_num_seqs": 3}]
+)
 def test_the_batch_budget_changes_nothing(tiny_model, options):
     requests = [
         Request(key=r.key, prompt=r.prompt, sampling=r.sampling, candidates=("8 6\n", "10 10\n"))
@@ -107,7 +109,7 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
 
 def test_sampled_replies_repeat_with_their_seed_whatever_runs_beside_them(tiny_model):
     requests = varied_requests(20, temperature=1.0, seed=7, n=2)
-    together, alone = run(load(tiny_model), requests), run(load(tiny_model, max_sequences=2), requests)
+    together, alone = run(load(tiny_model), requests), run(load(tiny_model, max_num_seqs=2), requests)
     assert {key: one.texts for key, one in together.items()} == {key: one.texts for key, one in alone.items()}
     assert any(one.texts[0] != one.texts[1] for one in together.values())
     other = run(load(tiny_model), varied_requests(20, temperature=1.0, seed=8, n=2))
@@ -151,7 +153,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
             Request(key=str(i), prompt=prompt_of("", f"{{i}} a big fox jumps" * 60), sampling=Sampling(max_tokens=4))
             for i in range(400)
         ]
-        engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, batch_tokens=10**6))
+        engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, max_num_batched_tokens=10**6))
         engine._store_tokens = 10**9
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         before = resource.getrlimit(resource.RLIMIT_AS)
