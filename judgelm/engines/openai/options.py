@@ -17,7 +17,7 @@ _OPENAI = "https://api.openai.com/v1"
 _ELSEWHERE = {
     "adapter": "serve the adapter as a model of its own and pass its name as --model",
     "quantization": "the server decides how its weights are stored",
-    "max_num_batched_tokens": "the server makes its own batches; --engine-arg concurrency=... limits the requests at once",
+    "max_num_batched_tokens": "the server batches itself; --engine-arg concurrency=... limits the requests at once",
 }
 
 
