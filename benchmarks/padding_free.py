@@ -42,7 +42,7 @@ from trl.trainer.utils import add_fused_lm_head
 from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic.pairs import generate
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions
@@ -111,12 +111,12 @@ def pandalm_rows(data: Path) -> list[Row]:
     ]
     texts = ("".join(span.text for span in prompt.spans) for prompt in prompts)
     tokenizer = make_tokenizer(texts, vocab_size=VOCABULARY, max_positions=WINDOW)
-    fitter, target = Fitter(tokenizer, WINDOW), tokenizer("8 6\n")["input_ids"]
+    truncator, target = Truncator(tokenizer, WINDOW), tokenizer("8 6\n")["input_ids"]
     rows = []
     for prompt in prompts:
-        fitted = fitter.fit(prompt, len(target))
-        if not isinstance(fitted, Unparsed):
-            rows.append({"input_ids": fitted.ids + target, "labels": [IGNORED] * len(fitted.ids) + target})
+        tokenized = truncator.truncate(prompt, len(target))
+        if not isinstance(tokenized, Unparsed):
+            rows.append({"input_ids": tokenized.ids + target, "labels": [IGNORED] * len(tokenized.ids) + target})
     return rows
 
 

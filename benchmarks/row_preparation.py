@@ -37,17 +37,17 @@ class TokenisedTwice(RowBuilder):
 
     def __init__(self, tokenizer: Any, options: RowOptions) -> None:
         super().__init__(tokenizer, options)
-        self._fitter.tokenizer = tokenizer
+        self._truncator.tokenizer = tokenizer
         self._tokens = self._each_time  # type: ignore[assignment]
 
     def _each_time(self, prompt: Any, texts: Any) -> Any:
         [(line, reason)] = texts
         room = self.options.window // 2
-        fitted: Any = self._fitter.fit(prompt, min(len(self._fitter.ids(line + reason)) + 1, room))
-        if not hasattr(fitted, "ids"):
+        tokenized: Any = self._truncator.truncate(prompt, min(len(self._truncator.ids(line + reason)) + 1, room))
+        if not hasattr(tokenized, "ids"):
             return None
-        target = self._behind_whole(fitted, prompt, line + reason)
-        return fitted, [[*target, self._tokenizer.eos_token_id] if len(target) < room else target[:room]]
+        target = self._behind_whole(tokenized, prompt, line + reason)
+        return tokenized, [[*target, self._tokenizer.eos_token_id] if len(target) < room else target[:room]]
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ class Counting(TransformersEngine):
         self._recent.clear()
 
     def _forward(self, fresh: list[Reply]) -> torch.Tensor:
-        self.computed += sum(len(reply.source.fitted.ids) - reply.store.length for reply in fresh)
+        self.computed += sum(len(reply.source.tokenized.ids) - reply.store.length for reply in fresh)
         began = time.perf_counter()
         logits = super()._forward(fresh)
         if not fresh:

@@ -96,7 +96,7 @@ def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
         going_on = flow.send([replace(first, texts=("8 6",), finish_reasons=("stop",))])  # it writes nonsense itself
         [reason] = run(judge.engine, going_on).values()
     assert reason.finish_reasons != ("too_long",)  # 512 tokens of reason would not fit 60
-    assert reason.cut == first.cut != ()
+    assert reason.truncations == first.truncations != ()
 
 
 def test_a_card_from_before_there_were_steps_stands_for_whole_scores(tmp_path):

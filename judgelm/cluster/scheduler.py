@@ -99,7 +99,7 @@ class Feeder:
         """Queue requests; those that go on from a reply before all others, as a worker may still have that reply."""
         for request in requests:
             task = _Task(request=request, tokens=_tokens(request), head=_head(request))
-            if request.prompt.continuation:
+            if request.prompt.prefill:
                 self._waiting.appendleft(task)
             else:
                 self._waiting.append(task)
@@ -179,7 +179,7 @@ class Feeder:
 
 def _tokens(request: Request) -> int:
     """About how many tokens a request is, its reply at its longest."""
-    text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.continuation.encode())
+    text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.prefill.encode())
     return text // _BYTES_PER_TOKEN + request.sampling.max_tokens * request.sampling.n
 
 

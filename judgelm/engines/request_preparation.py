@@ -4,35 +4,39 @@ from dataclasses import replace
 
 from judgelm.engines.images import ImageError
 from judgelm.errors import ConfigError, EngineError
-from judgelm.prompts.truncation import Fitted, Fitter
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request, Unparsed
 
 
-def admit(fitter: Fitter, request: Request) -> tuple[Request, Fitted] | Completion:
+def admit(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
     """The request and its tokens, or the completion of one that does not fit.
 
     Raises:
-        ConfigError: as `Fitter.fit`, of a prompt with a template's words: all others like it would be refused too. A
-            chat of somebody's own messages fails alone.
+        ConfigError: as `Truncator.truncate`, of a prompt with a template's words: all others like it would be refused
+            too. A chat of somebody's own messages fails alone.
     """
     sampling = request.sampling
     try:
-        fitted = fitter.fit(request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve)
+        tokenized = truncator.truncate(
+            request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve
+        )
     except ImageError as error:
         return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
     except ConfigError as error:
         if any(span.kind == "template" for span in request.prompt.spans):
             raise
         return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
-    if isinstance(fitted, Unparsed):
-        return Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=fitted.why)
-    room = fitter.window - len(fitted.ids)
+    if isinstance(tokenized, Unparsed):
+        return Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=tokenized.why)
+    room = truncator.window - len(tokenized.ids)
     if room < 1:
-        why = f"the window of {fitter.window} tokens is full before the reply goes on"
-        return Completion(key=request.key, texts=(), finish_reasons=("too_long",), cut=fitted.cut, error=why)
+        why = f"the window of {truncator.window} tokens is full before the reply goes on"
+        return Completion(
+            key=request.key, texts=(), finish_reasons=("too_long",), truncations=tokenized.truncations, error=why
+        )
     if room < sampling.max_tokens:
         request = replace(request, sampling=replace(sampling, max_tokens=room))
-    return request, fitted
+    return request, tokenized
 
 
 def refuse_images(request: Request, why: str) -> None:

@@ -190,7 +190,7 @@ class Baseline:
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
         """A reply with its label or grade; one that was cut off has none, but for a label in a line that has ended."""
         text = completion.texts[0] if completion.texts else ""
-        shown = Shown(order=order, text=text, thinking=thinking_of(completion), cut=completion.cut)
+        shown = Shown(order=order, text=text, thinking=thinking_of(completion), truncations=completion.truncations)
         if (failure := failure_of(completion)) is not None:
             return replace(shown, failure=failure)
         if completion.finish_reasons[0] == "length" and not (self.judge == _LABEL_FIRST and "\n" in text.lstrip()):
@@ -227,7 +227,7 @@ class Baseline:
             scores=scores,
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
             failure=failure,
-            neutralised=sum(one.neutralised for one in prompts) + sum(one.neutralised for one in completions),
+            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
             prompt_tokens=sum(one.prompt_tokens for one in completions),
             completion_tokens=sum(one.completion_tokens for one in completions),
         )

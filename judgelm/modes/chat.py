@@ -22,7 +22,7 @@ from judgelm.modes.reasons import Reasons
 from judgelm.modes.sampling import sampling_for
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
-from judgelm.records import Completion, Cut, Judgment, Request, Sample, Shown, Unparsed
+from judgelm.records import Completion, Judgment, Request, Sample, Shown, Truncation, Unparsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +34,15 @@ class Exchange:
         thinking: what the judge thought before it; None where it did not.
         failure: why there is no reply, or `truncated` where it has no end.
         cut: answers under judgment that had to be cut to make room for the talk.
-        neutralised: look-alikes of turn markers defused in all that was said up to the question.
+        sanitized: confusables of turn markers sanitized in all that was said up to the question.
     """
 
     question: str
     reply: str | None
     thinking: str | None = None
     failure: Unparsed | None = None
-    cut: tuple[Cut, ...] = ()
-    neutralised: int = 0
+    truncations: tuple[Truncation, ...] = ()
+    sanitized: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -106,7 +106,7 @@ class FollowUp:
         if not question.strip():
             raise InputError(f"sample {self.sample.id}: follow-up {len(self.history) + 1} is blank; write a question")
         judged = self.mode.prompt_of(self.sample, self.shown.order, self.shown.part)
-        said = [judged.continuation + self.reply]
+        said = [judged.prefill + self.reply]
         for number, earlier in enumerate(self.history, 1):
             if earlier.reply is None:
                 raise InputError(
@@ -123,13 +123,13 @@ class FollowUp:
             stop=stops(template),
         )
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        return self._exchange(question, prompt.neutralised - judged.neutralised, completion)
+        return self._exchange(question, prompt.sanitized - judged.sanitized, completion)
 
     def after(self, exchange: Exchange) -> "FollowUp":
         """The talk with one exchange more behind it."""
         return replace(self, history=(*self.history, exchange))
 
-    def _exchange(self, question: str, neutralised: int, completion: Completion) -> Exchange:
+    def _exchange(self, question: str, sanitized: int, completion: Completion) -> Exchange:
         failure = failure_of(completion)
         if failure is None and completion.finish_reasons[0] == "length":
             failure = Unparsed("truncated", "", f"no end within {self.max_tokens} tokens or the window")
@@ -141,8 +141,8 @@ class FollowUp:
             reply=reply,
             thinking=thinking_of(completion),
             failure=failure,
-            cut=completion.cut,
-            neutralised=neutralised,
+            truncations=completion.truncations,
+            sanitized=sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )
@@ -246,7 +246,7 @@ def _with_replies(judgment: Judgment, talk: FollowUp, asked: int) -> Judgment:
             text=one.reply or "",
             thinking=one.thinking,
             failure=one.failure,
-            cut=one.cut,
+            truncations=one.truncations,
         )
         for number, one in enumerate(talk.history, 1)
     ]
@@ -258,7 +258,7 @@ def _with_replies(judgment: Judgment, talk: FollowUp, asked: int) -> Judgment:
     return replace(
         judgment,
         shown=(*judgment.shown, *shown),
-        neutralised=judgment.neutralised + talk.history[-1].neutralised,
+        sanitized=judgment.sanitized + talk.history[-1].sanitized,
         prompt_tokens=judgment.prompt_tokens + sum(one.prompt_tokens for one in talk.history),
         completion_tokens=judgment.completion_tokens + sum(one.completion_tokens for one in talk.history),
     )

@@ -96,7 +96,7 @@ class Conversation(Pairwise):
         return replace(
             self._graded(sample, merged) if graded else self._conclude(sample, merged),
             shown=shown,
-            neutralised=sum(part.neutralised for part in parts),
+            sanitized=sum(part.sanitized for part in parts),
             prompt_tokens=sum(part.prompt_tokens for part in parts),
             completion_tokens=sum(part.completion_tokens for part in parts),
         )
@@ -151,20 +151,20 @@ class Conversation(Pairwise):
             shown = replace(shown, grades=grade_distribution(tuple(lines.values()), completion))
         judgment = replace(
             self._graded(sample, (shown,)),
-            neutralised=prompt.neutralised + completion.neutralised,
+            sanitized=prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )
         places = places_to_explain(judgment, self.reasons, self.close_band)
         # the reason goes on from the whole score line, the references' forced score included
-        line = replace(shown, text=prompt.continuation + shown.text)
+        line = replace(shown, text=prompt.prefill + shown.text)
         going_on = replace(self._sampling(seeded, self.reason_tokens, stop=()), reserve=self.max_tokens)
         explained = yield from explain(replace(judgment, shown=(line,)), places, [prompt], going_on)
         return replace(explained, shown=(replace(explained.shown[0], text=shown.text),))
 
     def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
         """Every reply that is a grade, and the grade; behind the references' score a blank comes first."""
-        blank = " " if prompt.continuation else ""
+        blank = " " if prompt.prefill else ""
         return {f"{blank}{value:g}": value for value in score_lines(self.scale, self.step).values}
 
     def _graded(self, sample: Sample, shown: Sequence[Shown]) -> Judgment:

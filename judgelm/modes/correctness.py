@@ -116,10 +116,10 @@ class Correctness:
     def _conclude(self, sample: Sample, solved: Solved, judged: "_Judged | None") -> Judgment:
         """The judgment; where the judge could not even answer the question, nothing was shown to it."""
         if judged is None:
-            asked, neutralised = solved.completions, solved.neutralised
+            asked, sanitized = solved.completions, solved.sanitized
         else:
             asked = (*solved.completions, judged.reply, *judged.labels.completions)
-            neutralised = solved.neutralised + judged.prompt.neutralised + judged.reply.neutralised
+            sanitized = solved.sanitized + judged.prompt.sanitized + judged.reply.sanitized
         shown = None if judged is None else judged.shown
         label = None if shown is None else shown.label
         return Judgment(
@@ -129,7 +129,7 @@ class Correctness:
             shown=() if shown is None else (shown,),
             probability=None if judged is None else judged.labels.values[0],
             failure=solved.failure if shown is None else shown.failure,
-            neutralised=neutralised,
+            sanitized=sanitized,
             prompt_tokens=sum(one.prompt_tokens for one in asked),
             completion_tokens=sum(one.completion_tokens for one in asked),
             self_answers=solved.self_answers,

@@ -36,8 +36,8 @@ class Multi:
     every order shown gives the same ranking, ties included.
 
     Where the answers do not fit the judge's window together, the length policy cuts them, before anything is judged:
-    evenly, the long ones first, each at its end, and marked in `Shown.cut`. An answer is never judged with fewer than
-    `min_answer_tokens` left of what it had: then that order is a `too_long` failure, whatever the judge wrote.
+    evenly, the long ones first, each at its end, and marked in `Shown.truncations`. An answer is never judged with
+    fewer than `min_answer_tokens` left of what it had: then that order is a `too_long` failure.
 
     Attributes:
         template: id of the judge's pair template; the words for more answers are the same family's.
@@ -109,7 +109,7 @@ class Multi:
         )
         judgment = replace(
             self._conclude(sample, tuple(replace(one, referenced=reference is not None) for one in shown)),
-            neutralised=sum(one.neutralised for one in prompts) + sum(one.neutralised for one in completions),
+            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
             prompt_tokens=sum(one.prompt_tokens for one in completions),
             completion_tokens=sum(one.completion_tokens for one in completions),
         )
@@ -135,7 +135,7 @@ class Multi:
 
     def _kept_enough(self, shown: Shown) -> Shown:
         """A failure where too little was left of an answer: what was judged is not the answer any more."""
-        short = [one for one in shown.cut if one.tokens_after < min(one.tokens_before, self.min_answer_tokens)]
+        short = [one for one in shown.truncations if one.tokens_after < min(one.tokens_before, self.min_answer_tokens)]
         if not short or (shown.failure is not None and shown.failure.code == "engine"):
             return shown
         least = min(short, key=lambda one: one.tokens_after)

@@ -115,7 +115,7 @@ class Multimodal:
             shown=(shown,),
             scores=shown.scores,
             failure=shown.failure,
-            neutralised=prompt.neutralised + completion.neutralised,
+            sanitized=prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )
@@ -129,7 +129,7 @@ class Multimodal:
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
         """The score of the second answer; what was forced is part of the text, as what a reason goes on from."""
-        whole = replace(completion, texts=tuple(prompt.continuation + text for text in completion.texts))
+        whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
         read = read_reply((0,), whole, scale=self.scale, max_tokens=self.max_tokens)
         if read.scores is None:
             return replace(read, referenced=True)

@@ -25,7 +25,7 @@ def read_reply(
     """
     thinking = thinking_of(completion)
     if (failure := failure_of(completion)) is not None:
-        return Shown(order=order, text="", thinking=thinking, failure=failure, cut=completion.cut)
+        return Shown(order=order, text="", thinking=thinking, failure=failure, truncations=completion.truncations)
     text, logprobs = completion.texts[0], completion.candidate_logprobs
     parsed: Scores | Unparsed = Unparsed("truncated", text, f"no end of line within {max_tokens} tokens")
     if completion.finish_reasons[0] != "length":
@@ -40,5 +40,5 @@ def read_reply(
         scores=parsed.values if isinstance(parsed, Scores) else None,
         failure=parsed if isinstance(parsed, Unparsed) else None,
         distribution=found,
-        cut=completion.cut,
+        truncations=completion.truncations,
     )

@@ -141,14 +141,14 @@ class Pairwise:
             read_reply(order, one, scale=self.scale, max_tokens=self.max_tokens, lines=lines)
             for order, one in zip(self.orders, completions, strict=True)
         )
-        neutralised = sum(prompt.neutralised for prompt in prompts) + sum(one.neutralised for one in completions)
+        sanitized = sum(prompt.sanitized for prompt in prompts) + sum(one.sanitized for one in completions)
         if lines is not None and self.repair:
             grammar = score_grammar(lines)
             shown, retries = yield from retry_unreadable(
                 shown, prompts, grammar=grammar, scale=self.scale, max_tokens=self.max_tokens
             )
             completions = [*completions, *retries]
-        judgment = self._conclude(sample, shown, completions, neutralised)
+        judgment = self._conclude(sample, shown, completions, sanitized)
         places = places_to_explain(judgment, self.reasons, self.close_band)
         if not places:
             return judgment
@@ -159,7 +159,7 @@ class Pairwise:
         return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
 
     def _conclude(
-        self, sample: Sample, shown: tuple[Shown, ...], completions: Sequence[Completion] = (), neutralised: int = 0
+        self, sample: Sample, shown: tuple[Shown, ...], completions: Sequence[Completion] = (), sanitized: int = 0
     ) -> Judgment:
         """Verdict, scores and probability of what was shown, and what the completions count."""
         deciding = shown[:1] if self.order_rule == "given" else shown
@@ -181,7 +181,7 @@ class Pairwise:
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
             probability=probability,
             failure=failure,
-            neutralised=neutralised,
+            sanitized=sanitized,
             prompt_tokens=sum(one.prompt_tokens for one in completions),
             completion_tokens=sum(one.completion_tokens for one in completions),
         )

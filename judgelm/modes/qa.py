@@ -133,7 +133,7 @@ class QaCorrectness:
             shown=(shown,),
             failure=shown.failure if shown.label is None else None,
             probability=probability,
-            neutralised=prompt.neutralised + completion.neutralised,
+            sanitized=prompt.sanitized + completion.sanitized,
             prompt_tokens=sum(one.prompt_tokens for one in asked),
             completion_tokens=sum(one.completion_tokens for one in asked),
             decided_by="judge",
@@ -178,7 +178,9 @@ def read_qa_reply(completion: Completion, *, rule: LabelRule, max_tokens: int) -
         max_tokens: the room that the reply had.
     """
     text = completion.texts[0] if completion.texts else ""
-    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), referenced=True, cut=completion.cut)
+    shown = Shown(
+        order=_ORDER, text=text, thinking=thinking_of(completion), referenced=True, truncations=completion.truncations
+    )
     if (failure := failure_of(completion)) is not None:
         return replace(shown, failure=failure)
     found = _label(text, rule)
@@ -206,7 +208,7 @@ def label_request(shown: Shown, prompt: Prompt, *, max_tokens: int) -> Request |
     words = ("correct", "incorrect") if found.written.islower() else ("CORRECT", "INCORRECT")
     if found.written.istitle():
         words = ("Correct", "Incorrect")
-    going_on = replace(prompt, continuation=shown.text[: found.place])
+    going_on = replace(prompt, prefill=shown.text[: found.place])
     sampling = Sampling(max_tokens=1, reserve=max_tokens)
     return Request(key="label", prompt=going_on, sampling=sampling, candidates=words)
 

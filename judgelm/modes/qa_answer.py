@@ -29,7 +29,7 @@ class Prediction:
     text: str
     answer: str | None
     failure: Unparsed | None = None
-    neutralised: int = 0
+    sanitized: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
@@ -78,7 +78,7 @@ class QaAnswering:
             text=text,
             answer=answer,
             failure=failure,
-            neutralised=prompt.neutralised + completion.neutralised,
+            sanitized=prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )

@@ -50,7 +50,7 @@ def explain(judgment: Judgment, places: Sequence[int], prompts: Sequence[Prompt]
     completions = yield [
         Request(
             key=str(place),
-            prompt=replace(prompts[place], continuation=f"{judgment.shown[place].text}\n"),
+            prompt=replace(prompts[place], prefill=f"{judgment.shown[place].text}\n"),
             sampling=sampling,
         )
         for place in places
@@ -76,6 +76,6 @@ def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
     lacks = None
     if completion.finish_reasons[0] == "length":
         lacks = Unparsed("truncated", "", f"no end within {max_tokens} tokens or the window")
-    elif completion.cut != shown.cut:
+    elif completion.truncations != shown.truncations:
         lacks = Unparsed("too_long", "", "the answers were cut further than for the scores, to make room for it")
     return replace(shown, reason=reason, reason_failure=lacks)

@@ -102,7 +102,7 @@ class Rubric:
         shown = tuple(self._read(one, reply) for one, reply in zip(scales, completions, strict=True))
         return replace(
             self._conclude(sample, scales, shown),
-            neutralised=sum(one.neutralised for one in prompts) + sum(one.neutralised for one in completions),
+            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
             prompt_tokens=sum(one.prompt_tokens for one in completions),
             completion_tokens=sum(one.completion_tokens for one in completions),
         )
@@ -110,7 +110,9 @@ class Rubric:
     def _read(self, scale: Scale, completion: Completion) -> Shown:
         """The level of one dimension; a reply that was cut off has none, since the judge had not come to its end."""
         text = "".join(completion.texts[:1])
-        shown = Shown(order=(0,), text=text, thinking=thinking_of(completion), part=scale.name, cut=completion.cut)
+        shown = Shown(
+            order=(0,), text=text, thinking=thinking_of(completion), part=scale.name, truncations=completion.truncations
+        )
         failure = failure_of(completion)
         if failure is None and completion.finish_reasons[0] == "length":
             failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")

@@ -29,14 +29,14 @@ def read_scores(
     """
     thinking = thinking_of(completion)
     if (failure := failure_of(completion)) is not None:
-        return Shown(order=order, text="", thinking=thinking, failure=failure, cut=completion.cut)
+        return Shown(order=order, text="", thinking=thinking, failure=failure, truncations=completion.truncations)
     text = completion.texts[0]
     parsed: Scores | Unparsed = Unparsed("truncated", text, f"no end of line within {max_tokens} tokens")
     if completion.finish_reasons[0] != "length":
         parsed = parse_scores(text, count, scale)
     if isinstance(parsed, Unparsed):
-        return Shown(order=order, text=text, thinking=thinking, failure=parsed, cut=completion.cut)
-    return Shown(order=order, text=text, thinking=thinking, scores=parsed.values, cut=completion.cut)
+        return Shown(order=order, text=text, thinking=thinking, failure=parsed, truncations=completion.truncations)
+    return Shown(order=order, text=text, thinking=thinking, scores=parsed.values, truncations=completion.truncations)
 
 
 def grade_distribution(scores: Sequence[float], completion: Completion) -> GradeDistribution | None:

@@ -30,13 +30,13 @@ class Solved:
     Attributes:
         self_answers: in the order drawn; empty exactly when `failure` is set.
         completions: of the request; none where an earlier run's solves were used.
-        neutralised: look-alikes of delimiters and special tokens that were defused in the question.
+        sanitized: confusables of delimiters and special tokens that were sanitized in the question.
     """
 
     self_answers: tuple[SelfAnswer, ...] = ()
     failure: Unparsed | None = None
     completions: tuple[Completion, ...] = ()
-    neutralised: int = 0
+    sanitized: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class Solving:
             return Solved(self_answers=saved)
         request = self.request(sample)
         [completion] = yield [request]
-        neutralised = request.prompt.neutralised + completion.neutralised
+        sanitized = request.prompt.sanitized + completion.sanitized
         if (failure := failure_of(completion)) is not None:
-            return Solved(failure=failure, completions=(completion,), neutralised=neutralised)
+            return Solved(failure=failure, completions=(completion,), sanitized=sanitized)
         letters = question_of(sample).letters
         solves = tuple(
             SelfAnswer(
@@ -93,7 +93,7 @@ class Solving:
             )
             for number, (text, ended) in enumerate(zip(completion.texts, completion.finish_reasons, strict=True))
         )
-        return Solved(self_answers=solves, completions=(completion,), neutralised=neutralised)
+        return Solved(self_answers=solves, completions=(completion,), sanitized=sanitized)
 
     def request(self, sample: Sample) -> Request:
         """One prompt, `count` replies."""

@@ -138,7 +138,7 @@ class Single:
             return judgment
         # the reason goes on from the whole score line, the forced score included
         [shown] = judgment.shown
-        line = replace(shown, text=asked.prompt.continuation + shown.text)
+        line = replace(shown, text=asked.prompt.prefill + shown.text)
         going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
         explained = yield from explain(replace(judgment, shown=(line,)), [0], [asked.prompt], going_on)
         return replace(explained, shown=(replace(explained.shown[0], text=shown.text),))
@@ -183,7 +183,7 @@ class Single:
             shown=(shown,),
             scores=shown.scores,
             failure=shown.failure,
-            neutralised=asked.prompt.neutralised + completion.neutralised,
+            sanitized=asked.prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )

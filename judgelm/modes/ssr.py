@@ -169,9 +169,9 @@ class SelectiveSelfReference:
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
             probability=None if failure is not None else self._probability(judged),
             failure=failure,
-            neutralised=solved.neutralised
-            + sum(prompt.neutralised for prompt in judged.prompts)
-            + sum(reply.neutralised for reply in judged.replies),
+            sanitized=solved.sanitized
+            + sum(prompt.sanitized for prompt in judged.prompts)
+            + sum(reply.sanitized for reply in judged.replies),
             prompt_tokens=sum(one.prompt_tokens for one in asked),
             completion_tokens=sum(one.completion_tokens for one in asked),
             self_answers=solved.self_answers,

@@ -71,7 +71,7 @@ class Teaching:
             shown=(shown,),
             scores=scores,
             failure=shown.failure,
-            neutralised=request.prompt.neutralised + completion.neutralised,
+            sanitized=request.prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )
@@ -90,7 +90,7 @@ def read_review(completion: Completion, *, scale: tuple[float, float], max_token
     lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not kept.
     """
     text = completion.texts[0] if completion.texts else ""
-    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), cut=completion.cut)
+    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), truncations=completion.truncations)
     if (failure := failure_of(completion)) is not None:
         return replace(shown, failure=failure)
     ended = completion.finish_reasons[0]

@@ -111,7 +111,7 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
         block = blocks.get((prompt.spans, prompt.chat))
         if block is not None:
             return _Step(_resumed(request, thinking, block), request)
-        narrow = sampling.stop or sampling.grammar or request.candidates or prompt.continuation
+        narrow = sampling.stop or sampling.grammar or request.candidates or prompt.prefill
         if narrow or not prompt.chat:
             first = Sampling(
                 max_tokens=thinking.max_tokens,
@@ -121,9 +121,9 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
                 seed=sampling.seed,
                 reserve=_reserve(sampling, thinking),
             )
-            opened = replace(prompt, continuation="" if prompt.chat else f"{OPEN}\n")
+            opened = replace(prompt, prefill="" if prompt.chat else f"{OPEN}\n")
             return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
-    elif prompt.continuation:  # a reply that goes on from its own beginning has been thought about, or never is
+    elif prompt.prefill:  # a reply that goes on from its own beginning has been thought about, or never is
         return _Step(request, request)
     room = replace(
         sampling,
@@ -144,9 +144,7 @@ def _thoughts(text: str) -> Separated:
 
 def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
     """A completion of thinking and reply together, or of a reply behind known thinking."""
-    first = (
-        separate(completion.texts[0], bare=False) if completion.texts and not step.asked.prompt.continuation else None
-    )
+    first = separate(completion.texts[0], bare=False) if completion.texts and not step.asked.prompt.prefill else None
     if first is not None and first.closed:
         _keep(blocks, step.wanted.prompt, first.block)
     found = separated(completion, thinking)
@@ -174,7 +172,7 @@ def _keep(blocks: _Blocks, prompt: Prompt, block: str) -> None:
 
 def _resumed(request: Request, thinking: Thinking, block: str) -> Request:
     """The request, its reply to be written behind the thinking, its answers cut as for that."""
-    prompt = replace(request.prompt, continuation=block + request.prompt.continuation)
+    prompt = replace(request.prompt, prefill=block + request.prompt.prefill)
     reserve = _reserve(request.sampling, thinking)
     return replace(request, prompt=prompt, sampling=replace(request.sampling, reserve=reserve))
 

@@ -27,7 +27,13 @@ def read_labelled(
         referenced: whether a reference stood in the prompt.
     """
     text = completion.texts[0] if completion.texts else ""
-    shown = Shown(order=order, text=text, thinking=thinking_of(completion), referenced=referenced, cut=completion.cut)
+    shown = Shown(
+        order=order,
+        text=text,
+        thinking=thinking_of(completion),
+        referenced=referenced,
+        truncations=completion.truncations,
+    )
     if (failure := failure_of(completion)) is not None:
         return replace(shown, failure=failure)
     if completion.finish_reasons[0] == "length":
@@ -79,7 +85,7 @@ def ask_probabilities(
     completions = yield [
         Request(
             key=f"label {number}",
-            prompt=replace(prompts[number], continuation=place.before),
+            prompt=replace(prompts[number], prefill=place.before),
             sampling=sampling,
             candidates=place.words,
         )

@@ -36,7 +36,7 @@ _LETTERS = {
     ), strict=True)),
 }  # fmt: skip
 _TABLE = str.maketrans(
-    {odd: plain for table in (SIGNS, _LETTERS) for plain, look_alikes in table.items() for odd in look_alikes}
+    {odd: plain for table in (SIGNS, _LETTERS) for plain, confusables in table.items() for odd in confusables}
 )
 _BLANK_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 _BLANKS = {"\u2800": " "}

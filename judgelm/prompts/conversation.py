@@ -33,7 +33,7 @@ from functools import cache
 
 from judgelm.errors import InputError
 from judgelm.prompts.grading import grading_family
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.template import Layout, Template
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
@@ -138,7 +138,7 @@ def dialogue_prompt(template: Template, view: View, order: tuple[int, ...], *, f
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
         return template.render(sample, order, turn.reference, full_score=full_score)
     filled = _Filling(view=view, order=order, assistants=2).prompt(template.layout(len(order)), chat=template.chat)
-    return replace(filled, continuation=f"{full_score:g}" if len(order) == 1 else "")
+    return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "")
 
 
 def grading_prompt(template: Template, view: View, *, scale: tuple[float, float]) -> Prompt:
@@ -177,19 +177,19 @@ class _Filling:
 
     def prompt(self, layout: Layout, *, chat: bool) -> Prompt:
         """The layout with its slots filled."""
-        defuse = _neutraliser(layout.delimiters)
+        sanitize = _sanitizer(layout.delimiters)
         spans: list[Span] = []
-        neutralised = 0
+        sanitized = 0
         for role, pieces in layout.pieces[self.view.referenced]:
             for place, piece in enumerate(pieces):
                 if place % 2 == 0:
                     spans += [Span(piece, "template", role)] if piece else []
                     continue
                 for span in self._block(piece, role):
-                    text, found = (span.text, 0) if span.kind == "template" else defuse(span.text)
-                    neutralised += found
+                    text, found = (span.text, 0) if span.kind == "template" else sanitize(span.text)
+                    sanitized += found
                     spans.append(replace(span, text=text))
-        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
 
     def _block(self, slot: str, role: Role | None) -> Iterator[Span]:
         """What stands in a slot: text under labels where there are several turns."""
@@ -233,8 +233,8 @@ def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
 
 
 @cache
-def _neutraliser(delimiters: tuple[str, ...]) -> Neutraliser:
-    return Neutraliser((*delimiters, *_MARKERS))
+def _sanitizer(delimiters: tuple[str, ...]) -> Sanitizer:
+    return Sanitizer((*delimiters, *_MARKERS))
 
 
 def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:

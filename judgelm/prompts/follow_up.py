@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.template import Template
 from judgelm.records import Prompt, Span
 
@@ -32,7 +32,7 @@ class PlainTurns:
     Attributes:
         before: stands between a reply and the next question.
         after: stands between a question and its reply.
-        markers: what begins a turn; look-alikes in what was said are defused, and a reply ends before `before`'s.
+        markers: what begins a turn; confusables in what was said are sanitized, and a reply ends before `before`'s.
     """
 
     before: str
@@ -40,9 +40,9 @@ class PlainTurns:
     markers: tuple[str, ...]
 
     @cached_property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the markers."""
-        return Neutraliser(self.markers)
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes look-alikes of the markers."""
+        return Sanitizer(self.markers)
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -102,16 +102,16 @@ def follow_up_prompt(template: Template, judged: Prompt, said: Sequence[str]) ->
     """
     if not said or len(said) % 2:
         raise ValueError(f"{len(said)} texts were said; expected the judge's reply, then questions and replies in turn")
-    opened = replace(judged, continuation="")
+    opened = replace(judged, prefill="")
     if template.chat:
         spans = [Span(text, "question", "user" if place % 2 else "assistant") for place, text in enumerate(said)]
         return replace(opened, spans=(*judged.spans, *spans))
     turns = plain_turns(template)
     added: list[Span] = []
-    neutralised = judged.neutralised
-    for place, text in enumerate(said):
-        defused, found = turns.neutraliser(text)
-        neutralised += found
-        said_here = Span(defused, "question")
-        added += [Span(turns.before), said_here, Span(turns.after)] if place % 2 else [said_here]
-    return replace(opened, spans=(*judged.spans, *added), neutralised=neutralised)
+    sanitized = judged.sanitized
+    for index, text in enumerate(said):
+        harmless, count = turns.sanitizer(text)
+        sanitized += count
+        span = Span(harmless, "question")
+        added += [Span(turns.before), span, Span(turns.after)] if index % 2 else [span]
+    return replace(opened, spans=(*judged.spans, *added), sanitized=sanitized)

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.template import Messages
 from judgelm.records import Prompt, Sample, Span, SpanKind
 
@@ -93,7 +93,7 @@ class MultimodalTemplate:
         messages: its text by role; role None is plain text.
         joined: what stands between the parts of an accepted answer.
         tagged: whether the reference is shown with its tags, as the original code does, or in words.
-        delimiters: what bounds the blocks; look-alikes in untrusted text are defused.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
     """
 
     id: str
@@ -103,9 +103,9 @@ class MultimodalTemplate:
     delimiters: tuple[str, ...]
 
     @cached_property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the delimiters."""
-        return Neutraliser(self.delimiters)
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the delimiters."""
+        return Sanitizer(self.delimiters)
 
     @cached_property
     def sha(self) -> str:
@@ -136,7 +136,7 @@ class MultimodalTemplate:
             "answer": sample.answers[0],
         }
         spans: list[Span] = []
-        neutralised = 0
+        sanitized = 0
         for role, text in self.messages:
             if images and (role, text) == self.messages[-1]:
                 spans += [Span(image, "image", role) for image in sample.images]
@@ -146,14 +146,14 @@ class MultimodalTemplate:
                     if piece:
                         spans.append(Span(piece, "template", role))
                     continue
-                shown, found = self.neutraliser(values[piece])
-                neutralised += found
+                shown, found = self.sanitizer(values[piece])
+                sanitized += found
                 spans.append(Span(shown, _KINDS[piece], role))
         return Prompt(
             spans=tuple(spans),
             chat=self.messages[0][0] is not None,
-            continuation="" if full_score is None else f"{full_score:g}",
-            neutralised=neutralised,
+            prefill="" if full_score is None else f"{full_score:g}",
+            sanitized=sanitized,
         )
 
 

@@ -10,8 +10,8 @@ behind them. With `chat` the tokenizer's chat template wraps the words instead, 
   FastChat's `mistral`: `[INST] `, the system line, one line end, the user's message and ` [/INST]`.
 - `prometheus-1` (version 1, absolute, always with a reference), in FastChat's `llama-2`.
 
-Answers that hold a block's delimiter are defused, which the original code does not do; it deletes special tokens from
-answers (PandaLM), where our engines defuse them.
+Answers that hold a block's delimiter are sanitized, which the original code does not do; it deletes special tokens from
+answers (PandaLM), where our engines sanitize them.
 
 Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et al. 2023), Prometheus 2 (Kim et al.
 2024), and their code.
@@ -26,7 +26,7 @@ from functools import cached_property
 from typing import Literal
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Prompt, Role, Span, SpanKind
 
 BaselineJudge = Literal[
@@ -53,7 +53,7 @@ class JudgePrompt:
         system: the system message; empty where the judge has none.
         before: what its own wrapper has before the message, the system message included; for plain text.
         after: and behind the message.
-        delimiters: what bounds the blocks; look-alikes in untrusted text are defused.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
         stripped: whether blanks around the answers are taken off, as the judge's own code does.
         words_from_user: whether the text here only names the slots, see `with_words`.
     """
@@ -90,9 +90,9 @@ class JudgePrompt:
         return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
     @cached_property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the delimiters."""
-        return Neutraliser(self.delimiters)
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the delimiters."""
+        return Sanitizer(self.delimiters)
 
     @cached_property
     def takes_reference(self) -> bool:
@@ -131,19 +131,19 @@ class JudgePrompt:
             spans.append(Span(self.system, "template", "system"))
         if not chat and self.before:
             spans.append(Span(self.before))
-        neutralised = 0
+        sanitized = 0
         for place, piece in enumerate(_SLOT.split(self.texts[shown])):
             if place % 2 == 0:
                 spans += [Span(piece, "template", role)] if piece else []
                 continue
             kind = _KINDS.get(piece, "question")
             value = slots[piece].strip() if self.stripped and kind == "answer" else slots[piece]
-            text, found = self.neutraliser(value)
-            neutralised += found
+            text, found = self.sanitizer(value)
+            sanitized += found
             spans.append(Span(text, kind, role))
         if not chat and self.after:
             spans.append(Span(self.after))
-        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
 
 
 _PANDALM_TASK = (

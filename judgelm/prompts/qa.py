@@ -15,7 +15,7 @@ from typing import Literal, get_args
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.qa_examples import EXAMPLES, QaExample
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Prompt, Span, SpanKind
 
 Wording = Literal["paper", "reworded"]
@@ -42,7 +42,7 @@ class QaTemplate:
         id: the name that manifests keep.
         text: what the user says, with `{question}` and the like.
         plain_ending: opens the reply where no chat template does.
-        delimiters: what bounds the blocks; look-alikes in untrusted text are defused.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized.
     """
 
     id: str
@@ -51,9 +51,9 @@ class QaTemplate:
     delimiters: tuple[str, ...]
 
     @cached_property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the delimiters."""
-        return Neutraliser(self.delimiters)
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the delimiters."""
+        return Sanitizer(self.delimiters)
 
     @cached_property
     def sha(self) -> str:
@@ -75,17 +75,17 @@ class QaTemplate:
         if missing := sorted(set(pieces[1::2]) - values.keys()):
             raise ValueError(f"template {self.id}: no value for {', '.join(missing)}")
         spans = [Span(SYSTEM, "template", "system") if chat else Span(f"{SYSTEM}\n\n")]
-        neutralised = 0
+        sanitized = 0
         for place, piece in enumerate(pieces):
             text, kind = piece, _TEMPLATE
             if place % 2:
-                text, found = self.neutraliser(values[piece])
-                neutralised, kind = neutralised + found, _KINDS[piece]
+                text, found = self.sanitizer(values[piece])
+                sanitized, kind = sanitized + found, _KINDS[piece]
             if text or place % 2:
                 spans.append(Span(text, kind, "user" if chat else None))
         if not chat:
             spans.append(Span(self.plain_ending))
-        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
 
 
 _DELIMITERS = (

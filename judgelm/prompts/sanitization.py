@@ -2,7 +2,7 @@
 
 An answer that contains `[The End of Assistant 1's Answer]`, `### Response:` or `</s>` could pretend that its block
 has ended and write the judge's verdict itself. Look-alikes of such markers, in any case, with other blanks, invisible
-characters, accents, full-width or foreign letters, are defused by exchanging their brackets and hashes for plain
+characters, accents, full-width or foreign letters, are sanitized by exchanging their brackets and hashes for plain
 characters; the words stay readable. How many were found is counted in the judgment.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 from judgelm.prompts.confusables import BEGINNINGS, fold
 
-_DEFUSED = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
+_HARMLESS = str.maketrans({"[": "(", "]": ")", "<": "(", ">": ")", "#": "*", "|": "/", "{": "(", "}": ")"})
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
-class Neutraliser:
-    """Finds look-alikes of given markers in a text and defuses them.
+class Sanitizer:
+    """Finds confusables of given markers in a text and sanitizes them.
 
     Args:
         markers: marker texts; `{n}` in one stands for any number, so that `Assistant 7` cannot open a block either.
@@ -31,15 +31,15 @@ class Neutraliser:
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
-        """The defused text and how many markers were found in it."""
+        """The sanitized text and how many markers were found in it."""
         if self._find is None or (self._begins is not None and self._begins.search(text) is None):
             return text, 0
         if self._exact or _PLAIN.fullmatch(text):
-            return self._find.subn(lambda match: _defuse(match[0]), text)
-        return self._defuse_folded(text)
+            return self._find.subn(lambda match: _sanitize(match[0]), text)
+        return self._sanitize_folded(text)
 
-    def _defuse_folded(self, text: str) -> tuple[str, int]:
-        """Search in a folded copy of the text and defuse the same places in the text itself."""
+    def _sanitize_folded(self, text: str) -> tuple[str, int]:
+        """Search in a folded copy of the text and sanitize the same places in the text itself."""
         assert self._find is not None
         folded, origin = fold(text)
         pieces: list[str] = []
@@ -48,7 +48,7 @@ class Neutraliser:
             start, end = origin[match.start()], origin[match.end() - 1] + 1
             if start < done:
                 continue
-            pieces += [text[done:start], _defuse(match[0])]
+            pieces += [text[done:start], _sanitize(match[0])]
             done, found = end, found + 1
         return "".join(pieces) + text[done:], found
 
@@ -68,6 +68,6 @@ def _loose(marker: str) -> str:
     return r"\s*".join(known.get(part, re.escape(part)) for part in parts)
 
 
-def _defuse(marker: str) -> str:
-    defused = marker.translate(_DEFUSED)
-    return defused if defused != marker else f"{marker[0]} {marker[1:]}"
+def _sanitize(marker: str) -> str:
+    sanitized = marker.translate(_HARMLESS)
+    return sanitized if sanitized != marker else f"{marker[0]} {marker[1:]}"

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Prompt, Role, Span, SpanKind
 
 _SLOT = re.compile(r"\{(category|question|reference|response|answer_[12])\}")
@@ -32,7 +32,7 @@ class Text:
     Attributes:
         text: with `{question}` and the like.
         delimiters: what bounds its blocks, and the verdicts that only the judge may give; look-alikes in untrusted
-            text are defused.
+            text are sanitized.
         whole: slots whose text is never cut, because what is judged stands at its end.
     """
 
@@ -41,8 +41,8 @@ class Text:
     whole: frozenset[str] = frozenset()
 
     @cached_property
-    def _neutraliser(self) -> Neutraliser:
-        return Neutraliser(self.delimiters)
+    def _sanitizer(self) -> Sanitizer:
+        return Sanitizer(self.delimiters)
 
     @cached_property
     def _pieces(self) -> list[str]:
@@ -61,16 +61,16 @@ class Text:
         """
         role: Role | None = "user" if chat else None
         spans: list[Span] = []
-        neutralised = 0
+        sanitized = 0
         for place, piece in enumerate(self._pieces):
             if place % 2 == 0:
                 spans += [Span(piece, "template", role)] if piece else []
                 continue
-            text, found = self._neutraliser(values[piece])
-            neutralised += found
+            text, found = self._sanitizer(values[piece])
+            sanitized += found
             kind = "question" if piece in self.whole else _KINDS.get(piece, "question")
             spans.append(Span(text, kind, role))
-        return Prompt(spans=tuple(spans), chat=chat, neutralised=neutralised)
+        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")
 _SIGNED = re.compile(
@@ -21,7 +21,7 @@ _SIGNED = re.compile(
 _WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
-class Defuser:
+class SpecialTokenSanitizer:
     """Takes a tokenizer's special tokens out of untrusted text, and in a chat the role markers too.
 
     Args:
@@ -31,23 +31,23 @@ class Defuser:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._tokens = special_tokens(tokenizer)
-        self._of_tokens = [Neutraliser(self._tokens, exact=True)]
+        self._of_tokens = [Sanitizer(self._tokens, exact=True)]
         if folded := {token for token in _found_when_folded(tokenizer) if not token.isalnum()} & self._tokens:
-            self._of_tokens.append(Neutraliser(folded))
+            self._of_tokens.append(Sanitizer(folded))
 
     def __call__(self, text: str, *, chat: bool) -> tuple[str, int]:
-        """The defused text, and how many tokens and markers were in it."""
+        """The sanitized text, and how many tokens and markers were in it."""
         total = 0
-        for neutraliser in (*self._of_tokens, *(self._of_roles if chat else ())):
-            text, found = neutraliser(text)
+        for sanitizer in (*self._of_tokens, *(self._of_roles if chat else ())):
+            text, found = sanitizer(text)
             total += found
         return text, total
 
     @cached_property
-    def _of_roles(self) -> tuple[Neutraliser, ...]:
+    def _of_roles(self) -> tuple[Sanitizer, ...]:
         markers = role_markers(self._tokenizer) - self._tokens
         words = {marker for marker in markers if not _SIGNED.fullmatch(marker)}
-        return Neutraliser(markers - words), Neutraliser(words, exact=True)
+        return Sanitizer(markers - words), Sanitizer(words, exact=True)
 
 
 def special_tokens(tokenizer: Any) -> set[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]
@@ -31,7 +31,7 @@ class Layout:
     Attributes:
         plain: the messages without reference; None where the answer is always shown beside one.
         with_reference: the same with `{reference}`.
-        delimiters: what bounds the blocks; look-alikes in untrusted text are defused. `{n}` stands for a number.
+        delimiters: what bounds the blocks; confusables in untrusted text are sanitized. `{n}` stands for a number.
     """
 
     plain: Messages | None
@@ -39,9 +39,9 @@ class Layout:
     delimiters: tuple[str, ...]
 
     @cached_property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the delimiters."""
-        return Neutraliser(self.delimiters)
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the delimiters."""
+        return Sanitizer(self.delimiters)
 
     @cached_property
     def pieces(self) -> dict[bool, _Pieces]:
@@ -83,9 +83,9 @@ class Template:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     @property
-    def neutraliser(self) -> Neutraliser:
-        """Defuses look-alikes of the pair's delimiters."""
-        return self.layout(2).neutraliser
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the pair's delimiters."""
+        return self.layout(2).sanitizer
 
     def render(
         self, sample: Sample, order: tuple[int, ...], reference: str | None, *, full_score: float = 10
@@ -110,15 +110,15 @@ class Template:
         values = {"question": sample.question, "reference": reference or ""}
         values |= {f"answer_{place}": sample.answers[index] for place, index in enumerate(order, 1)}
         spans: list[Span] = []
-        neutralised = 0
+        sanitized = 0
         for role, pieces in layout.pieces[reference is not None]:
             for place, piece in enumerate(pieces):
                 if place % 2 == 0:
                     if piece:
                         spans.append(Span(piece, "template", role))
                     continue
-                text, found = layout.neutraliser(values[piece])
-                neutralised += found
+                text, found = layout.sanitizer(values[piece])
+                sanitized += found
                 spans.append(Span(text, _KINDS.get(piece, "answer"), role))
-        continuation = f"{full_score:g}" if len(order) == 1 else ""
-        return Prompt(spans=tuple(spans), chat=self.chat, continuation=continuation, neutralised=neutralised)
+        prefill = f"{full_score:g}" if len(order) == 1 else ""
+        return Prompt(spans=tuple(spans), chat=self.chat, prefill=prefill, sanitized=sanitized)

@@ -1,7 +1,7 @@
 """The length policy, and the one place where a prompt becomes tokens.
 
-Engines and training call `fit` alike, so that a judge reads at test time what it read in training. The template and
-the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
+Engines and training call `truncate` alike, so that a judge reads at test time what it read in training. The template
+and the response marker are never cut. Answers share what room is left evenly and are cut at their ends; a prompt that
 still does not fit is `too_long`.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.special_tokens import Defuser
+from judgelm.prompts.special_tokens import SpecialTokenSanitizer
 from judgelm.prompts.thinking import OPEN, SKIPPED, opening_of, template_arguments
-from judgelm.records import Cut, Prompt, Span, ThinkingMode, Unparsed
+from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
 """An answer is never cut to fewer tokens than this: judging less of it would say nothing about it."""
@@ -52,8 +52,8 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
-    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens defused.
+class TokenizedPrompt:
+    """A prompt as the model reads it: its text and token ids, what was cut, and special tokens sanitized.
 
     `opening` is the opened thinking block that its chat template ends in; the reply begins within it.
     """
@@ -62,8 +62,8 @@ class Fitted:
     ids: list[int]
     images: tuple[str, ...] = ()
     opening: str = ""
-    cut: tuple[Cut, ...] = ()
-    neutralised: int = 0
+    truncations: tuple[Truncation, ...] = ()
+    sanitized: int = 0
 
 
 class ImageTexts(Protocol):
@@ -79,8 +79,8 @@ class ImageTexts(Protocol):
         ...
 
 
-class Fitter:
-    """`fit` for one tokenizer and window.
+class Truncator:
+    """`truncate` for one tokenizer and window.
 
     Args:
         tokenizer: a fast tokenizer.
@@ -96,59 +96,59 @@ class Fitter:
         self.window = window
         self._images = images
         self._thinking = thinking
-        self._defuser = Defuser(tokenizer)
+        self._sanitizer = SpecialTokenSanitizer(tokenizer)
         self._appended = _appended_tokens(tokenizer)
 
-    def fit(self, prompt: Prompt, reply_tokens: int) -> Fitted | Unparsed:
+    def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """The prompt in at most `window - reply_tokens` tokens, its answers cut where it must be.
 
-        A continuation comes on top: it is part of the reply, and what it continues was fitted without it. Where the
+        A prefill comes on top: it is part of the reply, and what it continues was tokenized without it. Where the
         chat template opens a thinking block and the judge is not to think, or the reply has a forced beginning of
         another kind, the block's end comes on top, too.
 
         Returns:
-            The fitted prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
+            The tokenized prompt, or `Unparsed("too_long")` when template, question, reference and the least that is
             kept of each answer do not fit.
 
         Raises:
             ConfigError: the prompt is a chat, and the tokenizer has no chat template or one that refuses it; or it has
                 images, and the model takes text alone.
         """
-        fitted = self._fit(prompt, self.window - reply_tokens)
-        if prompt.images and not isinstance(fitted, Unparsed):
-            fitted = replace(fitted, images=prompt.images)
-        if isinstance(fitted, Unparsed):
-            return fitted
-        opening, behind = opening_of(fitted.text) if prompt.chat else "", prompt.continuation
-        if opening and behind.startswith(OPEN):  # the block is the continuation's own
-            fitted = replace(fitted, text=fitted.text.removesuffix(opening))
+        tokenized = self._truncate(prompt, self.window - reply_tokens)
+        if prompt.images and not isinstance(tokenized, Unparsed):
+            tokenized = replace(tokenized, images=prompt.images)
+        if isinstance(tokenized, Unparsed):
+            return tokenized
+        opening, behind = opening_of(tokenized.text) if prompt.chat else "", prompt.prefill
+        if opening and behind.startswith(OPEN):  # the block is the prefill's own
+            tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
         elif opening and (behind or self._thinking == "off"):
             behind = SKIPPED + behind
         if not behind:
-            return replace(fitted, opening=opening)
-        text = fitted.text + behind
-        return replace(fitted, text=text, ids=self.encode(text, chat=prompt.chat))
+            return replace(tokenized, opening=opening)
+        text = tokenized.text + behind
+        return replace(tokenized, text=text, ids=self.encode(text, chat=prompt.chat))
 
-    def _fit(self, prompt: Prompt, limit: int) -> Fitted | Unparsed:
-        spans, neutralised = self._neutralised(prompt)
+    def _truncate(self, prompt: Prompt, limit: int) -> TokenizedPrompt | Unparsed:
+        spans, sanitized = self._sanitized(prompt)
         bounded = _bounded(spans, limit * _CHARACTERS_PER_TOKEN)
         text, ids = self._encode(bounded, prompt)
         if len(ids) <= limit and bounded is spans:
-            return Fitted(text=text, ids=ids, neutralised=neutralised)
-        return self._cut(spans, bounded, prompt, limit, neutralised)
+            return TokenizedPrompt(text=text, ids=ids, sanitized=sanitized)
+        return self._truncate_answers(spans, bounded, prompt, limit, sanitized)
 
     def ids(self, text: str) -> list[int]:
         """Token ids of a text by itself, without any special token."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    def defuse(self, text: str, *, chat: bool = False) -> tuple[str, int]:
+    def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
         """Untrusted text without the tokenizer's special and added tokens, and how many there were.
 
         Args:
             text: a question, a reference, an answer.
             chat: whether it goes into the tokenizer's chat template; then without that one's role markers too.
         """
-        return self._defuser(text, chat=chat)
+        return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
         """Token ids of a text that the model goes on from: with the tokenizer's beginning, never with its end.
@@ -161,22 +161,22 @@ class Fitter:
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
 
-    def _neutralised(self, prompt: Prompt) -> tuple[tuple[Span, ...], int]:
-        """Defuse the tokenizer's special tokens in untrusted text, where they would become one token."""
+    def _sanitized(self, prompt: Prompt) -> tuple[tuple[Span, ...], int]:
+        """Sanitize the tokenizer's special tokens in untrusted text, where they would become one token."""
         total = 0
         out = []
         for span in prompt.spans:
             if span.kind in ("template", "image"):
                 out.append(span)
                 continue
-            text, found = self.defuse(span.text, chat=prompt.chat)
+            text, found = self.sanitize(span.text, chat=prompt.chat)
             total += found
             out.append(replace(span, text=text) if found else span)
         return (tuple(out), total) if total else (prompt.spans, 0)
 
-    def _cut(
-        self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, neutralised: int
-    ) -> Fitted | Unparsed:
+    def _truncate_answers(
+        self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int
+    ) -> TokenizedPrompt | Unparsed:
         """Cut the answers, evenly and at their ends, until the whole fits."""
         answers = [place for place, span in enumerate(spans) if span.kind == "answer"]
         offsets = {place: self._offsets(bounded[place].text) for place in answers}
@@ -192,7 +192,7 @@ class Fitter:
             text, ids = self._encode(shortened, prompt)
             if len(ids) <= limit:
                 cut = tuple(
-                    Cut(
+                    Truncation(
                         answer=shown,
                         tokens_before=self._length(spans[place], bounded[place], lengths[shown]),
                         tokens_after=kept[place],
@@ -200,7 +200,7 @@ class Fitter:
                     for shown, place in enumerate(answers)
                     if len(shortened[place].text) < len(spans[place].text)
                 )
-                return Fitted(text=text, ids=ids, cut=cut, neutralised=neutralised)
+                return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
             # Joined text can need a few tokens more than its parts alone: leave that much more room.
             room -= len(ids) - limit
         needed = len(self._encode(bare, prompt)[1])

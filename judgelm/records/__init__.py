@@ -22,7 +22,6 @@ from judgelm.records.judgments import (
 )
 from judgelm.records.requests import (
     Completion,
-    Cut,
     FinishReason,
     Prompt,
     Request,
@@ -31,12 +30,12 @@ from judgelm.records.requests import (
     Span,
     SpanKind,
     ThinkingMode,
+    Truncation,
 )
 from judgelm.records.samples import Label, Sample, Winner
 
 __all__ = [
     "Completion",
-    "Cut",
     "FailureCode",
     "FinishReason",
     "GradeDistribution",
@@ -58,6 +57,7 @@ __all__ = [
     "Span",
     "SpanKind",
     "ThinkingMode",
+    "Truncation",
     "Unparsed",
     "Verdict",
     "Winner",

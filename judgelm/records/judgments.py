@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from judgelm.records.requests import Cut
+from judgelm.records.requests import Truncation
 from judgelm.records.samples import Winner
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
@@ -150,7 +150,7 @@ class Shown:
     reason_failure: Unparsed | None = None
     distribution: PairDistribution | None = None
     grades: GradeDistribution | None = None
-    cut: tuple[Cut, ...] = ()
+    truncations: tuple[Truncation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Judgment:
         probability: P(first better), in [0, 1], over all orders shown, antisymmetrised, or under order rule `given` in
             the given order; of modes that end in `correct` or `incorrect` P(correct). None where it was not asked for
             or cannot be had.
-        neutralised: look-alikes of delimiters and special tokens defused in question, reference and answers.
+        sanitized: confusables of delimiters and special tokens sanitized in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
         decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions
             `exact_match`, `blank_answer` or the `judge`. None outside of one.
@@ -182,7 +182,7 @@ class Judgment:
     consistent: bool | None = None
     probability: float | None = None
     failure: Unparsed | None = None
-    neutralised: int = 0
+    sanitized: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     provenance: str = ""
@@ -205,6 +205,11 @@ class Judgment:
     def read_anywhere(self) -> bool:
         """Whether only the parser `anywhere` could read a reply."""
         return any(one.read_anywhere for one in self.shown)
+
+    @property
+    def neutralised(self) -> int:
+        """The name of `sanitized` in version 0.1."""
+        return self.sanitized
 
     @property
     def reason(self) -> str | None:

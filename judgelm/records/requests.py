@@ -28,14 +28,14 @@ class Prompt:
     """What the judge reads: plain text, or chat messages when `chat` is set.
 
     Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
-    tokenizer's own chat template wraps them. `continuation` is the forced start of the reply. `neutralised` counts
-    the look-alikes of the template's delimiters that rendering defused in the untrusted spans.
+    tokenizer's own chat template wraps them. `prefill` is the forced start of the reply. `sanitized` counts
+    the confusables of the template's delimiters that rendering sanitized in the untrusted spans.
     """
 
     spans: tuple[Span, ...]
     chat: bool = False
-    continuation: str = ""
-    neutralised: int = 0
+    prefill: str = ""
+    sanitized: int = 0
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Truncation:
     """One answer that the length policy shortened: its place among the answers shown, and tokens before and after."""
 
     answer: int
@@ -107,8 +107,8 @@ class Completion:
         approximation: in what the log-probabilities are not exact, in words; empty where they are.
         prompt_tokens: tokens of the prompt as the model read it.
         completion_tokens: tokens of all replies together.
-        cut: what the length policy shortened.
-        neutralised: look-alikes of the tokenizer's special tokens that were defused.
+        truncations: what the length policy shortened.
+        sanitized: confusables of the tokenizer's special tokens that were sanitized.
         error: the engine's message when the request failed.
     """
 
@@ -120,6 +120,6 @@ class Completion:
     approximation: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cut: tuple[Cut, ...] = ()
-    neutralised: int = 0
+    truncations: tuple[Truncation, ...] = ()
+    sanitized: int = 0
     error: str = ""

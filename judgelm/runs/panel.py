@@ -216,7 +216,7 @@ def _judged(panel: Panel, sample_id: str, given: Mapping[str, Judgment], counts:
         scores=None if reached is None else reached.scores,
         probability=None if reached is None else reached.probability,
         failure=failure,
-        neutralised=max(one.neutralised for one in given.values()),
+        sanitized=max(one.sanitized for one in given.values()),
         prompt_tokens=sum(one.prompt_tokens for one in given.values()),
         completion_tokens=sum(one.completion_tokens for one in given.values()),
         votes=votes,

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from judgelm.records import (
-    Cut,
     GradeDistribution,
     GradeVerdict,
     Judgment,
@@ -16,6 +15,7 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    Truncation,
     Unparsed,
     Verdict,
 )
@@ -45,7 +45,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "probability": judgment.probability,
         "failure": _failure_row(judgment.failure),
         "shown": [_shown_row(one) for one in judgment.shown],
-        "neutralised": judgment.neutralised,
+        "neutralised": judgment.sanitized,
         "prompt_tokens": judgment.prompt_tokens,
         "completion_tokens": judgment.completion_tokens,
         "provenance": judgment.provenance,
@@ -76,7 +76,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
         consistent=row["consistent"],
         probability=row["probability"],
         failure=_failure(row["failure"]),
-        neutralised=row["neutralised"],
+        sanitized=row["neutralised"],
         prompt_tokens=row["prompt_tokens"],
         completion_tokens=row["completion_tokens"],
         provenance=row["provenance"],
@@ -132,7 +132,7 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "text": shown.text,
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
-        "cut": [asdict(cut) for cut in shown.cut],
+        "cut": [asdict(truncation) for truncation in shown.truncations],
     } | _given(extras)
 
 
@@ -164,7 +164,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
         reason_failure=_failure(row.get("reason_failure")),
         distribution=_distribution(row.get("distribution")),
         grades=_grades(row.get("grades")),
-        cut=tuple(Cut(**cut) for cut in row["cut"]),
+        truncations=tuple(Truncation(**truncation) for truncation in row["cut"]),
     )
 
 

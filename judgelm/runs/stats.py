@@ -71,8 +71,8 @@ class RunStats:
         if judgment.consistent is not None:
             self.both_orders += 1
             self.consistent += judgment.consistent
-        self.cut += any(one.cut for one in judgment.shown)
-        self.neutralised += judgment.neutralised > 0
+        self.cut += any(one.truncations for one in judgment.shown)
+        self.neutralised += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
         self.probabilities += judgment.probability is not None

@@ -156,14 +156,14 @@ def _question_row(question: Question) -> dict[str, Any]:
 def _prompt_row(prompt: Prompt) -> dict[str, Any]:
     """What the judge reads: one text, or messages, which the judge's own chat template puts together."""
     if not prompt.chat:
-        return {"text": "".join(span.text for span in prompt.spans), "continuation": prompt.continuation}
+        return {"text": "".join(span.text for span in prompt.spans), "continuation": prompt.prefill}
     messages: list[dict[str, str]] = []
     for span in prompt.spans:
         role = span.role or "user"
         if not messages or messages[-1]["role"] != role:
             messages.append({"role": role, "content": ""})
         messages[-1]["content"] += span.text
-    return {"messages": messages, "continuation": prompt.continuation}
+    return {"messages": messages, "continuation": prompt.prefill}
 
 
 def _json(row: Any) -> Response:

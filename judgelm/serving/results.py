@@ -140,7 +140,7 @@ def _of_grades(found: GradeDistribution) -> _Believed:
 
 def _notes(shown: Shown) -> list[str]:
     """What was cut, what is not exact, and why there is no reason."""
-    notes = [f"an answer was cut from {one.tokens_before} to {one.tokens_after} tokens" for one in shown.cut]
+    notes = [f"an answer was cut from {one.tokens_before} to {one.tokens_after} tokens" for one in shown.truncations]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
         notes.append(f"the probabilities are not exact: {distribution.approximation}")

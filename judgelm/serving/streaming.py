@@ -71,6 +71,6 @@ async def follow(
 
 def _written(request: Request, text: str) -> Written:
     """A score line stops at its end; what goes on from one is a reason."""
-    line = separate(request.prompt.continuation, bare=False).reply
+    line = separate(request.prompt.prefill, bare=False).reply
     reason = not request.sampling.stop and bool(line)
     return Written(line.strip() if reason else "", text, reason)

@@ -146,10 +146,10 @@ class JudgmentPairBuilder(RowMaker):
         if (found := self._tokens(prompt, tuple(texts))) is None:
             self.counts.left_out["too long"] += 1
             return None
-        fitted, targets = found
-        self._count(sample, "", reference, fitted, with_reason=bool(texts[0][1]))
+        tokenized, targets = found
+        self._count(sample, "", reference, tokenized, with_reason=bool(texts[0][1]))
         self.counts.scores.update(chosen.scores)
-        ids = [np.array(one, dtype=np.int32) for one in (fitted.ids, *targets)]
+        ids = [np.array(one, dtype=np.int32) for one in (tokenized.ids, *targets)]
         return JudgmentPairRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
 
     def _pairs(self, found: Format, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
@@ -214,7 +214,7 @@ class JudgmentPairBuilder(RowMaker):
         drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         keep = drawn or texts[0][0] == texts[1][0]
         return [
-            (self._fitter.defuse(line)[0] + "\n", self._fitter.defuse(reason)[0] if keep else "")
+            (self._truncator.sanitize(line)[0] + "\n", self._truncator.sanitize(reason)[0] if keep else "")
             for line, reason in texts
         ]
 

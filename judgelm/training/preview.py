@@ -20,7 +20,7 @@ from judgelm.data.swap.swap_names import Ambiguous
 from judgelm.data.word_diff import Piece, changes
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
@@ -155,7 +155,7 @@ def show(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> ShownRow | 
         reference = pair.sample.reference if with_reference else None
         prompt = get_template(options.template).render(pair.sample, order, reference)
         text = "".join(token.text for token in tokens if not token.loss)
-        cuts |= _answer_cuts(prompt, text, Fitter(tokenizer, options.window))
+        cuts |= _answer_cuts(prompt, text, Truncator(tokenizer, options.window))
     if counts.with_reason and int(row.input_ids[-1]) != tokenizer.eos_token_id:
         cuts[sum(len(token.text) for token in tokens)] = "the reason is cut at half the window"
     loss = int(np.count_nonzero(row.labels != IGNORED))
@@ -261,13 +261,13 @@ def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[ShownToken]:
         before, start = start, end
 
 
-def _answer_cuts(prompt: Prompt, text: str, fitter: Fitter) -> dict[int, str]:
+def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, str]:
     """Where answers end that were longer: each ends where the template goes on behind it."""
     cuts: dict[int, str] = {}
     at, answer, shown = 0, "", 0
     for span in prompt.spans:
         if span.kind == "answer":
-            answer, shown = fitter.defuse(span.text, chat=prompt.chat)[0].strip(), shown + 1
+            answer, shown = truncator.sanitize(span.text, chat=prompt.chat)[0].strip(), shown + 1
         if span.kind != "template" or not (words := span.text.strip()):
             continue
         found = text.find(words, at)

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from judgelm.judge import Judge
 from judgelm.modes.chat import FollowUp
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Judgment, PairVerdict, Sample, Shown
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.runner import drive, judge
@@ -112,7 +112,7 @@ def test_a_tiny_judge_reads_long_dialogues_with_their_answers_cut_and_nothing_el
     with Judge(str(tiny_judge), engine="transformers") as judging:
         [judgment] = judge([sample], judging.mode("conversation"), judging.engine)
     # assistant 1's turns are answers 0 and 1 of the prompt, assistant 2's are 2 and 3
-    assert [[cut.answer for cut in one.cut] for one in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
+    assert [[cut.answer for cut in one.truncations] for one in judgment.shown] == [[0, 1], [0, 1, 2, 3]]
     assert judgment.failure is None or judgment.failure.code != "too_long"
 
 
@@ -144,7 +144,7 @@ def test_a_chat_model_is_asked_on_in_its_own_turns(tmp_path):
     with Judge(str(tmp_path), engine="transformers", template="judgelm-chat") as judging:
         talk = FollowUp(mode=judging.pairwise(), sample=sample, judgment=judgment, max_tokens=4)
         [request] = next(talk("Why?"))
-        fitted = Fitter(tokenizer, 2048).fit(request.prompt, 4)
+        tokenized = Truncator(tokenizer, 2048).truncate(request.prompt, 4)
         [exchange] = drive(["Why?"], talk, judging.engine)
-    assert fitted.text.endswith("<assistant>8 6\nit is<user>Why?<assistant>")
-    assert exchange.prompt_tokens == len(fitted.ids)
+    assert tokenized.text.endswith("<assistant>8 6\nit is<user>Why?<assistant>")
+    assert exchange.prompt_tokens == len(tokenized.ids)

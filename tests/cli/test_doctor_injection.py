@@ -3,7 +3,7 @@
 import json
 
 from judgelm.prompts.catalog import TEMPLATES
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 
 
 def test_every_family_is_listed_and_none_gets_through(cli):
@@ -39,7 +39,7 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge,
 
 
 def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
-    monkeypatch.setitem(vars(TEMPLATES["judgelm-v1"].layout(2)), "neutraliser", Neutraliser([]))
+    monkeypatch.setitem(vars(TEMPLATES["judgelm-v1"].layout(2)), "sanitizer", Sanitizer([]))
     code, printed, _ = cli("judgelm", "doctor", "--spoofs")
     assert code == 1
     assert "got through block end/[Question] in answer_" in printed

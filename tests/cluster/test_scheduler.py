@@ -10,8 +10,8 @@ from judgelm.cluster.scheduler import Feeder
 from judgelm.records import Completion, Request, Sampling
 
 
-def request(key, question="what is it", answer="a big fox", continuation="", max_tokens=24):
-    prompt = replace(prompt_of(answer, question), continuation=continuation)
+def request(key, question="what is it", answer="a big fox", prefill="", max_tokens=24):
+    prompt = replace(prompt_of(answer, question), prefill=prefill)
     return Request(key=str(key), prompt=prompt, sampling=Sampling(max_tokens=max_tokens))
 
 
@@ -47,9 +47,9 @@ def test_both_orders_of_a_pair_and_its_reason_go_to_one_worker():
     assert {worker: len(sent) for worker, sent in dealt.items()} == {0: 2, 1: 2}
     [home] = [worker for worker, found in questions(dealt).items() if any("q1" in text for text in found)]
     feeder.add(request(f"new {i}", f"new {i}") for i in range(4))
-    feeder.add([request("1:0", "q1", continuation="8 6\n")])
+    feeder.add([request("1:0", "q1", prefill="8 6\n")])
     later = feeder.deal(1.0)
-    assert later[home][0].prompt.continuation == "8 6\n", "it goes first, and home"
+    assert later[home][0].prompt.prefill == "8 6\n", "it goes first, and home"
 
 
 def test_a_workers_tokens_in_hand_are_bounded():

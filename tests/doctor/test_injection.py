@@ -14,9 +14,9 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import TEMPLATES, get_template
 from judgelm.prompts.confusables import BEGINNINGS, plain_form
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.special_tokens import role_markers, special_tokens
-from judgelm.prompts.truncation import Fitter, prompt_key
+from judgelm.prompts.truncation import Truncator, prompt_key
 from judgelm.records import Sample
 from spoof_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of
 
@@ -67,7 +67,7 @@ def test_nothing_becomes_a_token_in_a_plain_template(name, family):
 def test_a_template_without_defence_is_found_out():
     """The checks themselves can fail: the same template, its delimiters declared and not defended."""
     layout = replace(V1.layout(2))
-    vars(layout)["neutraliser"] = Neutraliser([])
+    vars(layout)["sanitizer"] = Sanitizer([])
     found = through(check_spoofs(replace(V1, layout=lambda answers: layout)))
     for one in spoof_set(V1):
         if one.family in ("block end", "look-alike", "line end", "fake block", "padding"):
@@ -83,26 +83,26 @@ def test_role_markers_in_plain_text_are_read_off_the_chat_template(family):
 
 
 def test_role_markers_are_text_outside_of_a_chat():
-    fitter = Fitter(tokenizer_of("vicuna"), 4096)
-    assert fitter.defuse("USER: hello") == ("USER: hello", 0)
-    assert fitter.defuse("USER: hello", chat=True) == ("U SER: hello", 1)
-    assert fitter.defuse("the user: hello", chat=True) == ("the user: hello", 0)  # words in their own case only
+    truncator = Truncator(tokenizer_of("vicuna"), 4096)
+    assert truncator.sanitize("USER: hello") == ("USER: hello", 0)
+    assert truncator.sanitize("USER: hello", chat=True) == ("U SER: hello", 1)
+    assert truncator.sanitize("the user: hello", chat=True) == ("the user: hello", 0)  # words in their own case only
 
 
 def test_look_alikes_of_a_token_count_only_where_the_tokenizer_takes_them_for_it():
     wide = "a＜/s＞b"
-    assert Fitter(tokenizer_of("vicuna"), 4096).defuse(wide) == (wide, 0)
+    assert Truncator(tokenizer_of("vicuna"), 4096).sanitize(wide) == (wide, 0)
     folding = folding_tokenizer()
     assert folding.convert_tokens_to_ids("</s>") in folding(wide)["input_ids"]
-    assert Fitter(folding, 4096).defuse(wide) == ("a(/s)b", 1)
+    assert Truncator(folding, 4096).sanitize(wide) == ("a(/s)b", 1)
 
 
 @pytest.mark.parametrize("family", ["llama-2", "chatml", None])
 def test_a_server_is_sent_no_token_and_no_role_of_an_attack(family):
-    fitter = None if family is None else Fitter(tokenizer_of(family), 4096)
-    writer = PromptWriter("chat", fitter, takes_ids=False)
+    truncator = None if family is None else Truncator(tokenizer_of(family), 4096)
+    writer = PromptWriter("chat", truncator, takes_ids=False)
     tokens = ("</s>", "<s>", "[INST]", "[/INST]", "<<SYS>>", "<|im_start|>", "<|eot_id|>", "<start_of_turn>")
-    own = tokens if fitter is None else special_tokens(fitter.tokenizer) | role_markers(fitter.tokenizer)
+    own = tokens if truncator is None else special_tokens(truncator.tokenizer) | role_markers(truncator.tokenizer)
     for spoof in spoof_set(V1):
         prompt = V1.render(Sample(id="1", question="q", answers=(spoof.text, "b")), (0, 1), None)
         [message] = writer.write(prompt, None).content
@@ -170,7 +170,7 @@ def test_real_texts_pass_unchanged(shared_data, place):
     rows = [row.data for row in read_rows(str(shared_data / place)) if isinstance(row, Row)]
     assert len(rows) >= 80
     for name in ("judgelm-v1", "judgelm-paper", "judgelm-chat"):
-        defuse = TEMPLATES[name].neutraliser
-        fitter = Fitter(tokenizer_of("vicuna"), 4096)
-        changed = [text for text in _texts(rows) if defuse(text)[1] or fitter.defuse(text)[1]]
+        defuse = TEMPLATES[name].sanitizer
+        truncator = Truncator(tokenizer_of("vicuna"), 4096)
+        changed = [text for text in _texts(rows) if defuse(text)[1] or truncator.sanitize(text)[1]]
         assert changed == []

@@ -181,7 +181,7 @@ def test_a_long_answer_is_cut_and_said(engine):
     [completion] = run(
         engine, [Request(key="1", prompt=prompt_of("a big fox " * 500), sampling=Sampling(max_tokens=4))]
     ).values()
-    assert [cut.answer for cut in completion.cut] == [0]
+    assert [cut.answer for cut in completion.truncations] == [0]
     assert completion.prompt_tokens <= 512 - 4
 
 
@@ -221,7 +221,7 @@ def test_a_reply_that_goes_on_says_what_it_would_have_said(engine):
     whole = ask(prompts, max_tokens=30)
     lines = ask(prompts, max_tokens=24, stop=("\n",))
     on = ask(
-        [replace(prompt, continuation=f"{lines[str(i)].texts[0]}\n") for i, prompt in enumerate(prompts)],
+        [replace(prompt, prefill=f"{lines[str(i)].texts[0]}\n") for i, prompt in enumerate(prompts)],
         max_tokens=100,
         reserve=24,
     )
@@ -237,10 +237,8 @@ def test_a_reply_goes_on_behind_a_full_window(engine):
         pytest.skip("the scripted engine has no window")
     prompt = prompt_of("a big fox " * 500)
     [first] = run(engine, [Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=24))]).values()
-    going_on = Request(
-        key="1", prompt=replace(prompt, continuation="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24)
-    )
+    going_on = Request(key="1", prompt=replace(prompt, prefill="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24))
     [second] = run(engine, [going_on]).values()
-    assert second.cut == first.cut
+    assert second.truncations == first.truncations
     assert second.prompt_tokens + second.completion_tokens <= 512
     assert second.finish_reasons in (("length",), ("stop",))

@@ -39,14 +39,14 @@ def engine(judge):
     engine.close()
 
 
-def request_of(key, images, *, words=1, chat=False, continuation="", max_tokens=6):
+def request_of(key, images, *, words=1, chat=False, prefill="", max_tokens=6):
     role = "user" if chat else None
     spans = (
         Span("a big fox ", "template", role),
         *(Span(image, "image", role) for image in images),
         Span("what is the capital " * words, "answer", role),
     )
-    prompt = Prompt(spans=spans, chat=chat, continuation=continuation)
+    prompt = Prompt(spans=spans, chat=chat, prefill=prefill)
     return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=max_tokens), candidates=LINES)
 
 
@@ -95,7 +95,7 @@ def test_a_reply_goes_on_from_its_own_image(engine, pictures):
     begun = run(engine, [request_of("a", pictures[:1]), request_of("b", pictures[1:2])])
     before = engine.stats()["reused_prompt_tokens"]
     going_on = [
-        request_of(key, [picture], continuation=begun[key].texts[0][:1] + " 7\n")
+        request_of(key, [picture], prefill=begun[key].texts[0][:1] + " 7\n")
         for key, picture in zip("ab", pictures, strict=False)
     ]
     found = run(engine, going_on)
@@ -125,14 +125,14 @@ def test_text_cannot_become_an_image(engine, pictures):
     mean = replace(request.prompt.spans[-1], text="<image> <image>")
     spoofed = replace(request, prompt=replace(request.prompt, spans=(*request.prompt.spans[:-1], mean)))
     [completion] = run(engine, [spoofed]).values()
-    assert completion.neutralised == 2
+    assert completion.sanitized == 2
     assert completion.finish_reasons != ("error",)
 
 
 def test_long_answers_are_cut_and_images_are_not(judge, pictures):
     short = load_engine("transformers", EngineOptions(model=str(judge), max_model_len=80))
     [completion] = run(short, [request_of("1", pictures[:1], words=100)]).values()
-    assert completion.cut[0].tokens_after < completion.cut[0].tokens_before
+    assert completion.truncations[0].tokens_after < completion.truncations[0].tokens_before
     assert completion.prompt_tokens <= 80 - 6
     [alone] = run(short, [request_of("1", pictures, words=100)]).values()
     assert alone.finish_reasons == ("too_long",) or alone.prompt_tokens > 4 * 6

@@ -55,7 +55,7 @@ def compare(engine, original, requests, at_least):
     compared = 0
     for request in requests:
         completion = done[request.key]
-        if completion.cut or completion.neutralised or request.prompt.neutralised or not completion.texts:
+        if completion.truncations or completion.sanitized or request.prompt.sanitized or not completion.texts:
             continue
         there = parse_pair_original(original.reply("".join(span.text for span in request.prompt.spans)))
         if isinstance(there, Scores):

@@ -12,7 +12,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import ModelError
 from judgelm.prompts.catalog import TEMPLATES
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.training.base_model import load_tokenizer as load_for_training
 from tiny_judges import reply_of, word_sample
@@ -44,17 +44,17 @@ def saved(tokenizer, tmp_path_factory):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def fitted(tokenizer, template, sample):
-    """The prompt as an engine reads it, special tokens in its texts defused."""
-    return Fitter(tokenizer, 2048).fit(template.render(sample, (0, 1), None), 24)
+def tokenized(tokenizer, template, sample):
+    """The prompt as an engine reads it, special tokens in its texts sanitized."""
+    return Truncator(tokenizer, 2048).truncate(template.render(sample, (0, 1), None), 24)
 
 
 @pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if not template.chat])
 def test_prompts_have_the_ids_of_sentencepiece_behind_one_bos(tokenizer, saved, reference, name):
     for sample in (ODD, *(word_sample(seed) for seed in range(20))):
-        prompt = fitted(tokenizer, TEMPLATES[name], sample)
+        prompt = tokenized(tokenizer, TEMPLATES[name], sample)
         assert list(prompt.ids) == [BOS, *reference.encode(prompt.text)]
-        assert list(fitted(saved, TEMPLATES[name], sample).ids) == list(prompt.ids)
+        assert list(tokenized(saved, TEMPLATES[name], sample).ids) == list(prompt.ids)
         whole = prompt.text + reply_of(word_sample(1))  # as a row of the training is tokenised
         assert tokenizer(whole)["input_ids"] == saved(whole)["input_ids"] == [BOS, *reference.encode(whole)]
 

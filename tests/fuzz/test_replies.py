@@ -25,7 +25,7 @@ from judgelm.parsing.short_answers import (
 )
 from judgelm.prompts.multimodal import read_gold
 from judgelm.prompts.rubric_replies import parse_level
-from judgelm.prompts.sanitization import Neutraliser
+from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed
 
 SCORE_LINES = fuzzing.texts(
@@ -247,12 +247,12 @@ HOSTILE = fuzzing.texts(
 
 
 def test_hostile_text(fuzz):
-    defusing = Neutraliser(MARKERS), Neutraliser(MARKERS[:3])  # those that all begin with a bracket or hash go faster
+    sanitizing = Sanitizer(MARKERS), Sanitizer(MARKERS[:3])  # those that all begin with a bracket or hash go faster
 
     def check(text):
-        for defuse in defusing:
-            defused, found = defuse(text)
-            assert (defused != text) == (found > 0)
-            assert defuse(defused) == (defused, 0), "a marker is left, or made"
+        for sanitize in sanitizing:
+            sanitized, found = sanitize(text)
+            assert (sanitized != text) == (found > 0)
+            assert sanitize(sanitized) == (sanitized, 0), "a marker is left, or made"
 
     fuzz(HOSTILE, check)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import fuzzing
 from judgelm.records import (
-    Cut,
     GradeDistribution,
     GradeVerdict,
     Judgment,
@@ -17,6 +16,7 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    Truncation,
     Unparsed,
 )
 from judgelm.runs.run_files import RunFiles, iter_judgments, read_judgments, run_paths, standing_judgments
@@ -58,9 +58,9 @@ SHOWN = st.builds(
     reason_failure=st.none() | FAILURES,
     distribution=st.none() | PAIRS,
     grades=st.none() | GRADES,
-    cut=st.lists(st.builds(Cut, answer=st.just(0), tokens_before=st.just(9), tokens_after=st.just(2)), max_size=1).map(
-        tuple
-    ),
+    truncations=st.lists(
+        st.builds(Truncation, answer=st.just(0), tokens_before=st.just(9), tokens_after=st.just(2)), max_size=1
+    ).map(tuple),
 )
 VERDICTS = st.one_of(
     st.builds(PairVerdict, winner=st.sampled_from((1, 2, "tie"))),

@@ -8,7 +8,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes import Pairwise
 from judgelm.modes.chat import Chat, FollowUp
 from judgelm.modes.conversation import Conversation
-from judgelm.records import Cut, Judgment, PairVerdict, Sample, Shown
+from judgelm.records import Judgment, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import drive as run
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
@@ -94,7 +94,7 @@ def test_a_run_over_an_engine_and_its_rows():
 def scripted(script, prompt):
     """Going on from a forced beginning, the script gives the rest of its reply."""
     whole = script["|".join(span.text for span in prompt.spans if span.kind != "template")]
-    return whole.removeprefix(prompt.continuation)
+    return whole.removeprefix(prompt.prefill)
 
 
 JUDGED = Judgment(
@@ -140,9 +140,9 @@ def test_drawn_replies_have_seeds_of_their_own():
     flow = talk("Why?")
     next(flow)
     with pytest.raises(StopIteration) as ended:
-        flow.send([reply("So.", cut=(Cut(answer=0, tokens_before=9, tokens_after=8),))])
+        flow.send([reply("So.", truncations=(Truncation(answer=0, tokens_before=9, tokens_after=8),))])
     [second] = next(talk.after(ended.value.value)("Why?"))
-    assert ended.value.value.cut
+    assert ended.value.value.truncations
     assert first.sampling.seed != second.sampling.seed
 
 

@@ -10,7 +10,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.conversation import Conversation, per_order, side_by_side
 from judgelm.modes.factory import make_mode
-from judgelm.records import Cut, GradeVerdict, PairVerdict, Sample, Shown
+from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import judge
 
 TURNS = [
@@ -114,7 +114,7 @@ def test_reasons_are_asked_turn_by_turn():
     asked, judgment = drive(
         Conversation(reasons="all"), [reply("8 6"), reply("7 5")], [reply("first"), reply("second")], sample=DIALOGUE
     )
-    assert [one.prompt.continuation for one in asked[1]] == ["8 6\n", "7 5\n"]
+    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "7 5\n"]
     assert [one.reason for one in judgment.shown] == ["first", "second"]
 
 
@@ -141,8 +141,8 @@ def test_one_dialogue_behind_its_references_goes_on_from_the_full_score():
     asked, judgment = drive(
         Conversation(reasons="all"), [reply(" 8"), reply(" 6")], [reply("x"), reply("y")], sample=anchored()
     )
-    assert [one.prompt.continuation for one in asked[0]] == ["10", "10"]
-    assert [one.prompt.continuation for one in asked[1]] == ["10 8\n", "10 6\n"]
+    assert [one.prompt.prefill for one in asked[0]] == ["10", "10"]
+    assert [one.prompt.prefill for one in asked[1]] == ["10 8\n", "10 6\n"]
     assert judgment.verdict == GradeVerdict(score=7.0)
     assert [(one.text, one.scores, one.reason) for one in judgment.shown] == [
         (" 8", (8.0,), "x"),
@@ -181,9 +181,9 @@ def test_a_grade_that_failed_is_no_number(sample, bad, code):
 
 
 def test_what_was_cut_stands_with_its_turn():
-    cut = (Cut(answer=3, tokens_before=90, tokens_after=20),)
-    _, judgment = drive(Conversation(), [reply("8 6"), reply("8 6", cut=cut)], sample=DIALOGUE)
-    assert [one.cut for one in judgment.shown] == [(), cut]
+    cut = (Truncation(answer=3, tokens_before=90, tokens_after=20),)
+    _, judgment = drive(Conversation(), [reply("8 6"), reply("8 6", truncations=cut)], sample=DIALOGUE)
+    assert [one.truncations for one in judgment.shown] == [(), cut]
 
 
 def test_the_prompt_of_a_part_can_be_made_again():

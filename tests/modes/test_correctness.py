@@ -106,7 +106,7 @@ def label_reply(correct, incorrect):
 def test_probability_is_asked_for_where_the_label_stands(written, before, words):
     asked, judgment = drive(Correctness(distribution=True), [reply(written)], [label_reply(0.6, 0.2)], sample=SAMPLE)
     [request] = asked[1]
-    assert request.prompt == replace(asked[0][0].prompt, continuation=before)
+    assert request.prompt == replace(asked[0][0].prompt, prefill=before)
     assert (request.candidates, request.sampling.max_tokens, request.sampling.reserve) == (words, 1, 1024)
     assert judgment.probability == pytest.approx(0.75)  # 0.6 of 0.8
 

@@ -11,7 +11,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes.factory import make_mode
 from judgelm.modes.multi import Multi, ranking
-from judgelm.records import Cut, RankingVerdict, Sample
+from judgelm.records import RankingVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
 
 THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
@@ -105,7 +105,7 @@ def test_means_that_differ_by_rounding_alone_are_tied():
 
 
 def cut_to(tokens, before=100, place=1):
-    return reply("9 5 1", cut=(Cut(answer=place, tokens_before=before, tokens_after=tokens),))
+    return reply("9 5 1", truncations=(Truncation(answer=place, tokens_before=before, tokens_after=tokens),))
 
 
 def test_an_answer_of_which_too_little_is_left_is_not_judged():
@@ -114,7 +114,7 @@ def test_an_answer_of_which_too_little_is_left_is_not_judged():
     assert "place 2 would keep 39 of 100 tokens, fewer than 40" in judgment.failure.why
     _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(40)], sample=THREE)
     assert judgment.scores == (9, 5, 1)
-    assert judgment.shown[0].cut[0].tokens_after == 40
+    assert judgment.shown[0].truncations[0].tokens_after == 40
 
 
 def test_what_does_not_fit_at_all_is_too_long():
@@ -136,7 +136,7 @@ def test_the_first_readable_order_is_explained():
         sample=THREE,
     )
     assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["b", "c", "a"]
-    assert request.prompt.continuation == "5 1 9\n"
+    assert request.prompt.prefill == "5 1 9\n"
     assert [one.reason for one in judgment.shown] == [None, "The first is best."]
 
 

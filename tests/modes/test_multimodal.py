@@ -19,14 +19,14 @@ SHAMPOO = Sample(
 def test_the_second_score_is_the_grade():
     # the prompt ends in the forced 10, the judge goes on: "10 7"
     [asked], judgment = drive(Multimodal(), [reply(" 7")], sample=SHAMPOO)
-    assert asked[0].prompt.continuation == "10"
+    assert asked[0].prompt.prefill == "10"
     assert judgment.verdict == GradeVerdict(score=7.0)
     assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].anchor) == ((7.0,), "10 7", 10.0)
 
 
 def test_without_anchor_the_judge_writes_both():
     [asked], judgment = drive(Multimodal(anchored=False), [reply("9 2")], sample=SHAMPOO)
-    assert asked[0].prompt.continuation == ""
+    assert asked[0].prompt.prefill == ""
     assert (judgment.scores, judgment.shown[0].anchor) == ((2.0,), 9.0)
 
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_read_is_a_failure(completion, code):
 
 def test_a_reason_goes_on_from_the_score_line():
     [_, asked], judgment = drive(Multimodal(reasons="all"), [reply(" 7")], [reply("It matches.")], sample=SHAMPOO)
-    assert asked[0].prompt.continuation == "10 7\n"
+    assert asked[0].prompt.prefill == "10 7\n"
     assert judgment.reason == "It matches."
 
 

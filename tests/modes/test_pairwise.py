@@ -97,11 +97,11 @@ def test_counts_of_both_prompts_are_added():
     first, second = next(flow)
     completions = [
         Completion(key=one.key, texts=("8 6",), finish_reasons=("stop",), prompt_tokens=10, completion_tokens=3,
-                   neutralised=1)
+                   sanitized=1)
         for one in (first, second)
     ]  # fmt: skip
     with pytest.raises(StopIteration) as finished:
         flow.send(completions)
     judgment = finished.value.value
-    # the question's look-alike is defused in both prompts, and the engine found one special token in each
-    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.neutralised) == (20, 6, 4)
+    # the question's look-alike is sanitized in both prompts, and the engine found one special token in each
+    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)

@@ -117,7 +117,7 @@ def with_probability(text, logprobs):
 def test_the_probability_is_asked_for_where_the_label_stands(text, words, before):
     # 0.6 against 0.2 of the probability: 3/4
     [_, [second]], judgment = with_probability(text, (math.log(0.6), math.log(0.2)))
-    assert (second.candidates, second.prompt.continuation, second.sampling.reserve) == (words, before, 1024)
+    assert (second.candidates, second.prompt.prefill, second.sampling.reserve) == (words, before, 1024)
     assert judgment.probability == pytest.approx(3 / 4)
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (15, 3)
 

@@ -6,7 +6,7 @@ import pytest
 from flows import broken, drive, reply
 
 from judgelm.modes import Pairwise
-from judgelm.records import Cut
+from judgelm.records import Truncation
 
 CLOSE = {"8 6": 0.55, "6 8": 0.45}
 CLEAR = {"8 6": 0.95, "6 8": 0.05}
@@ -18,7 +18,7 @@ WHY = reply("The first is right.\nThe second is not.\n", prompt_tokens=14, compl
 def test_all_explains_the_order_given():
     asked, judgment = drive(Pairwise(both_orders=True, reasons="all"), STEADY, [WHY])
     [request] = asked[1]
-    assert request.prompt == replace(asked[0][0].prompt, continuation="8 6\n")
+    assert request.prompt == replace(asked[0][0].prompt, prefill="8 6\n")
     assert (request.sampling.max_tokens, request.sampling.stop, request.candidates) == (512, (), ())
     assert request.sampling.reserve == asked[0][0].sampling.max_tokens  # so that the same answers are cut alike
     assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", None]
@@ -27,7 +27,7 @@ def test_all_explains_the_order_given():
 
 def test_flips_explains_both_orders_of_a_pair_whose_orders_disagree():
     asked, judgment = drive(Pairwise(both_orders=True, reasons="flips"), FLIP, [WHY, reply("The second is.")])
-    assert [one.prompt.continuation for one in asked[1]] == ["8 6\n", "8 6\n"]
+    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "8 6\n"]
     assert asked[1][1].prompt.spans == asked[0][1].prompt.spans
     assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
 
@@ -73,12 +73,12 @@ def test_where_one_order_is_enough_the_one_that_could_be_read_is_explained():
 
 def test_a_line_is_continued_as_the_judge_wrote_it():
     asked, _ = drive(Pairwise(reasons="all"), [reply(" **8** 6")], [WHY])
-    assert asked[1][0].prompt.continuation == " **8** 6\n"
+    assert asked[1][0].prompt.prefill == " **8** 6\n"
 
 
 def test_a_repaired_line_is_continued_from_the_retry():
     asked, judgment = drive(Pairwise(reasons="all", repair=True), [reply("dunno")], [reply("8 6")], [WHY])
-    assert asked[2][0].prompt.continuation == "8 6\n"
+    assert asked[2][0].prompt.prefill == "8 6\n"
     assert judgment.shown[0].repaired.code == "off_grammar"
 
 
@@ -124,10 +124,10 @@ def test_a_reason_without_end_is_kept_and_marked():
 
 
 def test_a_reason_about_answers_cut_further_is_marked():
-    cut = (Cut(answer=0, tokens_before=900, tokens_after=300),)
-    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [reply("It is.", cut=cut)])
+    cut = (Truncation(answer=0, tokens_before=900, tokens_after=300),)
+    _, judgment = drive(Pairwise(reasons="all"), [reply("8 6")], [reply("It is.", truncations=cut)])
     [shown] = judgment.shown
-    assert (shown.reason, shown.reason_failure.code, shown.cut) == ("It is.", "too_long", ())
+    assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is.", "too_long", ())
 
 
 def test_reasons_are_drawn_as_the_scores_are():

@@ -69,11 +69,11 @@ def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, wo
 
 
 def test_a_retry_is_greedy_at_any_temperature_and_its_tokens_count():
-    first = reply("dunno", prompt_tokens=100, completion_tokens=20, neutralised=1)
-    second = reply("8 6", prompt_tokens=100, completion_tokens=4, neutralised=1)
+    first = reply("dunno", prompt_tokens=100, completion_tokens=20, sanitized=1)
+    second = reply("8 6", prompt_tokens=100, completion_tokens=4, sanitized=1)
     asked, judgment = drive(Pairwise(repair=True, temperature=0.7), [first], [second])
     assert asked[1][0].sampling.temperature == 0
-    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.neutralised) == (200, 24, 1)
+    assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (200, 24, 1)
 
 
 def test_the_distribution_stays_that_of_the_first_reply():

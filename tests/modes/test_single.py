@@ -35,7 +35,7 @@ def text_of(prompt):
 def test_beside_a_reference_the_judge_goes_on_from_the_full_score():
     request, judgment = graded(" 7", REFERENCED)
     # Figure 5: the reference is Assistant 1, and its score of 10 is forced
-    assert (text_of(request.prompt), request.prompt.continuation) == (
+    assert (text_of(request.prompt), request.prompt.prefill) == (
         text_of(get_template("judgelm-v1").render(REFERENCED, (0,), "r")),
         "10",
     )
@@ -47,7 +47,7 @@ def test_beside_a_reference_the_judge_goes_on_from_the_full_score():
 
 def test_the_forced_score_is_the_judges_highest():
     request, judgment = graded(" 4", REFERENCED, scale=(0, 5))
-    assert request.prompt.continuation == "5"
+    assert request.prompt.prefill == "5"
     assert judgment.scores == (4,)
 
 
@@ -55,14 +55,14 @@ def test_beside_an_anchor_both_are_scored():
     request, judgment = graded("6 8", ANCHORED)
     pair = Sample(id="1", question="q", answers=("b", "a"))
     assert text_of(request.prompt) == text_of(get_template("judgelm-v1").render(pair, (0, 1), None))
-    assert request.prompt.continuation == ""
+    assert request.prompt.prefill == ""
     [shown] = judgment.shown
     assert (judgment.scores, shown.scores, shown.anchor, shown.referenced) == ((8,), (8,), 6, False)
 
 
 def test_a_references_file_can_hold_the_anchors():
     request, judgment = graded("6 8", REFERENCED, against="anchor")
-    assert request.prompt.continuation == ""
+    assert request.prompt.prefill == ""
     assert (judgment.scores, judgment.shown[0].anchor) == ((8,), 6)
 
 
@@ -144,7 +144,7 @@ def test_without_probabilities_and_without_mass_there_is_no_expected_grade():
 
 def test_the_reason_goes_on_from_the_whole_score_line():
     [_, [request]], judgment = drive(Single(reasons="all"), [reply(" 7")], [reply("It is short.")], sample=REFERENCED)
-    assert request.prompt.continuation == "10 7\n"
+    assert request.prompt.prefill == "10 7\n"
     assert request.sampling.reserve == 24
     assert (judgment.reason, judgment.shown[0].text, judgment.prompt_tokens) == ("It is short.", " 7", 20)
 

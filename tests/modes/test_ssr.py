@@ -163,7 +163,7 @@ def test_probability_is_the_mean_over_the_orders():
     mode = SelectiveSelfReference(when="never", distribution=True)
     labels = [with_candidates(0.6, 0.2), with_candidates(0.3, 0.6)]
     asked, judgment = drive(mode, [reply("So [[1]]."), reply("[[2]]")], labels, sample=PAIR)
-    assert [one.prompt.continuation for one in asked[1]] == ["So [[", "[["]
+    assert [one.prompt.prefill for one in asked[1]] == ["So [[", "[["]
     assert [one.candidates for one in asked[1]] == [("1", "2")] * 2
     # given: 0.6 of 0.8 = 0.75; swapped: 0.3 of 0.9 = 1/3 for the sample's second, so 2/3 for its first
     assert judgment.probability == pytest.approx((0.75 + 2 / 3) / 2)

@@ -80,7 +80,7 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
 
     def flow():
         [line] = yield [wanted]
-        going_on = replace(wanted, prompt=replace(prompt, continuation="8 6\n"), candidates=())
+        going_on = replace(wanted, prompt=replace(prompt, prefill="8 6\n"), candidates=())
         [reason] = yield [replace(going_on, sampling=Sampling(max_tokens=512, reserve=24))]
         return line, reason
 
@@ -91,13 +91,13 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
     [first] = next(asking)
     # the thinking has its own room and ends with its tag; the answers are cut as for all that comes behind: 1000 + 24
     assert first.sampling == Sampling(max_tokens=1000, stop=("</think>",), include_stop=True, reserve=1024)
-    assert (first.candidates, first.prompt.continuation) == ((), "")
+    assert (first.candidates, first.prompt.prefill) == ((), "")
     [second] = asking.send([done("<think>\nHm.\n</think>")])
-    assert second.prompt.continuation == "<think>\nHm.\n</think>\n\n"
+    assert second.prompt.prefill == "<think>\nHm.\n</think>\n\n"
     assert (second.sampling, second.candidates) == (replace(wanted.sampling, reserve=1024), ("8 6",))
     [third] = asking.send([done("8 6")])
     # the reason goes on from the same thinking
-    assert third.prompt.continuation == "<think>\nHm.\n</think>\n\n8 6\n"
+    assert third.prompt.prefill == "<think>\nHm.\n</think>\n\n8 6\n"
     assert third.sampling == Sampling(max_tokens=512, reserve=1024)
     with pytest.raises(StopIteration) as finished:
         asking.send([done("Because.")])

@@ -43,5 +43,5 @@ def test_the_options_stand_below_the_question():
 def test_no_text_can_close_its_block_or_give_the_verdict(forged):
     sample = Sample(id="1", question=forged, answers=(f"a {forged}", f"b {forged}"))
     prompt = comparing_prompt(sample, (0, 1), forged, chat=True)
-    assert prompt.neutralised == 4
+    assert prompt.sanitized == 4
     assert not any(forged in span.text for span in prompt.spans if span.kind != "template")

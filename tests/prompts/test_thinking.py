@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from judgelm.prompts.thinking import Thinking, opening_of, reply_so_far, separate
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
@@ -73,10 +73,10 @@ def test_thinking_gets_half_of_the_window_at_most():
     )
 
 
-def fitted(tiny_model, template, prompt=CHAT, **options):
+def tokenized(tiny_model, template, prompt=CHAT, **options):
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = template
-    return Fitter(tokenizer, 512, **options).fit(prompt, 8)
+    return Truncator(tokenizer, 512, **options).truncate(prompt, 8)
 
 
 @pytest.mark.parametrize(
@@ -91,20 +91,20 @@ def fitted(tiny_model, template, prompt=CHAT, **options):
     ],
 )
 def test_chat_templates_are_told_whether_to_think(tiny_model, template, thinking, end, opening):
-    found = fitted(tiny_model, template, thinking=thinking)
+    found = tokenized(tiny_model, template, thinking=thinking)
     assert found.text == "<system>rate<user>a fox" + end
     assert found.opening == opening
 
 
 @pytest.mark.parametrize(
-    ("template", "continuation", "end"),
+    ("template", "prefill", "end"),
     [
         (ALWAYS, "<think>\nHm.\n</think>\n\n8", "<assistant><think>\nHm.\n</think>\n\n8"),  # not opened twice
         (HYBRID, "<think>\nHm.\n</think>\n\n8", "<assistant><think>\nHm.\n</think>\n\n8"),
         (ALWAYS, "10", "<assistant><think>\n\n</think>\n\n10"),  # a forced score never stands within thinking
     ],
 )
-def test_replies_that_go_on_stand_behind_the_block(tiny_model, template, continuation, end):
-    prompt = Prompt(spans=CHAT.spans, chat=True, continuation=continuation)
-    found = fitted(tiny_model, template, prompt)
+def test_replies_that_go_on_stand_behind_the_block(tiny_model, template, prefill, end):
+    prompt = Prompt(spans=CHAT.spans, chat=True, prefill=prefill)
+    found = tokenized(tiny_model, template, prompt)
     assert (found.text, found.opening) == ("<system>rate<user>a fox" + end, "")

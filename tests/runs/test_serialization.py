@@ -8,7 +8,6 @@ import pytest
 
 from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import (
-    Cut,
     GradeDistribution,
     GradeVerdict,
     Judgment,
@@ -17,6 +16,7 @@ from judgelm.records import (
     RankingVerdict,
     SelfAnswer,
     Shown,
+    Truncation,
     Unparsed,
 )
 from judgelm.runs.serialization import judgment_from_row, judgment_row
@@ -40,7 +40,7 @@ def full(logprobs, approximation=""):
         reason="The second is shorter.",
         reason_failure=Unparsed("truncated", "", "no end"),
         distribution=pair_distribution(score_lines((1, 2), 1), logprobs, approximation),
-        cut=(Cut(answer=0, tokens_before=9, tokens_after=5),),
+        cut=(Truncation(answer=0, tokens_before=9, tokens_after=5),),
     )
     return Judgment(
         sample_id="1", mode="pair", verdict=PairVerdict(winner=2), shown=(PLAIN.shown[0], shown), scores=(7, 7),

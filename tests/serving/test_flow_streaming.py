@@ -16,7 +16,7 @@ REASON = "The first answer is shorter and says all that was asked for, so it is 
 
 
 def script(prompt):
-    return REASON if prompt.continuation else "8 6"
+    return REASON if prompt.prefill else "8 6"
 
 
 @pytest.fixture

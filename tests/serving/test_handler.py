@@ -328,7 +328,7 @@ def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
             [prompt] = explained.prompts
             shown = "".join(span.text for span in prompt.spans if span.kind == "question")
             criterion = explained.case.sample.metadata["criterion"]
-            assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be defused
+            assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be sanitized
 
 
 def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_data):

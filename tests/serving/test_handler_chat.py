@@ -64,7 +64,7 @@ def test_messages_keep_their_roles_and_are_the_users_text():
     assert [(span.role, span.text) for span in prompt.spans] == [
         ("system", "s"), ("user", "a"), ("user", "\n\n"), ("user", "b"), ("assistant", "c"), ("user", "d"),
     ]  # fmt: skip
-    assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are defused in it
+    assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are sanitized in it
     plain = chat_of(talk(("prompt", "Once upon"), plain=True)).request.prompt
     assert (plain.chat, [span.text for span in plain.spans]) == (False, ["Once upon"])
 

@@ -5,13 +5,13 @@ import pytest
 from judgelm.dialects.contract import Case
 from judgelm.dialects.recognition import sample_of
 from judgelm.records import (
-    Cut,
     GradeDistribution,
     GradeVerdict,
     Judgment,
     PairDistribution,
     PairVerdict,
     Shown,
+    Truncation,
     Unparsed,
 )
 from judgelm.serving.results import finding_of, likeliest
@@ -134,7 +134,7 @@ def test_lines_with_little_probability_are_not_relied_on():
 
 def test_what_is_to_be_known_is_said_once():
     lack = Unparsed("truncated", "", "no end within 256 tokens")
-    cut = (Cut(answer=0, tokens_before=900, tokens_after=400),)
+    cut = (Truncation(answer=0, tokens_before=900, tokens_after=400),)
     shown = shown_pair((8, 6, 1.0), cut=cut, reason="so", reason_failure=lack)
     doubtful = Case(dialect="x", task="pair", sample=PAIR.sample, doubt="doubtful")
     finding, notes = found(doubtful, shown, shown)

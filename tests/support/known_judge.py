@@ -38,7 +38,7 @@ def judged(prompt):
 
 def opinion(prompt):
     """Each score line with its probability."""
-    blank = " " if prompt.continuation else ""
+    blank = " " if prompt.prefill else ""
     spread = [
         [(quality(one) + step, share) for step, share in ((-1, 0.25), (0, 0.5), (1, 0.25))] for one in judged(prompt)
     ]
@@ -68,7 +68,7 @@ class KnownEngine(ScriptedEngine):
 
     def _reply(self, prompt):
         self.prompts.append(prompt)
-        if prompt.continuation.endswith("\n"):
+        if prompt.prefill.endswith("\n"):
             return self.reason
         lines = self.opinion(prompt)
         return max(lines, key=lines.get) + "\n"

@@ -13,7 +13,7 @@ def going_on(reply):
     """A script that writes one reply, from the beginning that the prompt forces on."""
 
     def script(prompt):
-        begun = prompt.continuation
+        begun = prompt.prefill
         return reply[len(begun) :] if begun and reply.startswith(begun) else reply
 
     return script
@@ -23,11 +23,11 @@ def thinking(script):
     """The script, with thinking before each reply that is not yet behind it."""
 
     def reply(prompt):
-        begun = prompt.continuation
+        begun = prompt.prefill
         if begun.startswith(BLOCK):
-            return script(replace(prompt, continuation=begun.removeprefix(BLOCK)))
+            return script(replace(prompt, prefill=begun.removeprefix(BLOCK)))
         if begun == f"{OPEN}\n":
-            return BLOCK.removeprefix(begun) + script(replace(prompt, continuation=""))
+            return BLOCK.removeprefix(begun) + script(replace(prompt, prefill=""))
         return script(prompt) if begun else BLOCK + script(prompt)
 
     return reply

@@ -160,7 +160,7 @@ def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, writ
     path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
 
     def script(prompt):
-        return "Answer 2 is lazy." if prompt.continuation else "3 7\n"
+        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
 
     judged = run(path, script, reasons="all", both_orders=False)
     [texts], _ = read(tokenizer, path, judged, judgments=(judged,))

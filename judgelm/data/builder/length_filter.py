@@ -4,7 +4,7 @@ from typing import Any
 
 from judgelm.data.labelled_pair import LabelledPair, score_line
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 
 
 class LongerThan:
@@ -19,7 +19,7 @@ class LongerThan:
     def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
         self._tokens = tokens
         self._tokenizer = tokenizer
-        self._fitter = Fitter(tokenizer, tokens)
+        self._truncator = Truncator(tokenizer, tokens)
         self._template = get_template(template)
 
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
@@ -30,7 +30,7 @@ class LongerThan:
                 if label is not None:
                     prompt = self._template.render(pair.sample, (0, 1), reference)
                     reply = f"{score_line(label.scores or ())}\n{label.reason or ''}"
-                    texts.append(self._fitter.text(prompt.spans, chat=prompt.chat) + reply)
+                    texts.append(self._truncator.text(prompt.spans, chat=prompt.chat) + reply)
                     owners.append(place)
         long = [False] * len(pairs)
         encoded = self._tokenizer(texts, add_special_tokens=not self._template.chat, verbose=False)["input_ids"]

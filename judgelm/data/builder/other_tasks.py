@@ -126,7 +126,7 @@ def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
 def chat_rows(pair: LabelledPair, template: Template) -> Iterator[dict[str, Any]]:
     """The pair's judgments as conversations, in TRL's conversational prompt-completion format.
 
-    Only the template's own delimiters are defused: a tokenizer that reads `<|im_end|>` and the like in a text as
+    Only the template's own delimiters are sanitized: a tokenizer that reads `<|im_end|>` and the like in a text as
     special is not known here.
 
     Args:

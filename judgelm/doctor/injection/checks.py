@@ -14,7 +14,7 @@ from judgelm.doctor.injection.attacks import PLACES, Place, Spoof, delimiters_of
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.template import Template
-from judgelm.prompts.truncation import Fitted, Fitter
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Prompt, Sample, Scores, Unparsed
 
 _HARMLESS: dict[Place, str] = {
@@ -95,13 +95,13 @@ class _Checker:
     def __init__(self, template: Template, tokenizer: Any) -> None:
         self._template = template
         self._delimiters = {skeleton(one): one for one in delimiters_of(template)}
-        self._fitters = [] if tokenizer is None else [Fitter(tokenizer, window) for window in _WINDOWS]
+        self._truncators = [] if tokenizer is None else [Truncator(tokenizer, window) for window in _WINDOWS]
         self._tokens = set() if tokenizer is None else special_tokens(tokenizer)
         self._roles = role_markers(tokenizer) if tokenizer is not None and template.chat else set()
         self._ids = set() if tokenizer is None else _ids(tokenizer, self._tokens)
         self._harmless = {referenced: self._render({}, referenced) for referenced in (False, True)}
         self._harmless_read = {
-            referenced: [fitter.fit(prompt, _REPLY) for fitter in self._fitters]
+            referenced: [truncator.truncate(prompt, _REPLY) for truncator in self._truncators]
             for referenced, prompt in self._harmless.items()
         }
 
@@ -110,14 +110,14 @@ class _Checker:
         for places, referenced in (((spoof.place,), spoof.place == "reference"), (PLACES, True)):
             prompt = self._render(dict.fromkeys(places, spoof.text), referenced)
             escapes |= dict.fromkeys(self._structural(prompt, self._harmless[referenced], spoof))
-            for fitter, harmless in zip(self._fitters, self._harmless_read[referenced], strict=True):
-                escapes |= dict.fromkeys(self._as_read(fitter.fit(prompt, _REPLY), harmless))
+            for truncator, harmless in zip(self._truncators, self._harmless_read[referenced], strict=True):
+                escapes |= dict.fromkeys(self._as_read(truncator.truncate(prompt, _REPLY), harmless))
         return Checked(spoof=spoof, defused=self._defused(spoof), escapes=tuple(escapes))
 
     def _defused(self, spoof: Spoof) -> int:
         prompt = self._render({spoof.place: spoof.text}, True)
-        fitted = self._fitters[0].fit(prompt, _REPLY) if self._fitters else None
-        return prompt.neutralised + (fitted.neutralised if isinstance(fitted, Fitted) else 0)
+        tokenized = self._truncators[0].truncate(prompt, _REPLY) if self._truncators else None
+        return prompt.sanitized + (tokenized.sanitized if isinstance(tokenized, TokenizedPrompt) else 0)
 
     def _render(self, attacked: dict[Place, str], referenced: bool) -> Prompt:
         texts = {place: f"{text} {attacked[place]}" if place in attacked else text for place, text in _HARMLESS.items()}
@@ -133,7 +133,7 @@ class _Checker:
                 yield f"delimiter: {imitation!r} is left as it is"
         yield from _more("delimiter", self._delimiters, skeleton(_text(prompt)), skeleton(_text(harmless)))
 
-    def _as_read(self, read: Fitted | Unparsed, plain: Fitted | Unparsed) -> Iterator[str]:
+    def _as_read(self, read: TokenizedPrompt | Unparsed, plain: TokenizedPrompt | Unparsed) -> Iterator[str]:
         if isinstance(read, Unparsed) or isinstance(plain, Unparsed):
             return  # a question that leaves no room for the answers is a failure with a reason, and no prompt
         yield from _more("delimiter", self._delimiters, skeleton(read.text), skeleton(plain.text))

@@ -29,7 +29,7 @@ from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.engines.request_preparation import admit, refuse_images
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Completion, Request
 
 _HANDS_PER_PLACE = 4
@@ -45,7 +45,7 @@ class OpenAIEngine:
         model: the server's name for the model.
         pool: the servers.
         served: what they can.
-        fitter: the length policy, where the tokenizer is known.
+        truncator: the length policy, where the tokenizer is known.
         loop: where the endpoint's requests run; the engine closes it.
         thinking: whether the model is asked to think.
     """
@@ -56,7 +56,7 @@ class OpenAIEngine:
         model: str,
         pool: Pool,
         served: Served,
-        fitter: Fitter | None,
+        truncator: Truncator | None,
         loop: LoopThread,
         thinking: Thinking = NOT_ASKED,
     ) -> None:
@@ -66,9 +66,9 @@ class OpenAIEngine:
         self._model = model
         self._pool = pool
         self._served = served
-        self._fitter = fitter
+        self._truncator = truncator
         self._loop: LoopThread | None = loop
-        self._writer = PromptWriter(served.api, fitter, takes_ids=served.takes_ids)
+        self._writer = PromptWriter(served.api, truncator, takes_ids=served.takes_ids)
         self._replier = Replier(pool, model, thinking.asked)
         self._candidates = CandidateAsker(self._replier, self._writer, options.candidate_samples)
         self._in_hand: dict[str, int] = {}
@@ -94,7 +94,7 @@ class OpenAIEngine:
             served = loop.run(discover_all(pool, options.model, endpoint_args, hello))
             asked = options.thinking or "absent"
             window = served.window if tokenizer is None else _window(tokenizer, served, options)
-            fitter = None if tokenizer is None else Fitter(tokenizer, window or 0, thinking=asked)
+            truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=asked)
             thinking = thinking_policy(options, window=window, resumes=False)
         except OverBudgetError as error:
             loop.close(pool.close())
@@ -104,7 +104,7 @@ class OpenAIEngine:
         except BaseException:
             loop.close(pool.close())
             raise
-        return cls(endpoint_args, options.model, pool, served, fitter, loop, thinking)
+        return cls(endpoint_args, options.model, pool, served, truncator, loop, thinking)
 
     @property
     def sees_images(self) -> bool:
@@ -181,7 +181,7 @@ class OpenAIEngine:
         }
         if self._options.tokenizer is not None:
             described["tokenizer"] = self._options.tokenizer
-        window = self._fitter.window if self._fitter is not None else self._served.window
+        window = self._truncator.window if self._truncator is not None else self._served.window
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
@@ -228,18 +228,18 @@ class OpenAIEngine:
     def _prepared(self, request: Request) -> tuple[Request, Written] | Completion:
         """The request as it is sent, or the completion of one that cannot be."""
         prompt = request.prompt
-        half = _HALF_A_CHARACTER.search("".join(span.text for span in prompt.spans) + prompt.continuation)
+        half = _HALF_A_CHARACTER.search("".join(span.text for span in prompt.spans) + prompt.prefill)
         if half is not None:
             why = f"the prompt holds half a character (U+{ord(half[0]):04X}), which cannot be sent; mend the input"
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
-        fitted = None
-        if self._fitter is not None and not prompt.images:
-            admitted = admit(self._fitter, request)
+        tokenized = None
+        if self._truncator is not None and not prompt.images:
+            admitted = admit(self._truncator, request)
             if isinstance(admitted, Completion):
                 return admitted
-            request, fitted = admitted
+            request, tokenized = admitted
         try:
-            return request, self._writer.write(request.prompt, fitted)
+            return request, self._writer.write(request.prompt, tokenized)
         except ImageError as error:
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
 
@@ -287,8 +287,8 @@ class OpenAIEngine:
             approximation=approximation,
             prompt_tokens=replies.prompt_tokens,
             completion_tokens=replies.completion_tokens,
-            cut=written.cut,
-            neutralised=written.neutralised,
+            truncations=written.truncations,
+            sanitized=written.sanitized,
         )
 
     def _check(self, request: Request) -> None:
@@ -302,14 +302,18 @@ class OpenAIEngine:
             refuse_images(request, "/completions takes text alone; pass --engine-arg api=auto")
         if request.sampling.n < 1 or request.sampling.max_tokens < 1:
             raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
-        if request.prompt.chat and self._options.api == "completions" and not (self._fitter and self._served.takes_ids):
+        if (
+            request.prompt.chat
+            and self._options.api == "completions"
+            and not (self._truncator and self._served.takes_ids)
+        ):
             raise EngineError(
                 "a chat prompt needs the model's chat template on /completions: pass --engine-arg tokenizer=..., "
                 "or --engine-arg api=auto"
             )
 
     def _way_out_of_too_long(self) -> str:
-        if self._fitter is None:
+        if self._truncator is None:
             return "pass --engine-arg tokenizer=... (the model's tokenizer) to have long answers cut"
         return "the server's window is smaller than the model's: pass it as --window-tokens"
 
@@ -319,8 +323,8 @@ def _failed(request: Request, written: Written, why: str, *, too_long: bool = Fa
         key=request.key,
         texts=(),
         finish_reasons=("too_long" if too_long else "error",),
-        cut=written.cut,
-        neutralised=written.neutralised,
+        truncations=written.truncations,
+        sanitized=written.sanitized,
         error=why,
     )
 

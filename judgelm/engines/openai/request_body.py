@@ -1,7 +1,7 @@
 """A prompt as an endpoint is sent it: token ids, text, or chat messages.
 
 With the model's tokenizer the length policy of the local engines holds, and /completions gets the very token ids that
-they would read. Without one nothing can be measured or cut; what looks like a common special token is defused, since
+they would read. Without one nothing can be measured or cut; what looks like a common special token is sanitized, since
 a server's tokenizer would read it as one.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from judgelm.engines.images import image_url
 from judgelm.engines.openai.endpoint import Api
 from judgelm.engines.openai.unsupported_params import CONTINUATION
-from judgelm.prompts.sanitization import Neutraliser
-from judgelm.prompts.truncation import Fitted, Fitter, chat_messages, chat_parts
-from judgelm.records import Cut, Prompt, Sampling, Span
+from judgelm.prompts.sanitization import Sanitizer
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator, chat_messages, chat_parts
+from judgelm.records import Prompt, Sampling, Span, Truncation
 
 TOP_LOGPROBS = 20
 _SPECIAL = frozenset(
@@ -46,8 +46,8 @@ class Written:
     text: str = ""
     templated: bool = False
     continued: str = ""
-    cut: tuple[Cut, ...] = ()
-    neutralised: int = 0
+    truncations: tuple[Truncation, ...] = ()
+    sanitized: int = 0
 
 
 class PromptWriter:
@@ -55,22 +55,22 @@ class PromptWriter:
 
     Args:
         api: `completions` if the server has it and it is wanted; chat prompts go there only with a tokenizer.
-        fitter: the length policy, where the tokenizer is known.
+        truncator: the length policy, where the tokenizer is known.
         takes_ids: whether the server's /completions takes token ids.
     """
 
-    def __init__(self, api: Api, fitter: Fitter | None, *, takes_ids: bool) -> None:
+    def __init__(self, api: Api, truncator: Truncator | None, *, takes_ids: bool) -> None:
         self._api = api
-        self._fitter = fitter
-        self._takes_ids = takes_ids and fitter is not None
-        self._neutraliser = Neutraliser(_SPECIAL, exact=True)
+        self._truncator = truncator
+        self._takes_ids = takes_ids and truncator is not None
+        self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
-    def write(self, prompt: Prompt, fitted: Fitted | None) -> Written:
+    def write(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> Written:
         """The prompt as it is sent; one with images as chat messages, which alone can hold them.
 
         Args:
             prompt: what the judge should read.
-            fitted: the same by the length policy, where the tokenizer is known, and the prompt without images: what
+            tokenized: the same by the length policy, where the tokenizer is known, and the prompt without images: what
                 a server makes of one cannot be known here.
 
         Raises:
@@ -78,55 +78,57 @@ class PromptWriter:
         """
         # without ids the server would put the beginning-of-text token before a template that has it already
         if self._api == "completions" and not prompt.images and (self._takes_ids or not prompt.chat):
-            return self._for_completions(prompt, fitted)
-        spans, neutralised = self._defused(prompt.spans)
-        if self._fitter is not None and fitted is not None:
-            spans = _shortened(spans, fitted.cut, self._fitter)
+            return self._for_completions(prompt, tokenized)
+        spans, sanitized = self._sanitized(prompt.spans)
+        if self._truncator is not None and tokenized is not None:
+            spans = _shortened(spans, tokenized.truncations, self._truncator)
         messages = _messages(spans, chat=prompt.chat)
-        if prompt.continuation:
-            messages.append({"role": "assistant", "content": prompt.continuation})
-        cut = fitted.cut if fitted is not None else ()
-        return Written(api="chat", content=messages, continued=prompt.continuation, cut=cut, neutralised=neutralised)
+        if prompt.prefill:
+            messages.append({"role": "assistant", "content": prompt.prefill})
+        truncations = tokenized.truncations if tokenized is not None else ()
+        return Written(
+            api="chat", content=messages, continued=prompt.prefill, truncations=truncations, sanitized=sanitized
+        )
 
     def after(self, written: Written, reply: str) -> list[int] | str:
         """What a completion reads that goes on from the beginning of a reply."""
         if isinstance(written.content, str):
             return written.content + reply
-        assert self._fitter is not None, "only a tokenizer makes token ids"
+        assert self._truncator is not None, "only a tokenizer makes token ids"
         ids: list[int] = [token for token in written.content if isinstance(token, int)]
-        whole = self._fitter.encode(written.text + reply, chat=written.templated)
+        whole = self._truncator.encode(written.text + reply, chat=written.templated)
         # a token across the border would change what the model has read: then the reply is tokenised by itself
-        return whole if whole[: len(ids)] == ids else ids + self._fitter.ids(reply)
+        return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
 
-    def _for_completions(self, prompt: Prompt, fitted: Fitted | None) -> Written:
-        if fitted is None:
-            spans, neutralised = self._defused(prompt.spans)
-            text = "".join(span.text for span in spans) + prompt.continuation
-            return Written(api="completions", content=text, text=text, neutralised=neutralised)
+    def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> Written:
+        if tokenized is None:
+            spans, sanitized = self._sanitized(prompt.spans)
+            text = "".join(span.text for span in spans) + prompt.prefill
+            return Written(api="completions", content=text, text=text, sanitized=sanitized)
         return Written(
             api="completions",
-            content=fitted.ids if self._takes_ids else fitted.text,
-            text=fitted.text,
+            content=tokenized.ids if self._takes_ids else tokenized.text,
+            text=tokenized.text,
             templated=prompt.chat,
-            cut=fitted.cut,
-            neutralised=fitted.neutralised,
+            truncations=tokenized.truncations,
+            sanitized=tokenized.sanitized,
         )
 
-    def _defused(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
+    def _sanitized(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
         out, total = [], 0
         for span in spans:
             if span.kind not in ("template", "image"):
-                text, found = self._defuse(span.text)
+                text, found = self._sanitize(span.text)
                 span, total = replace(span, text=text), total + found
             out.append(span)
         return tuple(out), total
 
-    def _defuse(self, text: str) -> tuple[str, int]:
-        if self._fitter is not None:
-            return self._fitter.defuse(text, chat=True)
+    def _sanitize(self, text: str) -> tuple[str, int]:
+        if self._truncator is not None:
+            return self._truncator.sanitize(text, chat=True)
         between_bars = set(_BETWEEN_BARS.findall(text))
-        neutraliser = Neutraliser(_SPECIAL | between_bars, exact=True) if between_bars else self._neutraliser
-        return neutraliser(text)
+        sanitizer = Sanitizer(_SPECIAL | between_bars, exact=True) if between_bars else self._sanitizer
+        return sanitizer(text)
 
 
 def body_of(model: str, written: Written, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
     return [dict(message) for message in chat_messages(spans)]
 
 
-def _shortened(spans: tuple[Span, ...], cut: tuple[Cut, ...], fitter: Fitter) -> tuple[Span, ...]:
+def _shortened(spans: tuple[Span, ...], cut: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
     """The spans with their answers cut as the length policy cut them."""
     kept = {one.answer: one.tokens_after for one in cut}
     out, answer = list(spans), 0
@@ -174,11 +176,11 @@ def _shortened(spans: tuple[Span, ...], cut: tuple[Cut, ...], fitter: Fitter) ->
         if span.kind != "answer":
             continue
         if answer in kept:
-            out[place] = replace(span, text=_beginning(span.text, kept[answer], fitter))
+            out[place] = replace(span, text=_beginning(span.text, kept[answer], truncator))
         answer += 1
     return tuple(out)
 
 
-def _beginning(text: str, tokens: int, fitter: Fitter) -> str:
-    encoded = fitter.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+def _beginning(text: str, tokens: int, truncator: Truncator) -> str:
+    encoded = truncator.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     return text[: encoded["offset_mapping"][:tokens][-1][1]] if tokens else ""

@@ -25,7 +25,7 @@ from judgelm.engines.transformers.prefix_cache import WORTH_IT, Known, RecentPro
 from judgelm.engines.transformers.sequences import Reply, Waiting, draw
 from judgelm.engines.transformers.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
-from judgelm.prompts.truncation import Fitted, Fitter
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 1024
@@ -53,7 +53,7 @@ class TransformersEngine:
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
         self.thinking = loaded.thinking
-        self._fitter = Fitter(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
+        self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokens(loaded.tokenizer)
         self._waiting: deque[Waiting] = deque()
@@ -92,26 +92,26 @@ class TransformersEngine:
             _check(request)
             if self._loaded.vision is None:
                 refuse_images(request, why_blind(str(self._loaded.model.config.model_type)))
-            admitted = admit(self._fitter, request)
+            admitted = admit(self._truncator, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
                 continue
-            request, fitted = admitted
-            tree = self._candidates.tree(fitted.text, request.candidates) if request.candidates else None
-            waiting = self._queued(request, fitted, tree)
+            request, tokenized = admitted
+            tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
+            waiting = self._queued(request, tokenized, tree)
             if self._recent.goes_on(waiting):
                 self._waiting.appendleft(waiting)  # before what it goes on from is forgotten
             else:
                 self._waiting.append(waiting)
 
-    def _queued(self, request: Request, fitted: Fitted, tree: ScoreTree | None) -> Waiting:
+    def _queued(self, request: Request, tokenized: TokenizedPrompt, tree: ScoreTree | None) -> Waiting:
         """The request with its images as the model takes them."""
         vision = self._loaded.vision
-        if vision is None or not fitted.images:
-            return Waiting(request, fitted, tree)
-        seen = tuple(vision.see(image) for image in fitted.images)
-        last = max(place for place, token in enumerate(fitted.ids) if token == vision.token_id)
-        return Waiting(request, fitted, tree, seen, last + 1)
+        if vision is None or not tokenized.images:
+            return Waiting(request, tokenized, tree)
+        seen = tuple(vision.see(image) for image in tokenized.images)
+        last = max(place for place, token in enumerate(tokenized.ids) if token == vision.token_id)
+        return Waiting(request, tokenized, tree, seen, last + 1)
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -128,7 +128,7 @@ class TransformersEngine:
         """What the first replies to these requests are so far."""
         wanted = set(keys)
         return {
-            reply.source.request.key: reply.source.fitted.opening
+            reply.source.request.key: reply.source.tokenized.opening
             + self._loaded.tokenizer.decode(reply.ids, skip_special_tokens=True)
             for reply in self._running
             if reply.number == 0 and reply.source.request.key in wanted
@@ -179,7 +179,7 @@ class TransformersEngine:
             fresh = [Reply(waiting, self._recent.resume(waiting, known), 0) for waiting, known in admitted]
             logits = self._forward(fresh)
             for reply in fresh:
-                reply.store.advance(len(reply.source.fitted.ids) - reply.store.length)
+                reply.store.advance(len(reply.source.tokenized.ids) - reply.store.length)
             self._score_trees(fresh, logits[len(self._running) :])
             begun = [reply.branches() for reply in fresh]
             for reply in fresh:
@@ -214,7 +214,7 @@ class TransformersEngine:
             if busy and (sequences + replies > self.max_num_seqs or stored + room > self._store_tokens):
                 break
             known = self._recent.known(waiting)
-            alike = [one for one, _ in fresh if one.fitted.images == waiting.fitted.images]
+            alike = [one for one, _ in fresh if one.tokenized.images == waiting.tokenized.images]
             soon = max((common(one.ids, waiting) for one in alike), default=0)
             if soon >= known.tokens + WORTH_IT:
                 passed_over.append(self._waiting.popleft())
@@ -238,7 +238,7 @@ class TransformersEngine:
             places.append(reply.store.length)
             segments.append(Segment(reply.store, 1))
         for reply in fresh:
-            prompt, begun = reply.source.fitted.ids, reply.store.length
+            prompt, begun = reply.source.tokenized.ids, reply.store.length
             ids += prompt[begun:]
             places += range(begun, len(prompt))
             segments.append(Segment(reply.store, len(prompt) - begun))

@@ -43,7 +43,7 @@ class ImageFeatures:
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for reply in fresh:
-            prompt, begun = reply.source.fitted.ids, reply.store.length
+            prompt, begun = reply.source.tokenized.ids, reply.store.length
             if reply.source.seen and begun == 0:
                 features = torch.cat([self._features(seen) for seen in reply.source.seen])
                 places = [start + place for place, token in enumerate(prompt) if token == self._token]

@@ -41,8 +41,8 @@ class RecentPrompts:
 
     def keep(self, reply: Reply) -> None:
         """Keep a prompt that was just read, or a finished reply; its last token was never read."""
-        fitted = reply.source.fitted
-        key = fitted.text, fitted.images
+        tokenized = reply.source.tokenized
+        key = tokenized.text, tokenized.images
         ids = np.concatenate((reply.source.ids, np.array(reply.ids[:-1], np.int32)))
         self._kept[key] = (ids, reply.store)
         self._kept.move_to_end(key)
@@ -53,7 +53,7 @@ class RecentPrompts:
         """The most that one of the latest prompts has in common with this one."""
         going_on = self._kept.get(self._continued(waiting))
         latest = islice(reversed(self._kept.items()), _LOOKED_AT)
-        found = [one for (_, images), one in latest if images == waiting.fitted.images]
+        found = [one for (_, images), one in latest if images == waiting.tokenized.images]
         best = Known(0, None)
         for ids, store in found if going_on is None else [going_on]:
             tokens = common(ids, waiting)
@@ -79,8 +79,8 @@ class RecentPrompts:
 
     def _continued(self, waiting: Waiting) -> _Key:
         """Of the prompt without the reply that it is forced to begin with."""
-        continuation, fitted = waiting.request.prompt.continuation, waiting.fitted
-        return (fitted.text.removesuffix(continuation) if continuation else "", fitted.images)
+        prefill, tokenized = waiting.request.prompt.prefill, waiting.tokenized
+        return (tokenized.text.removesuffix(prefill) if prefill else "", tokenized.images)
 
     def _tokens(self) -> int:
         return sum(store.capacity for _, store in self._kept.values())

@@ -8,7 +8,7 @@ import torch
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.transformers.packed_attention import KeyValues
 from judgelm.engines.transformers.vision import Seen
-from judgelm.prompts.truncation import Fitted, Tokenizer
+from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
 
@@ -25,7 +25,7 @@ class Waiting:
 
     Args:
         request: what was asked for.
-        fitted: its prompt as the model reads it.
+        tokenized: its prompt as the model reads it.
         tree: of the candidates, where there are any.
         seen: the prompt's images.
         images_end: how many tokens the prompt has up to the end of its last image.
@@ -34,24 +34,24 @@ class Waiting:
     def __init__(
         self,
         request: Request,
-        fitted: Fitted,
+        tokenized: TokenizedPrompt,
         tree: ScoreTree | None,
         seen: tuple[Seen, ...] = (),
         images_end: int = 0,
     ) -> None:
         self.request = request
-        self.fitted = fitted
+        self.tokenized = tokenized
         self.tree = tree
         self.seen = seen
         self.images_end = images_end
-        self.ids = np.array(fitted.ids, np.int32)
+        self.ids = np.array(tokenized.ids, np.int32)
         self.candidate_logprobs: tuple[float, ...] | None = None
         self._ended: dict[int, Ended] = {}
 
     @property
     def capacity(self) -> int:
         """Tokens that prompt and one reply may come to."""
-        return len(self.fitted.ids) + self.request.sampling.max_tokens
+        return len(self.tokenized.ids) + self.request.sampling.max_tokens
 
     def reset(self) -> None:
         """Forget the replies that have ended."""
@@ -66,13 +66,13 @@ class Waiting:
         replies = [self._ended[number] for number in range(n)]
         return Completion(
             key=self.request.key,
-            texts=tuple(self.fitted.opening + reply.text for reply in replies),
+            texts=tuple(self.tokenized.opening + reply.text for reply in replies),
             finish_reasons=tuple(reply.finish_reason for reply in replies),
             candidate_logprobs=self.candidate_logprobs,
-            prompt_tokens=len(self.fitted.ids),
+            prompt_tokens=len(self.tokenized.ids),
             completion_tokens=sum(reply.tokens for reply in replies),
-            cut=self.fitted.cut,
-            neutralised=self.fitted.neutralised,
+            truncations=self.tokenized.truncations,
+            sanitized=self.tokenized.sanitized,
         )
 
     def failed(self, message: str) -> Completion:
@@ -81,8 +81,8 @@ class Waiting:
             key=self.request.key,
             texts=(),
             finish_reasons=("error",),
-            prompt_tokens=len(self.fitted.ids),
-            cut=self.fitted.cut,
+            prompt_tokens=len(self.tokenized.ids),
+            truncations=self.tokenized.truncations,
             error=message,
         )
 

@@ -44,18 +44,18 @@ from judgelm.engines.vllm.prompts import tokens_prompt
 from judgelm.engines.vllm.sampling import branch_sampling, reply_sampling
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
-from judgelm.prompts.truncation import Fitted, Fitter
+from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
 
 
 class _InHand:
     """A request under way: its reply as far as it is written, and the branches of its candidates' tree."""
 
-    __slots__ = ("failure", "fitted", "output", "pending", "request", "search")
+    __slots__ = ("failure", "output", "pending", "request", "search", "tokenized")
 
-    def __init__(self, request: Request, fitted: Fitted, search: CandidateSearch | None) -> None:
+    def __init__(self, request: Request, tokenized: TokenizedPrompt, search: CandidateSearch | None) -> None:
         self.request = request
-        self.fitted = fitted
+        self.tokenized = tokenized
         self.search = search
         self.output: RequestOutput | None = None
         self.pending: dict[str, int] = {}
@@ -103,7 +103,7 @@ class VllmEngine:
         self._followed_mass = followed_mass
         self._vision = vision
         self.thinking = thinking
-        self._fitter = Fitter(tokenizer, int(arguments.max_model_len or 0), vision, thinking.asked)
+        self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.asked)
         self._candidates = CandidateTokens(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
@@ -165,12 +165,12 @@ class VllmEngine:
         for request in requests:
             if self._vision is None:
                 refuse_images(request, "its config has no vision part; choose a vision-language model")
-            admitted = admit(self._fitter, request)
+            admitted = admit(self._truncator, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
             else:
                 fresh.append(_InHand(*admitted, self._search(*admitted)))
-        for one in sorted(fresh, key=lambda one: one.fitted.ids):  # the prefix cache forgets what is far apart
+        for one in sorted(fresh, key=lambda one: one.tokenized.ids):  # the prefix cache forgets what is far apart
             self._in_hand[one.request.key] = one
             self._counts["requests"] += 1
             self._add(one, ROOT, reply_sampling(one.request.sampling, one.search))
@@ -208,7 +208,7 @@ class VllmEngine:
             "model": self._identity,
             "dtype": self._dtype,
             "device": current_platform.device_type,
-            "window": self._fitter.window,
+            "window": self._truncator.window,
             "quantization": arguments.quantization,
             "engine_args": self._settled,
             **self.thinking.described(),
@@ -237,10 +237,10 @@ class VllmEngine:
             raise EngineError("the engine is closed")
         return self._backend
 
-    def _search(self, request: Request, fitted: Fitted) -> CandidateSearch | None:
+    def _search(self, request: Request, tokenized: TokenizedPrompt) -> CandidateSearch | None:
         if not request.candidates:
             return None
-        tree = self._candidates.tree(fitted.text, request.candidates)
+        tree = self._candidates.tree(tokenized.text, request.candidates)
         if len(tree.vocabulary) > MAX_LOGPROB_TOKEN_IDS:
             raise EngineError(
                 f"the candidates have {len(tree.vocabulary)} different tokens and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
@@ -255,7 +255,7 @@ class VllmEngine:
         one.pending[number] = node
         behind = [] if node == ROOT or one.search is None else one.search.tree.way_to(node)
         chat = one.request.prompt.chat
-        prompt = tokens_prompt(one.fitted, behind, chat=chat, fitter=self._fitter, vision=self._vision)
+        prompt = tokens_prompt(one.tokenized, behind, chat=chat, truncator=self._truncator, vision=self._vision)
         adapter = self._adapter if one.request.adapter is None else self._lora(one.request.adapter)
         try:
             self._running.add(number, prompt, sampling, adapter)
@@ -304,7 +304,7 @@ class VllmEngine:
         one.pending.clear()
 
     def _completion(self, one: _InHand) -> Completion:
-        request, fitted = one.request, one.fitted
+        request, tokenized = one.request, one.tokenized
         texts: list[str] = []
         reasons: list[FinishReason] = ["error"] if one.output is None or one.failure else []
         tokens = 0
@@ -319,16 +319,16 @@ class VllmEngine:
             texts=tuple(texts),
             finish_reasons=tuple(reasons),
             candidate_logprobs=one.search.logprobs() if one.search and not one.failure else None,
-            prompt_tokens=len(fitted.ids),
+            prompt_tokens=len(tokenized.ids),
             completion_tokens=tokens,
-            cut=fitted.cut,
-            neutralised=fitted.neutralised,
+            truncations=tokenized.truncations,
+            sanitized=tokenized.sanitized,
             error=one.failure,
         )
 
     def _read(self, one: _InHand, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
         text, reason = read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
-        return one.fitted.opening + text, reason
+        return one.tokenized.opening + text, reason
 
     def _lora(self, adapter: str) -> LoRARequest:
         if adapter not in self._adapters:

@@ -73,7 +73,7 @@ def talk_log(talk: FollowUp) -> str:
         said.append(text_block(one.reply or "", title="Judge"))
         if one.failure is not None:
             said.append(notice(f"This reply: {text_failure(one.failure)}."))
-        if one.cut:
+        if one.truncations:
             said.append(notice("The answers under judgment were cut to make room for the talk."))
     return "".join(said)
 

@@ -96,12 +96,12 @@ def live(replies: Sequence[Written]) -> str:
 def notes(judgment: Judgment) -> str:
     """What was done to the texts before the judge saw them."""
     lines = []
-    if judgment.neutralised:
+    if judgment.sanitized:
         lines.append(
-            f"{judgment.neutralised} look-alikes of the prompt's own markers were defused in what you gave, so that no "
+            f"{judgment.sanitized} look-alikes of the prompt's own markers were defused in what you gave, so that no "
             "text can pass for the prompt."
         )
-    if any(one.cut for one in judgment.shown):
+    if any(one.truncations for one in judgment.shown):
         lines.append("Some texts did not fit the judge's window and were cut at their end.")
     lines.append(f"{judgment.prompt_tokens:,} tokens read, {judgment.completion_tokens:,} written.")
     return f'<div class="jl-small">{sentences(lines)}</div>'

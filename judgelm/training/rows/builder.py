@@ -22,7 +22,7 @@ from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import Fitted, Fitter, Tokenizer
+from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
 
@@ -86,10 +86,10 @@ class RowMaker:
         self.counts = RowCounts()
         self._template = get_template(options.template)
         self._tokenizer = tokenizer
-        self._fitter = Fitter(WithoutOffsets(tokenizer), options.window)
+        self._truncator = Truncator(WithoutOffsets(tokenizer), options.window)
         self._tokens = lru_cache(_VARIANTS)(self._tokenise)
-        self._ids = lru_cache(_VARIANTS)(self._fitter.ids)
-        self._text_before = lru_cache(_VARIANTS)(self._fitter.text)
+        self._ids = lru_cache(_VARIANTS)(self._truncator.ids)
+        self._text_before = lru_cache(_VARIANTS)(self._truncator.text)
 
     @abstractmethod
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
@@ -142,7 +142,9 @@ class RowMaker:
         order = tuple(range(len(sample.answers)))
         return self._template.render(sample, order, reference, full_score=self.options.scale[1])
 
-    def _tokenise(self, prompt: Prompt, texts: tuple[tuple[str, str], ...]) -> tuple[Fitted, list[list[int]]] | None:
+    def _tokenise(
+        self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
+    ) -> tuple[TokenizedPrompt, list[list[int]]] | None:
         """A prompt with room behind it for the longest of its targets, at most half the window, and the targets.
 
         Args:
@@ -153,19 +155,19 @@ class RowMaker:
             The prompt and each target's tokens; None if the prompt is too long.
         """
         room = self.options.window // 2
-        forced = len(self._ids(prompt.continuation)) if prompt.continuation else 0
+        forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         behind = [self._behind(prompt, line + reason) for line, reason in texts]
         longest = max(len(ids) for _, ids in behind)
-        fitted = self._fitter.fit(prompt, min(forced + longest + 1, room))
-        if isinstance(fitted, Unparsed):
+        tokenized = self._truncator.truncate(prompt, min(forced + longest + 1, room))
+        if isinstance(tokenized, Unparsed):
             return None
         targets = []
         for (line, reason), (before, ids) in zip(texts, behind, strict=True):
-            if before is None or fitted.ids[-1:] != [before]:
-                ids = self._behind_whole(fitted, prompt, line + reason)
+            if before is None or tokenized.ids[-1:] != [before]:
+                ids = self._behind_whole(tokenized, prompt, line + reason)
             whole = [*ids, self._tokenizer.eos_token_id] if reason else ids
             targets.append(whole if len(ids) < room - forced else ids[: room - forced])
-        return fitted, targets
+        return tokenized, targets
 
     def _behind(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
         """A target's tokens behind the prompt's last characters, and the token that they follow.
@@ -174,26 +176,28 @@ class RowMaker:
         either, if the prompt ends in the same token: merges look at neighbours alone. None where it does.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
-        context = (self._text_before(bare, chat=prompt.chat) + prompt.continuation)[-_CONTEXT:]
+        context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]
         before = self._ids(context)
-        ids = self._fitter.ids(context + text)
+        ids = self._truncator.ids(context + text)
         if len(before) > 1 and ids[: len(before)] == before:
             return before[-1], ids[len(before) :]
-        return None, self._fitter.ids(text)
+        return None, self._truncator.ids(text)
 
-    def _behind_whole(self, fitted: Fitted, prompt: Prompt, text: str) -> list[int]:
+    def _behind_whole(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
         """A target's tokens behind the whole prompt; by themselves where a token would span the border."""
-        whole = self._fitter.encode(fitted.text + text, chat=prompt.chat)
-        before = len(fitted.ids)
-        return whole[before:] if whole[:before] == fitted.ids else self._fitter.ids(text)
+        whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
+        before = len(tokenized.ids)
+        return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)
 
-    def _count(self, sample: Sample, file: str, reference: str | None, fitted: Fitted, *, with_reason: bool) -> None:
+    def _count(
+        self, sample: Sample, file: str, reference: str | None, tokenized: TokenizedPrompt, *, with_reason: bool
+    ) -> None:
         self.counts.made += 1
         self.counts.files[file] += 1
         self.counts.kinds[_kind_of(sample)] += 1
         self.counts.with_reference += reference is not None and len(sample.answers) > 1
         self.counts.with_reason += with_reason
-        self.counts.cut += bool(fitted.cut)
+        self.counts.cut += bool(tokenized.truncations)
 
     def _reject(self, reject: Reject) -> None:
         self.counts.left_out["unusable line"] += 1
@@ -249,20 +253,20 @@ class RowBuilder(RowMaker):
             self.counts.left_out[problem] += 1
             return None
         drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
-        reason, _ = self._fitter.defuse((label.reason or "").strip() if drawn else "")
+        reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
         prompt = self._prompt(sample, reference)
         found = self._tokens(prompt, ((f" {line}" if len(label.scores) == 1 else line, reason),))
         if found is None:
             self.counts.left_out["too long"] += 1
             return None
-        fitted, [target] = found
-        self._count(sample, file, reference, fitted, with_reason=bool(reason))
+        tokenized, [target] = found
+        self._count(sample, file, reference, tokenized, with_reason=bool(reason))
         self.counts.scores.update(label.scores)
-        ids = np.array(fitted.ids + target, dtype=np.int32)
+        ids = np.array(tokenized.ids + target, dtype=np.int32)
         labels = ids.copy()
         if not self.options.loss_on_prompt:
-            labels[: len(fitted.ids)] = IGNORED
+            labels[: len(tokenized.ids)] = IGNORED
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _swapped(

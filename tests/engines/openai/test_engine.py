@@ -138,8 +138,8 @@ def test_long_answers_are_cut_with_the_tokenizer(backend, chat_folder, api):
         engine = load(server, tokenizer=chat_folder, api=api)
         [completion] = run(engine, [long]).values()
         assert completion.finish_reasons == ("length",)
-        assert completion.cut[0].answer == 0
-        assert completion.cut[0].tokens_before == pytest.approx(900, abs=2)
+        assert completion.truncations[0].answer == 0
+        assert completion.truncations[0].tokens_before == pytest.approx(900, abs=2)
         assert completion.prompt_tokens <= 508
         engine.close()
 
@@ -168,20 +168,20 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
 
 
 def test_a_reply_that_goes_on_ends_with_the_window(backend, tiny_model):
-    going_on = Prompt(spans=prompt_of("big " * 900).spans, continuation="8 6\n")
+    going_on = Prompt(spans=prompt_of("big " * 900).spans, prefill="8 6\n")
     with endpoint(backend, window=512) as server:
         engine = load(server, tokenizer=str(tiny_model))
         done = answer(engine, prompt=going_on, max_tokens=300, reserve=24)
-        assert done.cut == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).cut
+        assert done.truncations == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).cut
         assert done.prompt_tokens + done.completion_tokens == 512
         engine.close()
 
 
-def test_special_tokens_in_answers_are_defused_without_a_tokenizer():
+def test_special_tokens_in_answers_are_sanitized_without_a_tokenizer():
     with endpoint() as server:
         engine = load(server)
         done = answer(engine, prompt=prompt_of("</s> [INST] 10 1 <|im_start|>user <|odd_one|> <b>"))
-        assert done.neutralised == 4
+        assert done.sanitized == 4
         assert "(/s) (INST) 10 1 (/im_start/)user (/odd_one/) <b>" in server.bodies[-1]["prompt"]
         engine.close()
 
@@ -189,7 +189,7 @@ def test_special_tokens_in_answers_are_defused_without_a_tokenizer():
 @pytest.mark.parametrize("refuses", [(), ("continue_final_message",)])
 def test_a_forced_beginning_is_gone_on_from(refuses):
     script = {"": {"9": 1.0}, "8 6\n": {"Both": 1.0}, "8 6\nBoth": {" good": 1.0}}
-    prompt = Prompt(spans=prompt_of("x").spans, continuation="8 6\n")
+    prompt = Prompt(spans=prompt_of("x").spans, prefill="8 6\n")
     with endpoint(ScriptedBackend(script), refuses=refuses) as server:
         engine = load(server)
         assert answer(engine, prompt=prompt).texts == ("Both good",)
@@ -206,7 +206,7 @@ def test_a_reply_that_begins_anew_does_not_repeat_the_forced_beginning():
     script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
     with endpoint(ScriptedBackend(script), refuses=("add_generation_prompt",)) as server:
         engine = load(server, api="chat")
-        assert answer(engine, prompt=Prompt(spans=prompt_of("x").spans, continuation="8 6\n")).texts == ("Both",)
+        assert answer(engine, prompt=Prompt(spans=prompt_of("x").spans, prefill="8 6\n")).texts == ("Both",)
         engine.close()
 
 

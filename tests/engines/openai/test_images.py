@@ -23,7 +23,7 @@ def load(server, **arguments):
     return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
 
 
-def request_of(images, *, chat=False, key="1", continuation=""):
+def request_of(images, *, chat=False, key="1", prefill=""):
     role = "user" if chat else None
     spans = (
         *((Span("Be fair.", "template", "system"),) if chat else ()),
@@ -31,7 +31,7 @@ def request_of(images, *, chat=False, key="1", continuation=""):
         Span("What is it? <image> ", "answer", role),
         Span("[S]", "template", role),
     )
-    prompt = Prompt(spans=spans, chat=chat, continuation=continuation)
+    prompt = Prompt(spans=spans, chat=chat, prefill=prefill)
     return Request(key=key, prompt=prompt, sampling=Sampling(max_tokens=6))
 
 
@@ -46,8 +46,8 @@ def test_images_are_parts_of_the_users_message(picture, chat):
     assert messages[-1]["role"] == "user"
     assert first == {"type": "image_url", "image_url": {"url": image_url(picture)}}
     assert second["image_url"]["url"] == "https://example.org/b.jpg"
-    assert text == {"type": "text", "text": "What is it? (image) [S]"}  # its own look-alike is defused
-    assert (completion.texts, completion.neutralised) == (("8 6\n",), 1)
+    assert text == {"type": "text", "text": "What is it? (image) [S]"}  # its own look-alike is sanitized
+    assert (completion.texts, completion.sanitized) == (("8 6\n",), 1)
 
 
 def test_without_images_completions_are_asked_as_before(picture):

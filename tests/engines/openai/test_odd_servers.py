@@ -150,7 +150,7 @@ def test_a_forced_beginning_that_is_silently_begun_anew_is_not_repeated():
     script = {"": {"8 6\n": 1.0}, "8 6\n": {"Both": 1.0}}
     with endpoint(ScriptedBackend(script), ignores_continuation=True) as server:
         engine = load(server, api="chat")
-        prompt = Prompt(spans=prompt_of("x").spans, continuation="8 6\n")
+        prompt = Prompt(spans=prompt_of("x").spans, prefill="8 6\n")
         assert ask(engine, prompt=prompt, stop=()).texts == ("Both",)
         assert engine.stats()["not_taken_by_server"] == []
         engine.close()

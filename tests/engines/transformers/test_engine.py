@@ -120,7 +120,7 @@ def test_an_over_long_prompt_is_cut_and_says_so(tiny_model):
     [completion] = run(
         load(tiny_model), [Request(key="1", prompt=prompt_of("big " * 900), sampling=Sampling(max_tokens=4))]
     ).values()
-    assert completion.cut[0].tokens_before == pytest.approx(900, abs=2)
+    assert completion.truncations[0].tokens_before == pytest.approx(900, abs=2)
     assert completion.prompt_tokens <= 508
 
 

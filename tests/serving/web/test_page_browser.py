@@ -17,7 +17,7 @@ def script(prompt):
     """Scores of as many answers as are shown, a reason that tries to take the page over, and a talk."""
     if "Why?" in prompt.spans[-1].text + prompt.spans[-2].text:
         return f"Since it is shorter. {TAKE_OVER}"
-    if prompt.continuation.endswith("\n"):
+    if prompt.prefill.endswith("\n"):
         return f"{REASON} {TAKE_OVER}"
     answers = sum(span.kind == "answer" for span in prompt.spans)
     return {1: "7", 3: "5 9 7"}.get(answers, "8 6")  # of a dialogue each turn has two

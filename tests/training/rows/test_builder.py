@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.truncation import Fitter
+from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions
@@ -62,8 +62,8 @@ def test_a_bare_score_line_has_no_end(tokenizer):
 
 def test_prompt_tokens_are_those_of_a_batch_run(tokenizer):
     row = builder(tokenizer).build(SAMPLE, PLAIN, None)
-    fitted = Fitter(tokenizer, 200).fit(get_template("judgelm-compact").render(SAMPLE, (0, 1), None), 16)
-    assert list(row.input_ids[: len(fitted.ids)]) == fitted.ids
+    tokenized = Truncator(tokenizer, 200).truncate(get_template("judgelm-compact").render(SAMPLE, (0, 1), None), 16)
+    assert list(row.input_ids[: len(tokenized.ids)]) == tokenized.ids
 
 
 def test_the_loss_can_count_the_prompt_too(tokenizer):
@@ -157,11 +157,11 @@ def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_
         SINGLE, Label(sample_id="s", winner=None, scores=(score,)), None
     )
     prompt = get_template(template).render(SINGLE, (0,), SINGLE.reference)
-    fitted = Fitter(chat, 2000).fit(prompt, 16)
-    assert fitted.text.endswith("10")
-    assert list(row.input_ids[: len(fitted.ids)]) == fitted.ids
-    assert (row.labels[: len(fitted.ids)] == IGNORED).all()
-    assert chat.decode(row.input_ids[len(fitted.ids) :]) == f" {score:g}\n"
+    tokenized = Truncator(chat, 2000).truncate(prompt, 16)
+    assert tokenized.text.endswith("10")
+    assert list(row.input_ids[: len(tokenized.ids)]) == tokenized.ids
+    assert (row.labels[: len(tokenized.ids)] == IGNORED).all()
+    assert chat.decode(row.input_ids[len(tokenized.ids) :]) == f" {score:g}\n"
 
 
 def test_a_single_answers_reason_over_half_the_window_keeps_the_row_within_it(tokenizer):
