@@ -25,7 +25,7 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
-from judgelm.studies.order_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_BAND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

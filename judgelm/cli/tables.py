@@ -10,8 +10,8 @@ from judgelm.cli.evaluation import Scored
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.order_labels import RULE_NAMES
-from judgelm.studies.probability import ProbabilityScores
+from judgelm.studies.pair_labels import RULE_NAMES
+from judgelm.studies.pair_metrics import ProbabilityScores
 
 _ROWS = ("accuracy", "precision", "recall", "f1", "majority", "gain")
 _NAMES = {"majority": "always the most frequent label", "gain": "gain over that"}

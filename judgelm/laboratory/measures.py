@@ -13,7 +13,7 @@ from judgelm.metrics.agreement import confusion_cells, scores_of_confusion
 from judgelm.metrics.crossed import crossed_difference, crossed_estimate
 from judgelm.metrics.position import position_cells
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies.order_labels import label_of, pair_winner
+from judgelm.studies.pair_labels import label_of, pair_winner
 
 MEASURES = (
     "agreement", "precision", "recall", "f1", "consistency", "toward_first", "toward_second", "delta_bias", "impartial",

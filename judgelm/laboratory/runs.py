@@ -24,7 +24,7 @@ from judgelm.laboratory.plan import Base, Plan, Run, Shown
 from judgelm.laboratory.world import documents, write_training
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
-from judgelm.studies.order_labels import orders_of
+from judgelm.studies.pair_labels import orders_of
 from judgelm.training.config import JudgeArguments
 from judgelm.training.save import save
 from judgelm.training.sft import prepare

@@ -19,7 +19,7 @@ from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.manifest import facts, sessions, throughput
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
 from judgelm.studies.evaluation import Evaluation, GroupRow
-from judgelm.studies.order_labels import RULE_NAMES
+from judgelm.studies.pair_labels import RULE_NAMES
 
 GROUP_CAP = 60
 _FOLDER = Path(__file__).parent

@@ -8,7 +8,7 @@ from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.order_labels import pair_winner, scores_behind
+from judgelm.studies.pair_labels import pair_winner, scores_behind
 
 LIST_CAP = 500
 TEXT_CAP = 20_000

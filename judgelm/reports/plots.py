@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from judgelm.studies.failure_handling import PositionEstimates, Treatment
-from judgelm.studies.histogram import ScoreHistogram
+from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates, ScoreHistogram
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")
@@ -38,7 +37,7 @@ STYLE: dict[Any, Any] = {  # matplotlib types the keys as some 300 literals
 _SHADES = LinearSegmentedColormap.from_list("white-blue", ["#ffffff", BLUE])
 
 
-def confusion_figure(treatment: Treatment) -> str:
+def confusion_figure(treatment: PairMetrics) -> str:
     """Labels against the judge's answers: counts in cells, shade and second line by share of the row."""
     counts = np.array(treatment.confusion, dtype=np.float64)
     totals = counts.sum(axis=1, keepdims=True)

@@ -6,8 +6,8 @@ from judgelm.metrics.annotators import HumanAgreement
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.failure_handling import PositionEstimates, Treatment
-from judgelm.studies.order_labels import RULE_NAMES
+from judgelm.studies.pair_labels import RULE_NAMES
+from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
 
 FEW_PAIRS = 100
 """Below this many pairs the headline says that they are few: the interval is then some ten points to either side."""
@@ -112,7 +112,7 @@ def _other_rules(evaluation: Evaluation) -> Iterator[str]:
             yield f"Under the rule “{RULE_NAMES[rule]}” it names the winner in {percent(accuracy.value)} {counted}."
 
 
-def _baseline_sentence(shown: Treatment) -> str:
+def _baseline_sentence(shown: PairMetrics) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
     gain = f"{points(shown.gain.value)} (95 % interval {bounds(shown.gain)})"
     if shown.gain.low > 0:

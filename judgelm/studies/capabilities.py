@@ -26,7 +26,7 @@ from judgelm.metrics.capabilities import (
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
 from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, StudyResult, Table, Value
-from judgelm.studies.sentences import said_number
+from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
 _COLUMNS = (
@@ -311,4 +311,4 @@ def _bare(value: Value) -> float | None:
 def _said(mean: Value) -> str:
     if mean is None:
         return "unknown, since every judgment failed"
-    return said_number(mean, ".2f") if isinstance(mean, Estimate) else f"{mean:.2f} (no interval)"
+    return format_number(mean, ".2f") if isinstance(mean, Estimate) else f"{mean:.2f} (no interval)"

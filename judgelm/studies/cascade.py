@@ -8,7 +8,7 @@ import numpy as np
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label
-from judgelm.studies.order_labels import TIE_BAND, label_of, pair_label, pair_winner
+from judgelm.studies.pair_labels import TIE_BAND, label_of, pair_label, pair_winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

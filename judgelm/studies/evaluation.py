@@ -2,7 +2,7 @@
 
 Failures are never silent: `excluded` (failed judgments left out) and `as_tie` (a failure counts as a tie, and two
 failed orders as consistent, as in the original JudgeLM code) are both always computed, each with its own n.
-What the numbers are drawn from is in `judgelm.studies.order_labels`; how they look is in `judgelm.reports`.
+What the numbers are drawn from is in `judgelm.studies.pair_labels`; how they look is in `judgelm.reports`.
 """
 
 from collections import Counter
@@ -17,11 +17,8 @@ from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule, OrderRule
 from judgelm.records import Judgment, Label, Winner
-from judgelm.studies.failure_handling import Treatment, treat
-from judgelm.studies.groups import by_value
-from judgelm.studies.histogram import ScoreHistogram, histogram
-from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, join, labelled
-from judgelm.studies.order_labels import (
+from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, group_by_value, join, labelled
+from judgelm.studies.pair_labels import (
     RULE_NAMES,
     TIE_BAND,
     by_id,
@@ -32,9 +29,16 @@ from judgelm.studies.order_labels import (
     scores_behind,
     winner_of,
 )
-from judgelm.studies.probability import ProbabilityScores, score_probabilities
+from judgelm.studies.pair_metrics import (
+    PairMetrics,
+    ProbabilityScores,
+    ScoreHistogram,
+    pair_metrics,
+    score_histogram,
+    score_probabilities,
+)
 
-FailureTreatment = Literal["excluded", "as_tie"]
+FailureHandling = Literal["excluded", "as_tie"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class EvaluationOptions:
         resampling: seed and number of resamples of every interval.
     """
 
-    failures: FailureTreatment = "excluded"
+    failures: FailureHandling = "excluded"
     order_rule: LabelRule | None = None
     tie_band: float = TIE_BAND
     run_rule: OrderRule | None = None
@@ -135,11 +139,11 @@ class Evaluation:
     protocol: str
     order_rule: LabelRule
     other_rules: Mapping[LabelRule, RuleAgreement]
-    failures: FailureTreatment
+    failures: FailureHandling
     counts: Counts
     failure_codes: Mapping[str, int]
-    excluded: Treatment | None
-    as_tie: Treatment
+    excluded: PairMetrics | None
+    as_tie: PairMetrics
     probabilities: ProbabilityScores | None
     scores: ScoreHistogram | None
     groups: Mapping[str, tuple[GroupRow, ...]]
@@ -153,7 +157,7 @@ class Evaluation:
     mean_thinking_characters: float | None = None
 
     @property
-    def headline(self) -> Treatment | None:
+    def headline(self) -> PairMetrics | None:
         """The numbers under the chosen treatment."""
         return self.excluded if self.failures == "excluded" else self.as_tie
 
@@ -210,10 +214,10 @@ def evaluate(
         failures=options.failures,
         counts=_counts(found, labels, rows),
         failure_codes=_failure_codes(rows),
-        excluded=treat([labelled(row) for row in judged], how) if judged else None,
-        as_tie=treat([labelled(row, failure=0) for row in rows], how),
+        excluded=pair_metrics([labelled(row) for row in judged], how) if judged else None,
+        as_tie=pair_metrics([labelled(row, failure=0) for row in rows], how),
         probabilities=score_probabilities(rows, how),
-        scores=histogram([row.judgment for row in rows]),
+        scores=score_histogram([row.judgment for row in rows]),
         groups={name: _group_rows(rows, kept, values, how) for name, values in (groups or {}).items()},
         humans=_humans(kept, how),
         flips=tuple(row.id for row in rows if flipped(row)),
@@ -259,7 +263,7 @@ def _group_rows(
     rows: list[JoinedPair], kept: list[JoinedPair], values: Mapping[str, str], how: Resampling
 ) -> tuple[GroupRow, ...]:
     """One row per value, the largest first; `kept` are the rows that count under the headline treatment."""
-    everyone, counted = (by_value(part, lambda row: values.get(row.id)) for part in (rows, kept))
+    everyone, counted = (group_by_value(part, lambda row: values.get(row.id)) for part in (rows, kept))
     found = [_group_row(value, members, counted.get(value, []), how) for value, members in everyone.items()]
     return tuple(sorted(found, key=lambda row: (-row.n, row.value)))
 
@@ -291,8 +295,8 @@ def _rule_agreement(
     judged = [labelled(row) for row in others if row.judged is not None]
     return RuleAgreement(
         failed=len(rows) - len(judged),
-        excluded=treat(judged, how).accuracy if judged else None,
-        as_tie=treat([labelled(row, failure=0) for row in others], how).accuracy,
+        excluded=pair_metrics(judged, how).accuracy if judged else None,
+        as_tie=pair_metrics([labelled(row, failure=0) for row in others], how).accuracy,
     )
 
 
@@ -313,7 +317,7 @@ _RULES: dict[LabelRule, str] = {
     "tie": "made into one label with a conflict counted as a tie",
     "probability": "made into one label by the mean of P(first better)",
 }
-_FAILURES: dict[FailureTreatment, str] = {
+_FAILURES: dict[FailureHandling, str] = {
     "excluded": "failed judgments are left out of the headline numbers",
     "as_tie": "a failed judgment counts as a tie in the headline numbers",
 }

@@ -1,13 +1,29 @@
 """Judgments and labels brought together by sample id, never by line position."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule, is_assigned
 from judgelm.records import Judgment, Label
-from judgelm.studies.failure_handling import LabelledPair
-from judgelm.studies.order_labels import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
+from judgelm.studies.pair_labels import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
+
+NOT_GIVEN = "not given"
+"""The value of members of which nobody says it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledPair:
+    """Integer labels in sample order; `given` and `swapped` are None unless both orders said something."""
+
+    truth: int
+    judged: int
+    given: int | None
+    swapped: int | None
+    cluster: Hashable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +118,12 @@ def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders
     if twice and judgment.failure is not None and orders is not None and orders.swapped is None:
         return Orders(given=orders.given, swapped=OrderLabel(label=None))
     return orders
+
+
+def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
+    """The members of each value in the order given, the largest group first and equal ones by value."""
+    found: dict[str, list[T]] = {}
+    for member in members:
+        value = value_of(member)
+        found.setdefault(NOT_GIVEN if value is None else value, []).append(member)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -5,28 +5,28 @@ from judgelm.metrics.resampling import Estimate
 _OPENING = 160
 
 
-def said_share(found: Estimate) -> str:
+def format_share(found: Estimate) -> str:
     """`71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
     return f"{100 * found.value:.1f} % ({_interval(found, 100, '.1f')})"
 
 
-def said_points(found: Estimate) -> str:
+def format_points(found: Estimate) -> str:
     """A difference of shares: `+3.1 points (95 % interval -0.2 to +6.4, n = 300)`."""
     return f"{100 * found.value:+.1f} points ({_interval(found, 100, '+.1f')})"
 
 
-def said_number(found: Estimate, form: str = ".3f") -> str:
+def format_number(found: Estimate, form: str = ".3f") -> str:
     """`0.412 (95 % interval 0.380 to 0.447, n = 300)`."""
     return f"{found.value:{form}} ({_interval(found, 1, form)})"
 
 
-def opening(text: str) -> str:
+def excerpt(text: str) -> str:
     """The first words of a text, in one line: enough to know it by."""
     line = " ".join(text.split())
     return line if len(line) <= _OPENING else f"{line[: _OPENING - 1]}…"
 
 
-def file_name(group: str) -> str:
+def file_slug(group: str) -> str:
     """The name of a grouping as part of a file's: ours are words, another's may be anything."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in group.lower())
 

@@ -13,7 +13,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
 from judgelm.studies.result import Cell, Column, Forest, ForestRow, StudyResult, Table
-from judgelm.studies.sentences import said_share
+from judgelm.studies.sentences import format_share
 
 _MOST_SENTENCES = 6
 _FAR = 0.1
@@ -176,9 +176,9 @@ def _protocol(how: Resampling, with_difficulty: bool) -> str:
 def _findings(standings: Sequence[_Standing]) -> list[str]:
     lines = []
     for one in standings[:_MOST_SENTENCES]:
-        controlled = "" if isinstance(one.controlled, str) else f"; at equal length {said_share(one.controlled.rate)}"
+        controlled = "" if isinstance(one.controlled, str) else f"; at equal length {format_share(one.controlled.rate)}"
         by = f" ({one.annotator})" if one.annotator else ""
-        lines.append(f"{one.model} against {one.baseline}{by}: {said_share(one.mean.rate)}{controlled}.")
+        lines.append(f"{one.model} against {one.baseline}{by}: {format_share(one.mean.rate)}{controlled}.")
     if len(standings) > _MOST_SENTENCES:
         lines.append(f"{len(standings) - _MOST_SENTENCES} more models stand in the table.")
     return lines

@@ -144,7 +144,7 @@ def _figures(judgments: Sequence[Judgment], pairs: ValidationPairs) -> Figures:
     # scipy and statsmodels take seconds to import, in every process of a training that may never judge
     from judgelm.metrics.resampling import Resampling, share
     from judgelm.studies.evaluation import EvaluationOptions, evaluate
-    from judgelm.studies.order_labels import label_of, pair_label, pair_winner
+    from judgelm.studies.pair_labels import label_of, pair_label, pair_winner
 
     questions = {sample.id: sample.question for sample in pairs.samples}
     found = evaluate(judgments, pairs.labels, clusters=questions, options=EvaluationOptions(order_rule="given"))

@@ -16,9 +16,9 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Multi, Pairwise
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.runner import judge
-from judgelm.studies.benchmark.schemes import SCHEMES
+from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
-from judgelm.studies.order_labels import by_id
+from judgelm.studies.pair_labels import by_id
 
 HOW = Resampling(resamples=200)
 
@@ -143,7 +143,7 @@ def test_what_it_does_not_measure_it_says_who_does(tmp_path):
         benchmark_study("pandalm", {}, labelled)
     with pytest.raises(InputError, match="no judgment has a label"):
         benchmark_study("auto-j", {"x": judgment("x", 1)}, labelled)
-    assert {"rewardbench", "rewardbench-2", "judgebench"} <= SCHEMES.keys()
+    assert {"rewardbench", "rewardbench-2", "judgebench"} <= SCORING_RULES.keys()
 
 
 def test_the_command_reads_the_name_beside_the_rows(tmp_path):

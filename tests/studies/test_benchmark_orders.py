@@ -17,7 +17,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.benchmark.study import benchmark_study
-from judgelm.studies.order_labels import by_id
+from judgelm.studies.pair_labels import by_id
 
 HOW = Resampling(resamples=100)
 LLMBAR = [

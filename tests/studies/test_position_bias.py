@@ -11,8 +11,8 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.studies.order_labels import by_id
-from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
+from judgelm.studies.pair_labels import by_id
+from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
 from judgelm.studies.position_bias.study import PairGroup, position_bias_study
 
 HOW = Resampling(resamples=200)
@@ -32,7 +32,7 @@ def review_file(tmp_path):
 
 
 def groups_of(*named):
-    return together(of_reviews([(name, review) for name, path in named for review in read_reviews(path)]))
+    return merge_groups(pairs_of_reviews([(name, review) for name, path in named for review in read_reviews(path)]))
 
 
 def cells(result):
@@ -75,7 +75,7 @@ def test_a_run_in_both_orders_by_hand():
         {"a|1|2": "8 6\n", "a|2|1": "7 9\n", "b|1|2": "8 6\n", "b|2|1": "8 6\n", "c|1|2": "8 6\n", "c|2|1": "well\n"}
     )
     samples = [Sample(id=q, question=q, answers=("1", "2")) for q in "abc"]
-    group = of_judgments(by_id(judge(samples, Pairwise(both_orders=True), engine)))
+    group = pairs_of_run(by_id(judge(samples, Pairwise(both_orders=True), engine)))
     row = cells(position_bias_study({"run": group}, HOW))["run"]
     assert (row["n"], row["failed"], row["consistency"].value, row["toward_first"].value) == (2, 1, 0.5, 0.5)
     assert row["lead"].value == 1.0  # (0 + 2) / 2

@@ -7,7 +7,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 
 from judgelm.records import Judgment, Label, PairVerdict, Shown
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
-from judgelm.studies.probability import proper_losses
+from judgelm.studies.pair_metrics import proper_losses
 
 
 def judged(key, probability):

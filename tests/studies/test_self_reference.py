@@ -5,7 +5,7 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer, Unparsed
-from judgelm.studies.self_reference.selection import Standing, crossover, rank_correlation
+from judgelm.studies.self_reference.selection import JudgeResult, crossover, rank_correlation
 from judgelm.studies.self_reference.study import self_reference_study
 from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
 
@@ -182,7 +182,7 @@ def test_crossovers_that_are_not_there(points, expected):
 def test_rank_correlation_needs_five_judges_and_an_order_that_is_not_all_the_same():
     def standings(*pairs):
         return [
-            Standing(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
+            JudgeResult(judge=str(place), generation=x, f1=Estimate(value=y, low=y, high=y, n=9))
             for place, (x, y) in enumerate(pairs)
         ]
 

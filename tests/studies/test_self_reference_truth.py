@@ -10,7 +10,7 @@ from judgelm.studies.self_reference.truth import (
     same_answer,
     truth_from_row,
 )
-from judgelm.studies.truth_rows import by_sample
+from judgelm.studies.truth_file import by_sample
 
 ROW = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
 

@@ -4,8 +4,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Judgment, LabelVerdict, PairVerdict, SelfAnswer, Shown, Unparsed
-from judgelm.studies.ssr.items import PairTruth, credit, join_items, outcome, pair_truth_from_row
-from judgelm.studies.truth_rows import by_sample
+from judgelm.studies.ssr.items import PairTruth, credit, join_items, pair_outcome, pair_truth_from_row
+from judgelm.studies.truth_file import by_sample
 
 
 def judged(key, given, swapped, answers=(), **fields):
@@ -35,26 +35,26 @@ def failed(key):
     ],
 )
 def test_two_orders_vote(given, swapped, winner, expected):
-    assert outcome(judged("x", given, swapped), winner) == expected
+    assert pair_outcome(judged("x", given, swapped), winner) == expected
 
 
 def test_scores_vote_as_labels_do():
     shown = (Shown(order=(0, 1), text="", scores=(8, 3)), Shown(order=(1, 0), text="", scores=(2, 9)))
     judgment = Judgment(sample_id="x", mode="pair", verdict=PairVerdict(winner=1), shown=shown)
-    assert outcome(judgment, 1) == "right"  # 8 > 3 as given; swapped, the first answer has 9
+    assert pair_outcome(judgment, 1) == "right"  # 8 > 3 as given; swapped, the first answer has 9
 
 
 def test_without_readable_orders_the_verdict_decides():
     def judgment(winner):
         return Judgment(sample_id="x", mode="ssr", verdict=PairVerdict(winner=winner), shown=())
 
-    assert [outcome(judgment(winner), 2) for winner in (1, 2, "tie")] == ["wrong", "right", "split"]
+    assert [pair_outcome(judgment(winner), 2) for winner in (1, 2, "tie")] == ["wrong", "right", "split"]
 
 
 def test_a_failure_has_no_outcome_and_another_verdict_is_refused():
-    assert outcome(failed("x"), 1) is None
+    assert pair_outcome(failed("x"), 1) is None
     with pytest.raises(InputError, match="runs of mode ssr"):
-        outcome(Judgment(sample_id="x", mode="m", verdict=LabelVerdict(label="correct"), shown=()), 1)
+        pair_outcome(Judgment(sample_id="x", mode="m", verdict=LabelVerdict(label="correct"), shown=()), 1)
 
 
 def test_a_split_counts_three_ways():

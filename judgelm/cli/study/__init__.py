@@ -6,7 +6,7 @@ from judgelm.cli.study.benchmark import benchmark_command
 from judgelm.cli.study.calibration import calibration_command
 from judgelm.cli.study.capabilities import capabilities_command
 from judgelm.cli.study.compare_judges import compare_judges_command
-from judgelm.cli.study.judgelm import judgelm_command
+from judgelm.cli.study.judgelm_tables import judgelm_command
 from judgelm.cli.study.position_bias import position_bias_command
 from judgelm.cli.study.qa import qa_command
 from judgelm.cli.study.self_bias import self_bias_command

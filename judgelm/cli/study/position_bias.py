@@ -53,16 +53,16 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     from judgelm.cli.evaluation import is_run_file
     from judgelm.data.formats.reviews import joined_files, read_reviews
     from judgelm.runs.run_files import read_judgments
-    from judgelm.studies.position_bias.pairs import of_judgments, of_reviews, together
+    from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
 
     paths = [path.resolve() for _, path in files]
     if repeated := next((path for path in paths if paths.count(path) > 1), None):
         raise InputError(f"{repeated}: given twice; give each file once")
     runs = [(name, path) for name, path in files if is_run_file(path)]
     reviewed = [file for file in files if file not in runs]
-    found = [(name, of_judgments(read_judgments(path))) for name, path in runs]
+    found = [(name, pairs_of_run(read_judgments(path))) for name, path in runs]
     for places in joined_files(reviewed):
         named = [reviewed[place] for place in places]
-        found += of_reviews([(name, review) for name, path in named for review in read_reviews(str(path))])
-    groups = together(found)
+        found += pairs_of_reviews([(name, review) for name, path in named for review in read_reviews(str(path))])
+    groups = merge_groups(found)
     return {name: groups[name] for name in dict.fromkeys(name for name, _ in files) if name in groups}

@@ -46,7 +46,7 @@ def self_reference_command(
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.self_reference.study import self_reference_study
     from judgelm.studies.self_reference.truth import JudgeRuns, truth_from_row
-    from judgelm.studies.truth_rows import by_sample
+    from judgelm.studies.truth_file import by_sample
 
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))

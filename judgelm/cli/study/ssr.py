@@ -51,7 +51,7 @@ def ssr_command(
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.ssr.items import pair_truth_from_row
     from judgelm.studies.ssr.study import SsrOptions, ssr_study
-    from judgelm.studies.truth_rows import by_sample
+    from judgelm.studies.truth_file import by_sample
 
     options = SsrOptions(
         tau=tau,

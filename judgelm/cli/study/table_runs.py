@@ -11,7 +11,7 @@ from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
-from judgelm.studies.judgelm import LAYOUTS, TableRun, Timing
+from judgelm.studies.judgelm_tables import LAYOUTS, TableRun, Timing
 from judgelm.yaml_files import read_yaml
 
 

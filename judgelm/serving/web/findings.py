@@ -14,7 +14,7 @@ from judgelm.runs.serialization import judgment_row
 from judgelm.serving.web.browse_state import Browsing
 from judgelm.serving.web.runs import verdict_word
 from judgelm.studies.evaluation import evaluate
-from judgelm.studies.order_labels import label_of
+from judgelm.studies.pair_labels import label_of
 
 
 def agreement(browsing: Browsing) -> list[str]:

@@ -14,7 +14,7 @@ from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.aggregation import verdict_text
 from judgelm.runs.run_files import input_identities, read_judgments, read_manifest
 from judgelm.serving.web.label_file import LabelFile, beside_run, of_upload
-from judgelm.studies.order_labels import by_id, orders_of
+from judgelm.studies.pair_labels import by_id, orders_of
 
 FAILED = "failed"
 

@@ -13,7 +13,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
 from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
-from judgelm.studies.sentences import said_number
+from judgelm.studies.sentences import format_number
 
 GRADED = PROMETHEUS.name
 _NUMBERS = (
@@ -135,7 +135,7 @@ def _findings(correlations: dict[str, GradeCorrelation]) -> list[str]:
     judge, *others = correlations.values()
     lines = []
     if judge.pearson is not None:
-        lines.append(f"Pearson's correlation of the judge with GPT-4 is {said_number(judge.pearson)}.")
+        lines.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge.pearson)}.")
     itself = [numbers.pearson.value for numbers in others if numbers.pearson is not None]
     if itself:
         lines.append(f"GPT-4's own gradings correlate by {min(itself):.3f} to {max(itself):.3f}.")

@@ -7,7 +7,7 @@ from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, Label, Sample
-from judgelm.studies.order_labels import label_of, orders_of, pair_winner
+from judgelm.studies.pair_labels import label_of, orders_of, pair_winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from judgelm.metrics.paired import cohens_kappa
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
-from judgelm.studies.order_labels import pair_label
+from judgelm.studies.pair_labels import pair_label
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.sentences import said_number, said_share
+from judgelm.studies.sentences import format_number, format_share
 
 _OTHER = "none of the 8 groups"
 
 
-class MakersCounts(NamedTuple):
+class AuthorsReport(NamedTuple):
     """What a benchmark's makers report beyond a score, and what it says in sentences."""
 
     table: Table
@@ -39,7 +39,7 @@ def every_order_right(joined: JoinedJudgment) -> float:
     return float(all(label == truth_of(joined) for label in order_labels(joined)))
 
 
-def llmbar_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts | None:
+def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport | None:
     """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
     rows: list[tuple[Cell, ...]] = []
     findings: list[str] = []
@@ -53,9 +53,9 @@ def llmbar_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> M
         rows.append(
             (subset, counts.n, counts.unreadable, *shares, counts.kappa, counts.given_kappa, counts.swapped_kappa)
         )
-        kappa = "undefined" if counts.kappa is None else said_number(counts.kappa)
+        kappa = "undefined" if counts.kappa is None else format_number(counts.kappa)
         findings.append(
-            f"{subset}: orders equal by LLMBar's count {said_share(counts.equal)}; kappa between the orders {kappa}."
+            f"{subset}: orders equal by LLMBar's count {format_share(counts.equal)}; kappa between the orders {kappa}."
         )
     if not rows:
         return None
@@ -80,10 +80,10 @@ def llmbar_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> M
         "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
         "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
     )
-    return MakersCounts(table, tuple(findings))
+    return AuthorsReport(table, tuple(findings))
 
 
-def auto_j_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts:
+def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
     """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
     named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
@@ -110,8 +110,8 @@ def auto_j_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> M
         note="Agreement: both orders give the label; an unreadable order does not. Consistency: over the pairs read in "
         "both orders.",
     )
-    by_group = "; ".join(f"{row[0]} {said_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
-    return MakersCounts(table, (f"Agreement by group: {by_group}.",))
+    by_group = "; ".join(f"{row[0]} {format_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
+    return AuthorsReport(table, (f"Agreement by group: {by_group}.",))
 
 
 def fair_eval_label(joined: JoinedJudgment) -> int | None:
@@ -121,7 +121,7 @@ def fair_eval_label(joined: JoinedJudgment) -> int | None:
     return pair_label(joined.judgment, "mean") if len(read) == 2 else next(iter(read), None)
 
 
-def fair_eval_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -> MakersCounts:
+def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
     """Accuracy and Cohen's kappa against the label of people."""
     labels = [(fair_eval_label(member), truth_of(member), member.cluster) for member in joined]
     clusters = [cluster for *_, cluster in labels]
@@ -147,6 +147,6 @@ def fair_eval_counts(joined: Sequence[JoinedJudgment], resampling: Resampling) -
         note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
         "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
     )
-    return MakersCounts(
-        table, (f"Cohen's kappa with people is {'undefined' if kappa is None else said_number(kappa)}.",)
+    return AuthorsReport(
+        table, (f"Cohen's kappa with people is {'undefined' if kappa is None else format_number(kappa)}.",)
     )

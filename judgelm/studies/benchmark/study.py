@@ -18,10 +18,10 @@ from judgelm.records import Judgment
 from judgelm.studies.benchmark.grades import GRADED, grades_study
 from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, protocol_of_intervals
 from judgelm.studies.benchmark.orders import consistency
-from judgelm.studies.benchmark.schemes import SCHEMES, TIES, Scheme, ties_prompt
-from judgelm.studies.order_labels import by_id
+from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
+from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
-from judgelm.studies.sentences import said_share
+from judgelm.studies.sentences import format_share
 
 
 def benchmark_study(
@@ -43,10 +43,10 @@ def benchmark_study(
     benchmark = get_benchmark(name)
     if name == GRADED:
         return grades_study(benchmark, join_judgments(by_id(judgments), labelled), len(labelled.labels), how)
-    if name not in SCHEMES:
-        known = ", ".join([*SCHEMES, GRADED])
+    if name not in SCORING_RULES:
+        known = ", ".join([*SCORING_RULES, GRADED])
         raise ConfigError(f"{name}: measured by `judgelm eval` ({benchmark.protocol}) This study knows: {known}")
-    scheme = SCHEMES[name]
+    scheme = SCORING_RULES[name]
     joined = join_judgments(by_id(judgments), labelled)
     ties = [one for one in joined if scheme.ties and one.subset == TIES]
     rest = [one for one in joined if not (scheme.ties and one.subset == TIES)]
@@ -67,7 +67,7 @@ def benchmark_study(
     )
 
 
-def _scores(scheme: Scheme, joined: Sequence[JoinedJudgment], how: Resampling) -> SectionScores:
+def _scores(scheme: ScoringRule, joined: Sequence[JoinedJudgment], how: Resampling) -> SectionScores:
     scored = [Scored(subset=one.subset, credit=scheme.credit(one), cluster=one.cluster) for one in joined]
     sections: dict[str, Mapping[str, float]] = dict(scheme.sections or {})
     known = {subset for weights in sections.values() for subset in weights}
@@ -79,7 +79,7 @@ def _scores(scheme: Scheme, joined: Sequence[JoinedJudgment], how: Resampling) -
     return section_scores(scored, sections, how)
 
 
-def _overall(scheme: Scheme, found: SectionScores | None, tied: Estimate | None) -> Estimate | float | None:
+def _overall(scheme: ScoringRule, found: SectionScores | None, tied: Estimate | None) -> Estimate | float | None:
     """The benchmark's one score; with Ties a bare number, since the two parts are of different prompts."""
     if not scheme.averaged or (found is None and tied is None):
         return None
@@ -90,7 +90,7 @@ def _overall(scheme: Scheme, found: SectionScores | None, tied: Estimate | None)
 
 
 def _tables(
-    scheme: Scheme,
+    scheme: ScoringRule,
     found: SectionScores | None,
     tied: Estimate | None,
     overall: Estimate | float | None,
@@ -142,16 +142,16 @@ def _bars(found: SectionScores | None, tied: Estimate | None) -> Bars:
 def _findings(
     name: str, overall: Estimate | float | None, found: SectionScores | None, tied: Estimate | None
 ) -> list[str]:
-    said = f"{100 * overall:.1f} %" if isinstance(overall, float) else "" if overall is None else said_share(overall)
+    said = f"{100 * overall:.1f} %" if isinstance(overall, float) else "" if overall is None else format_share(overall)
     lines = [f"{name}: {said} overall."] if said else []
     parts = {} if found is None else dict(found.sections)
     parts |= {} if tied is None else {TIES: tied}
     if len(parts) > 1:
-        lines.append("; ".join(f"{section} {said_share(one)}" for section, one in parts.items()) + ".")
+        lines.append("; ".join(f"{section} {format_share(one)}" for section, one in parts.items()) + ".")
     return lines
 
 
-def _warnings(scheme: Scheme, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
+def _warnings(scheme: ScoringRule, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
         lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole benchmark.")

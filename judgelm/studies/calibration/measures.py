@@ -18,7 +18,7 @@ from judgelm.metrics.calibration import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.join import JoinedPair
-from judgelm.studies.probability import proper_losses
+from judgelm.studies.pair_metrics import proper_losses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

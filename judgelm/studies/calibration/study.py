@@ -17,9 +17,9 @@ from judgelm.records import Judgment
 from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
 from judgelm.studies.join import JoinedPair, join
-from judgelm.studies.order_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_BAND
 from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import said_number, said_points
+from judgelm.studies.sentences import format_number, format_points
 
 FEW_PAIRS = 200
 """Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
@@ -136,17 +136,17 @@ def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Se
     side = "too sure" if found.low > 0 else "not sure enough" if found.high < 0 else "neither too sure nor too unsure"
     lines = [
         f"The judge is {side}, as far as can be told: the mean probability of the winners it names less the share of "
-        f"pairs in which it is right is {said_points(found)}.",
-        f"Its expected calibration error is {said_number(before.error.error)}; a calibrated judge with these "
-        f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {said_number(before.brier)}, "
+        f"pairs in which it is right is {format_points(found)}.",
+        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with these "
+        f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
         "where always answering 0.5 has 0.250.",
     ]
     cold = scalings.get("temperature")
     if cold is not None and cold.temperature is not None:
-        lines.append(f"The best temperature is {said_number(cold.temperature, '.2f')}; above 1 means too sure.")
+        lines.append(f"The best temperature is {format_number(cold.temperature, '.2f')}; above 1 means too sure.")
     for one in gains:
         verdict = "lowers" if one.log_loss.high < 0 else "raises" if one.log_loss.low > 0 else "does not clearly change"
-        lines.append(f"On the rest the {one.name} {verdict} the log loss: {said_number(one.log_loss, '+.3f')}.")
+        lines.append(f"On the rest the {one.name} {verdict} the log loss: {format_number(one.log_loss, '+.3f')}.")
     return lines
 
 

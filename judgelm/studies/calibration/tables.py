@@ -7,11 +7,10 @@ import numpy as np
 from judgelm.metrics.calibration import TEMPERATURES, Bin, Binning, Scaling, bin_edges, reliability
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
-from judgelm.studies.groups import by_value
-from judgelm.studies.join import JoinedPair
-from judgelm.studies.order_labels import winner_of
+from judgelm.studies.join import JoinedPair, group_by_value
+from judgelm.studies.pair_labels import winner_of
 from judgelm.studies.result import Cell, Column, Figure, Forest, ForestRow, Lines, Series, Table
-from judgelm.studies.sentences import file_name, opening
+from judgelm.studies.sentences import excerpt, file_slug
 
 MOST_MISTAKES = 500
 _LEAST_IN_FOREST = 10
@@ -110,7 +109,7 @@ def group_tables(
     for name, members in groups.items():
         found = _grouped(rows, members)
         yield Table(
-            name=f"by-{file_name(name)}",
+            name=f"by-{file_slug(name)}",
             title=f"By {name}",
             columns=(
                 Column(key="value", heading=name),
@@ -131,7 +130,7 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     ]
     wrong.sort(key=lambda one: (-one[0], one[1].id))
     listed = [
-        (row.id, p, str(winner_of(row.truth)), opening(questions.get(row.id, "")))
+        (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, "")))
         for _, row, p in wrong[:MOST_MISTAKES]
     ]
     return Table(
@@ -163,7 +162,7 @@ def figures(
         found = {value: inside for value, inside in _grouped(rows, members).items() if len(inside) >= _LEAST_IN_FOREST}
         if len(found) > 1:
             yield Forest(
-                name=f"overconfidence-by-{file_name(name)}",
+                name=f"overconfidence-by-{file_slug(name)}",
                 title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
                 x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
                 rows=tuple(
@@ -200,7 +199,7 @@ def _numbers(rows: Sequence[JoinedPair], how: Resampling) -> list[Estimate]:
 
 
 def _grouped(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
-    return by_value(rows, lambda row: members.get(row.id))
+    return group_by_value(rows, lambda row: members.get(row.id))
 
 
 def _is_wrong(row: JoinedPair, probability: float) -> bool:

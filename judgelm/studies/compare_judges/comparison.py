@@ -16,10 +16,10 @@ from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_differ
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment
-from judgelm.studies.evaluation import FailureTreatment
-from judgelm.studies.failure_handling import Treatment, treat
+from judgelm.studies.evaluation import FailureHandling
 from judgelm.studies.join import JoinedPair, failure_code, join, labelled
-from judgelm.studies.order_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_BAND
+from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,14 @@ class CompareOptions:
         resampling: seed and number of resamples.
     """
 
-    failures: FailureTreatment = "excluded"
+    failures: FailureHandling = "excluded"
     order_rule: LabelRule = "as_judged"
     tie_band: float = TIE_BAND
     resampling: Resampling = field(default_factory=Resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JudgeResult:
     """One judge against the labels.
 
     Attributes:
@@ -55,13 +55,13 @@ class Standing:
     judged: int
     failed: int
     read_anywhere: int
-    alone: Treatment | None
+    alone: PairMetrics | None
     common: Estimate
     kappa: Estimate | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class PairedComparison:
     """Two judges over the pairs that both say something of.
 
     Attributes:
@@ -83,7 +83,7 @@ class Between:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class AlignedVotes:
     """Everybody's labels by sample id: +1 first better, 0 tie, -1 second better.
 
     Attributes:
@@ -115,7 +115,9 @@ class Board:
         return [self.clusters[key] for key in ids]
 
 
-def board_of(judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions) -> Board:
+def align_votes(
+    judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions
+) -> AlignedVotes:
     """Judgments and labels brought together.
 
     Raises:
@@ -147,7 +149,7 @@ def board_of(judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, 
         finding = f"{', '.join(judges)} have no labelled pair in common that all of them judged"
         raise InputError(f"compare-judges: {finding} (failed: {failed})")
     everything = [row for found in rows.values() for row in found.values()]
-    return Board(
+    return AlignedVotes(
         rows=rows,
         said=said,
         common=common,
@@ -163,29 +165,29 @@ def _failures(rows: Mapping[str, JoinedPair]) -> str:
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 
-def standings(board: Board, options: CompareOptions) -> list[Standing]:
+def judge_results(board: AlignedVotes, options: CompareOptions) -> list[JudgeResult]:
     """Every judge, the one of the best agreement over the common pairs first."""
     found = [_standing(name, board, options) for name in board.rows]
     return sorted(found, key=lambda one: -one.common.value)
 
 
-def _standing(name: str, board: Board, options: CompareOptions) -> Standing:
+def _standing(name: str, board: AlignedVotes, options: CompareOptions) -> JudgeResult:
     rows, how = list(board.rows[name].values()), options.resampling
     instead = 0 if options.failures == "as_tie" else None
     counted = [labelled(row, instead) for row in rows if row.judged is not None or instead is not None]
     clusters = board.members(board.common)
-    return Standing(
+    return JudgeResult(
         name=name,
         judged=len(rows),
         failed=sum(row.judged is None for row in rows),
         read_anywhere=sum(row.judgment.read_anywhere for row in rows),
-        alone=treat(counted, how) if counted else None,
+        alone=pair_metrics(counted, how) if counted else None,
         common=share(board.right(name, board.common), clusters, how),
         kappa=cohens_kappa(board.labels(name, board.common), board.truths(board.common), clusters, how),
     )
 
 
-def betweens(board: Board, names: Sequence[str], how: Resampling) -> list[Between]:
+def paired_comparisons(board: AlignedVotes, names: Sequence[str], how: Resampling) -> list[PairedComparison]:
     """Every two judges, in the order of `names`, over all pairs that these two say something of."""
     pairs = list(combinations(names, 2))
     shared = [[key for key in board.said[one] if key in board.said[other]] for one, other in pairs]
@@ -197,7 +199,7 @@ def betweens(board: Board, names: Sequence[str], how: Resampling) -> list[Betwee
     for (one, other), ids, test, holm in zip(pairs, shared, tests, corrected, strict=True):
         first, second, clusters = board.labels(one, ids), board.labels(other, ids), board.members(ids)
         found.append(
-            Between(
+            PairedComparison(
                 first=one,
                 second=other,
                 difference=paired_difference(board.right(one, ids), board.right(other, ids), clusters, how),

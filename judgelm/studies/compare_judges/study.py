@@ -11,16 +11,16 @@ from judgelm.data.labelled_set import LabelledSet
 from judgelm.records import Judgment
 from judgelm.studies.compare_judges import tables
 from judgelm.studies.compare_judges.comparison import (
-    Between,
-    Board,
+    AlignedVotes,
     CompareOptions,
-    Standing,
-    betweens,
-    board_of,
-    standings,
+    JudgeResult,
+    PairedComparison,
+    align_votes,
+    judge_results,
+    paired_comparisons,
 )
 from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import said_number, said_points, said_share
+from judgelm.studies.sentences import format_number, format_points, format_share
 
 FEW_PAIRS = 100
 _MOST_SENTENCES = 6
@@ -42,10 +42,10 @@ def compare_judges(
     """
     options = options or CompareOptions()
     how = options.resampling
-    board = board_of(judges, labels, options)
-    ranked = standings(board, options)
+    board = align_votes(judges, labels, options)
+    ranked = judge_results(board, options)
     names = [one.name for one in ranked]
-    found = betweens(board, names, how)
+    found = paired_comparisons(board, names, how)
     return StudyResult(
         study="compare-judges",
         title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
@@ -53,8 +53,8 @@ def compare_judges(
         findings=tuple(_findings(board, ranked, found)),
         counts=_counts(board, labels, ranked),
         tables=(
-            tables.standing_table(ranked, options.order_rule),
-            tables.between_table(found),
+            tables.judge_table(ranked, options.order_rule),
+            tables.difference_table(found),
             tables.verdict_table(found),
             *tables.group_tables(board, names, labels.groups, how),
             tables.flip_table(board, names, labels.samples),
@@ -74,7 +74,7 @@ def _protocol(options: CompareOptions) -> str:
     )
 
 
-def _counts(board: Board, labels: LabelledSet, ranked: Sequence[Standing]) -> dict[str, int]:
+def _counts(board: AlignedVotes, labels: LabelledSet, ranked: Sequence[JudgeResult]) -> dict[str, int]:
     counts = {"labels": len(labels.labels), "judges": len(ranked), "common_pairs": len(board.common)}
     for one in ranked:
         counts |= {f"judged by {one.name}": one.judged, f"failed by {one.name}": one.failed}
@@ -83,10 +83,10 @@ def _counts(board: Board, labels: LabelledSet, ranked: Sequence[Standing]) -> di
     return counts
 
 
-def _findings(board: Board, ranked: Sequence[Standing], found: Sequence[Between]) -> list[str]:
+def _findings(board: AlignedVotes, ranked: Sequence[JudgeResult], found: Sequence[PairedComparison]) -> list[str]:
     lines = [
         f"Over the {len(board.common):,} pairs that every judge says something of, agreement with the labels is "
-        + "; ".join(f"{one.name} {said_share(one.common)}" for one in ranked[:_MOST_SENTENCES])
+        + "; ".join(f"{one.name} {format_share(one.common)}" for one in ranked[:_MOST_SENTENCES])
         + "."
     ]
     dependent = len(set(board.members(board.common))) < len(board.common)
@@ -95,10 +95,10 @@ def _findings(board: Board, ranked: Sequence[Standing], found: Sequence[Between]
         low, high = one.difference.low, one.difference.high
         verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "is not told apart from"
         apart = one.test.only_first + one.test.only_second
-        kappa = "undefined" if one.kappa is None else said_number(one.kappa)
+        kappa = "undefined" if one.kappa is None else format_number(one.kappa)
         lines.append(
-            f"{one.first} {verdict} {one.second}: {said_points(one.difference)}. They say the same of "
-            f"{said_share(one.same)} of pairs, kappa {kappa}. On {apart:,} pairs one alone is right: {one.first} on "
+            f"{one.first} {verdict} {one.second}: {format_points(one.difference)}. They say the same of "
+            f"{format_share(one.same)} of pairs, kappa {kappa}. On {apart:,} pairs one alone is right: {one.first} on "
             f"{one.test.only_first:,}, {one.second} on {one.test.only_second:,} (McNemar p = {one.test.p_value:.2g}"
             f"{taken})."
         )
@@ -107,7 +107,9 @@ def _findings(board: Board, ranked: Sequence[Standing], found: Sequence[Between]
     return lines
 
 
-def _warnings(judges: Mapping[str, Mapping[str, Judgment]], board: Board, ranked: Sequence[Standing]) -> list[str]:
+def _warnings(
+    judges: Mapping[str, Mapping[str, Judgment]], board: AlignedVotes, ranked: Sequence[JudgeResult]
+) -> list[str]:
     lines = []
     if len(board.common) < FEW_PAIRS:
         lines.append(f"{len(board.common)} common pairs are few: read the intervals, not the points.")

@@ -6,17 +6,17 @@ from judgelm.metrics.paired import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Sample
-from judgelm.studies.compare_judges.comparison import Between, Board, Standing
-from judgelm.studies.groups import by_value
-from judgelm.studies.order_labels import RULE_NAMES
+from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
+from judgelm.studies.join import group_by_value
+from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
-from judgelm.studies.sentences import file_name, opening
+from judgelm.studies.sentences import excerpt, file_slug
 
 _MOST_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def standing_table(standings: Sequence[Standing], rule: LabelRule) -> Table:
+def judge_table(standings: Sequence[JudgeResult], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
     return Table(
         name="judges",
@@ -41,14 +41,14 @@ def standing_table(standings: Sequence[Standing], rule: LabelRule) -> Table:
     )
 
 
-def _standing_row(one: Standing) -> tuple[Cell, ...]:
+def _standing_row(one: JudgeResult) -> tuple[Cell, ...]:
     alone, position = one.alone, None if one.alone is None else one.alone.position
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
     orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
     return (one.name, one.judged, one.failed, one.common, one.kappa, *own, *orders)
 
 
-def between_table(betweens: Sequence[Between]) -> Table:
+def difference_table(betweens: Sequence[PairedComparison]) -> Table:
     """Every two judges."""
     return Table(
         name="differences",
@@ -80,7 +80,7 @@ def between_table(betweens: Sequence[Between]) -> Table:
     )
 
 
-def verdict_table(betweens: Sequence[Between]) -> Table:
+def verdict_table(betweens: Sequence[PairedComparison]) -> Table:
     """What one says where the other says something else, as counts."""
     rows: list[tuple[Cell, ...]] = [
         (one.first, one.second, name, *(int(count) for count in counts))
@@ -103,18 +103,18 @@ def verdict_table(betweens: Sequence[Between]) -> Table:
 
 
 def group_tables(
-    board: Board, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], how: Resampling
+    board: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], how: Resampling
 ) -> Iterator[Table]:
     """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
     best = names[0]
     for group, members in groups.items():
         rows: list[tuple[Cell, ...]] = []
-        for value, ids in by_value(board.common, members.get).items():
+        for value, ids in group_by_value(board.common, members.get).items():
             for name in names:
                 minus = None if name == best else _difference(board, name, best, ids, how)
                 rows.append((value, name, share(board.right(name, ids), board.members(ids), how), minus))
         yield Table(
-            name=f"by-{file_name(group)}",
+            name=f"by-{file_slug(group)}",
             title=f"By {group}",
             columns=(
                 Column(key="value", heading=group),
@@ -127,7 +127,7 @@ def group_tables(
         )
 
 
-def flip_table(board: Board, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
+def flip_table(board: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
     """The pairs on which judges differ."""
     ids = [key for key in board.common if len({board.said[name][key] for name in names}) > 1]
     rows: list[tuple[Cell, ...]] = [
@@ -135,7 +135,7 @@ def flip_table(board: Board, names: Sequence[str], samples: Mapping[str, Sample]
             *(key, _VERDICTS[board.truth[key]], *(_VERDICTS[board.said[name][key]] for name in names)),
             *(
                 sum(board.said[name][key] == board.truth[key] for name in names),
-                opening(samples[key].question) if key in samples else "",
+                excerpt(samples[key].question) if key in samples else "",
             ),
         )
         for key in ids
@@ -156,9 +156,9 @@ def flip_table(board: Board, names: Sequence[str], samples: Mapping[str, Sample]
 
 
 def figures(
-    board: Board,
-    ranked: Sequence[Standing],
-    found: Sequence[Between],
+    board: AlignedVotes,
+    ranked: Sequence[JudgeResult],
+    found: Sequence[PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
     how: Resampling,
 ) -> Iterator[Figure]:
@@ -184,12 +184,12 @@ def figures(
         yield orders
     names = [one.name for one in ranked]
     for group, members in groups.items():
-        values = list(by_value(board.common, members.get).items())
+        values = list(group_by_value(board.common, members.get).items())
         if len(values) > 1:
             yield _group_bars(board, names, group, values, how)
 
 
-def _kappa_map(ranked: Sequence[Standing], found: Sequence[Between]) -> HeatMap:
+def _kappa_map(ranked: Sequence[JudgeResult], found: Sequence[PairedComparison]) -> HeatMap:
     names = (*(one.name for one in ranked), "labels")
     kappas = {frozenset({one.name, "labels"}): one.kappa for one in ranked}
     kappas |= {frozenset({one.first, one.second}): one.kappa for one in found}
@@ -206,7 +206,7 @@ def _kappa_map(ranked: Sequence[Standing], found: Sequence[Between]) -> HeatMap:
     )
 
 
-def _order_bars(ranked: Sequence[Standing]) -> Bars | None:
+def _order_bars(ranked: Sequence[JudgeResult]) -> Bars | None:
     known = [
         (one.name, one.alone.position) for one in ranked if one.alone is not None and one.alone.position is not None
     ]
@@ -225,10 +225,10 @@ def _order_bars(ranked: Sequence[Standing]) -> Bars | None:
 
 
 def _group_bars(
-    board: Board, names: Sequence[str], group: str, values: Sequence[tuple[str, list[str]]], how: Resampling
+    board: AlignedVotes, names: Sequence[str], group: str, values: Sequence[tuple[str, list[str]]], how: Resampling
 ) -> Bars:
     return Bars(
-        name=f"agreement-by-{file_name(group)}",
+        name=f"agreement-by-{file_slug(group)}",
         title=f"Agreement by {group}"
         + (f", the {_MOST_BARS} largest of {len(values)}" if len(values) > _MOST_BARS else ""),
         x_label=group,
@@ -244,5 +244,5 @@ def _group_bars(
     )
 
 
-def _difference(board: Board, one: str, other: str, ids: Sequence[str], how: Resampling) -> Estimate:
+def _difference(board: AlignedVotes, one: str, other: str, ids: Sequence[str], how: Resampling) -> Estimate:
     return paired_difference(board.right(one, ids), board.right(other, ids), board.members(ids), how)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from judgelm.data.formats.reviews import Review, in_both_orders
 from judgelm.records import Judgment
-from judgelm.studies.order_labels import by_id, orders_of
+from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.position_bias.study import PairGroup, TwiceJudged
 
 
-def of_judgments(judgments: Mapping[str, Judgment]) -> PairGroup:
+def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
     """A run in both orders; a judgment that failed before its second order has failed in both.
 
     A judgment that was asked for in one order only has no other order.
@@ -31,7 +31,7 @@ def of_judgments(judgments: Mapping[str, Judgment]) -> PairGroup:
     return PairGroup(pairs=tuple(pairs), alone=alone)
 
 
-def of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
+def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
     """Reviews with the names of their groups; a pair stands in the group of its first review.
 
     Raises:
@@ -52,7 +52,7 @@ def of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGro
     ]
 
 
-def together(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
+def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
     """Groups by name; those of one name become one."""
     found: dict[str, PairGroup] = {}
     for name, group in groups:

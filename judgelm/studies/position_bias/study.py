@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.studies.failure_handling import PositionEstimates, position_estimates
+from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 from judgelm.studies.result import Bars, Cell, Column, Forest, ForestRow, Group, StudyResult, Table
-from judgelm.studies.sentences import said_number, said_share
+from judgelm.studies.sentences import format_number, format_share
 
 _ALL = "all"
 _NOTE = (
@@ -203,11 +203,11 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
     found = whole.position
     assert found is not None, "the caller has refused groups without a pair"
     lines = [
-        f"Both orders agree on {said_share(found.consistency)} of all pairs; {said_share(found.toward_first)} lean "
-        f"toward the answer shown first, {said_share(found.toward_second)} toward the second."
+        f"Both orders agree on {format_share(found.consistency)} of all pairs; {format_share(found.toward_first)} lean "
+        f"toward the answer shown first, {format_share(found.toward_second)} toward the second."
     ]
     if whole.lead is not None:
-        lines.append(f"Standing first is worth {said_number(whole.lead, '+.2f')} points.")
+        lines.append(f"Standing first is worth {format_number(whole.lead, '+.2f')} points.")
     ranked = sorted(
         (row.position.consistency.value, row.name, row.position.consistency)
         for row in rows
@@ -215,7 +215,9 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
     )
     if len(ranked) > 1:
         (_, least, low), (_, most, high) = ranked[0], ranked[-1]
-        lines.append(f"Consistency is lowest on {least}, {said_share(low)}, and highest on {most}, {said_share(high)}.")
+        lines.append(
+            f"Consistency is lowest on {least}, {format_share(low)}, and highest on {most}, {format_share(high)}."
+        )
     return lines
 
 

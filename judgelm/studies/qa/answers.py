@@ -15,7 +15,7 @@ from judgelm.metrics.qa.match import Match, match
 from judgelm.parsing.short_answers import QaRules, golds_of
 from judgelm.records import Judgment, LabelVerdict, Sample
 
-FailureTreatment = Literal["excluded", "as_incorrect"]
+FailureHandling = Literal["excluded", "as_incorrect"]
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
 NOT_GIVEN = "not given"

@@ -14,7 +14,7 @@ from judgelm.studies.qa.scores import Counting
 from judgelm.studies.result import Bars, Cell, Column, Group, Table
 
 
-class Preferred(NamedTuple):
+class ModelPreference(NamedTuple):
     """Of one answering model: its judge, answers with EM 0 that every judge labelled, those left out, the shares."""
 
     model: str
@@ -24,14 +24,14 @@ class Preferred(NamedTuple):
     found: tuple[Preference, ...]
 
 
-def preferred(
+def model_preferences(
     answers: Sequence[QaAnswer],
     runs: Sequence[QaRun],
     judges: Mapping[str, str],
     counting: Counting,
     *,
     without: Mapping[str, str] | None = None,
-) -> list[Preferred]:
+) -> list[ModelPreference]:
     """Preference of each answering model's judge for its answers.
 
     Args:
@@ -54,11 +54,11 @@ def preferred(
         kept = [place for place, row in enumerate(labels) if None not in row]
         table = np.array([labels[place] for place in kept], dtype=bool).reshape(len(kept), 1 + len(others))
         found = preferences(table[:, 0], table[:, 1:], [false[place].question for place in kept], counting.resampling)
-        rows.append(Preferred(model, own.judge, len(kept), len(false) - len(kept), found))
+        rows.append(ModelPreference(model, own.judge, len(kept), len(false) - len(kept), found))
     return rows
 
 
-def preference_table(rows: Sequence[Preferred], *, kind: str, source: str, note: str = "") -> Table:
+def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str, note: str = "") -> Table:
     """One row for each answering model, one column for each threshold."""
     shares = [f"{round(100 * threshold)}" for threshold in PREFERENCE_THRESHOLDS]
     cells: list[tuple[Cell, ...]] = [
@@ -94,7 +94,7 @@ def preference_table(rows: Sequence[Preferred], *, kind: str, source: str, note:
     )
 
 
-def preference_figure(rows: Sequence[Preferred], *, kind: str) -> Bars:
+def preference_figure(rows: Sequence[ModelPreference], *, kind: str) -> Bars:
     """The shares of `preference_table`, a bar for each threshold."""
     return Bars(
         name=f"{kind}-preference-shares",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
-from judgelm.studies.qa.answers import FailureTreatment, QaAnswer, QaRun
+from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.result import Bars, Cell, Column, Group, Table
 
 
@@ -25,7 +25,7 @@ class Counting:
         failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
     """
 
-    failures: FailureTreatment = "excluded"
+    failures: FailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
 
     def label(self, given: bool | None) -> bool | None:
@@ -118,7 +118,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
     return sorted(found, key=lambda one: -one.points.value)
 
 
-def all_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
+def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
     """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
     rows: list[tuple[Cell, ...]] = []
     groups = by_model(answers)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.studies.qa.answers import FailureTreatment, QaAnswer, QaRun
+from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.qa.correlation import (
     UNDEFINED,
     Labelling,
@@ -18,18 +18,18 @@ from judgelm.studies.qa.correlation import (
     threshold_table,
     type_correlations,
 )
-from judgelm.studies.qa.preference import Preferred, preference_figure, preference_table, preferred
+from judgelm.studies.qa.preference import ModelPreference, model_preferences, preference_figure, preference_table
 from judgelm.studies.qa.scores import (
     Counting,
-    all_table,
     gaps_to_em,
     judge_table,
+    judged_everywhere_table,
     score_table,
     type_figure,
     type_shares,
 )
 from judgelm.studies.result import Bars, Column, Figure, StudyResult, Table
-from judgelm.studies.sentences import said_number, said_points, said_share
+from judgelm.studies.sentences import format_number, format_points, format_share
 
 FEW = 30
 
@@ -48,7 +48,7 @@ class QaOptions:
         resampling: seed and number of resamples of every interval.
     """
 
-    failures: FailureTreatment = "excluded"
+    failures: FailureHandling = "excluded"
     siblings: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
     sibling_others: bool = True
@@ -78,7 +78,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(one.human is not None for one in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [score_table(answers, main, counting), all_table(answers, runs, counting)]
+    tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
     figures: list[Figure] = []
     if people:
         thresholds, line = threshold_table(answers, counting)
@@ -150,16 +150,18 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
 
 def _preferences(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
-) -> tuple[list[Preferred], list[Preferred]]:
+) -> tuple[list[ModelPreference], list[ModelPreference]]:
     own = {model: options.own.get(model, model) for model in {one.model for one in answers}}
     without = None if options.sibling_others else own
     return (
-        preferred(answers, main, own, counting),
-        preferred(answers, main, options.siblings, counting, without=without),
+        model_preferences(answers, main, own, counting),
+        model_preferences(answers, main, options.siblings, counting, without=without),
     )
 
 
-def _preference_tables(own: Sequence[Preferred], siblings: Sequence[Preferred], options: QaOptions) -> list[Table]:
+def _preference_tables(
+    own: Sequence[ModelPreference], siblings: Sequence[ModelPreference], options: QaOptions
+) -> list[Table]:
     tables = []
     if own:
         tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
@@ -182,24 +184,31 @@ def _protocol(options: QaOptions) -> str:
 
 
 def _findings(
-    answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting, own: Sequence[Preferred], *, people: bool
+    answers: Sequence[QaAnswer],
+    main: Sequence[QaRun],
+    counting: Counting,
+    own: Sequence[ModelPreference],
+    *,
+    people: bool,
 ) -> tuple[str, ...]:
     found = _agreement_said(answers, main, counting) if people else []
     gaps = gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         found.append(
-            f"The {which} gap between a judge and EM is {said_points(gap.points)}: {gap.judge} on {gap.model}'s "
+            f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
             f"answers, data set {gap.data_set}."
         )
     for row in own:
         strictest = row.found[0].share
         if strictest is not None:
-            found.append(f"{row.judge} alone calls {said_share(strictest)} of {row.model}'s answers with EM 0 correct.")
+            found.append(
+                f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
+            )
     false = [one for one in answers if not one.gate.exact]
     for run in main:
         missed = counting.share(false, [run.label(one) for one in false])
         if missed is not None:
-            found.append(f"Of all answers with EM 0, {run.name} calls {said_share(missed)} correct.")
+            found.append(f"Of all answers with EM 0, {run.name} calls {format_share(missed)} correct.")
     return tuple(found)
 
 
@@ -214,7 +223,7 @@ def _agreement_said(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting
             continue
         models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
         left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
-        found.append(f"{name} correlates {said_number(average.mean)} with people, averaged over {models}{left_out}.")
+        found.append(f"{name} correlates {format_number(average.mean)} with people, averaged over {models}{left_out}.")
     return found
 
 
@@ -230,7 +239,7 @@ def _counts(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> dict[str, int
     }
 
 
-def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[Preferred]) -> tuple[str, ...]:
+def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[ModelPreference]) -> tuple[str, ...]:
     found = []
     for run in runs:
         reasons = run.reasons(answers)

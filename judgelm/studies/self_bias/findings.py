@@ -6,7 +6,7 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.self_bias.design import TermKind
 from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.studies.result import Table
-from judgelm.studies.self_bias.fits import LENGTH_BY_PROMPT, Fits, NamedFit
+from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, Fits, NamedFit
 
 _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "Family-bias"))
 

@@ -1,7 +1,7 @@
 """The study of self- and family-bias: ratings by several judges in, tables and figures out.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025). The regressions are in
-`judgelm.studies.self_bias.fits`, what is said of the ratings themselves in `quality`, what to do about the
+`judgelm.studies.self_bias.regressions`, what is said of the ratings themselves in `quality`, what to do about the
 bias in `use`.
 """
 
@@ -18,16 +18,16 @@ from judgelm.metrics.self_bias.regression import BiasFit
 from judgelm.metrics.self_bias.rows import PairedRatings, pair_with_reference
 from judgelm.studies.result import StudyResult, Table
 from judgelm.studies.self_bias.findings import findings
-from judgelm.studies.self_bias.fits import Fits, Progress, SelfBiasOptions, fit_everything, fit_main
-from judgelm.studies.self_bias.quality import (
+from judgelm.studies.self_bias.mitigation import debiased_table, few_label_table, panel_table
+from judgelm.studies.self_bias.rating_summary import (
     agreement_table,
     attention_table,
     correlations,
     coverage_table,
     heat_maps,
 )
+from judgelm.studies.self_bias.regressions import Fits, Progress, SelfBiasOptions, fit_everything, fit_main
 from judgelm.studies.self_bias.tables import bias_table, forests, length_table, main_table
-from judgelm.studies.self_bias.use import debiased_table, panel_table, powered_table
 
 __all__ = ["SelfBiasOptions", "debiased_ratings", "paired_ratings", "study_self_bias"]
 
@@ -53,7 +53,7 @@ def study_self_bias(
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
     progress(f"means from few labels, {options.draws} draws for each judge")
-    powered, problems = powered_table(paired, options)
+    powered, problems = few_label_table(paired, options)
     progress("tables and their intervals")
     scores, bars = correlations(paired, options.reference)
     tables = [

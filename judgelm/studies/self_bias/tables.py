@@ -6,7 +6,7 @@ from judgelm.metrics.self_bias.annotation import rank_correlation
 from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.metrics.self_bias.rows import PairedRatings, with_length
 from judgelm.studies.result import Cell, Column, Forest, ForestRow, Table
-from judgelm.studies.self_bias.fits import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
+from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
 
 _WHAT = {
     "judge": "judge intercept (delta)",

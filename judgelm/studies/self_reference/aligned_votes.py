@@ -25,7 +25,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class AnswerArrays:
     """Judged answers side by side; `judged` holds one array for each way of judging.
 
     Attributes:
@@ -52,7 +52,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class AlignedVotes:
     """Every judge's answers by method and data set.
 
     Attributes:
@@ -86,15 +86,15 @@ class Board:
             if self.of(judge, method, dataset):
                 yield method
 
-    def both(self, judge: str, dataset: str) -> Columns:
+    def both(self, judge: str, dataset: str) -> AnswerArrays:
         """The answers that both methods judged and of which G is known, for paired comparisons."""
         first = {row.id: row for row in self.of(judge, "cot", dataset) if usable(row)}
         second = {row.id: row for row in self.of(judge, "guided", dataset) if usable(row)}
         ids = [key for key in first if key in second]
-        return columns([first[key] for key in ids], [second[key] for key in ids])
+        return answer_arrays([first[key] for key in ids], [second[key] for key in ids])
 
 
-def make_board(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how: Resampling) -> Board:
+def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how: Resampling) -> AlignedVotes:
     """Join all runs with the truth.
 
     Raises:
@@ -110,7 +110,7 @@ def make_board(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how
                 groups = rows.setdefault((one.judge, method), {})
                 for row in judged_answers(one, method, truths):
                     groups.setdefault(row.dataset, []).append(row)
-    return Board(
+    return AlignedVotes(
         judges=judges,
         methods=tuple(method for method in METHODS if any(found == method for _, found in rows)),
         datasets=tuple(dict.fromkeys(one.dataset for one in truths.values())),
@@ -119,7 +119,7 @@ def make_board(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how
     )
 
 
-def count_all(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], board: Board) -> dict[str, int]:
+def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], board: AlignedVotes) -> dict[str, int]:
     """What was read and what became of it; every judgment stands in one of the first four."""
     counts = {"judgments": 0, "judged": 0, "failed": 0, "without truth": 0}
     for one in runs:
@@ -146,7 +146,7 @@ def usable(row: JudgedAnswer) -> bool:
     return row.judged is not None and row.own is not None
 
 
-def columns(*ways: Sequence[JudgedAnswer], keep: Callable[[JudgedAnswer], bool] = usable) -> Columns:
+def answer_arrays(*ways: Sequence[JudgedAnswer], keep: Callable[[JudgedAnswer], bool] = usable) -> AnswerArrays:
     """Rows side by side; several ways hold the same answers in the same order, and all of them are kept.
 
     Args:
@@ -156,7 +156,7 @@ def columns(*ways: Sequence[JudgedAnswer], keep: Callable[[JudgedAnswer], bool] 
     """
     if len(ways) == 1:
         ways = ([row for row in ways[0] if keep(row)],)
-    return Columns(
+    return AnswerArrays(
         own=np.array([bool(row.own) for row in ways[0]], dtype=np.bool_),
         truth=np.array([row.truth for row in ways[0]], dtype=np.bool_),
         judged=tuple(np.array([bool(row.judged) for row in rows], dtype=np.bool_) for rows in ways),
@@ -164,6 +164,6 @@ def columns(*ways: Sequence[JudgedAnswer], keep: Callable[[JudgedAnswer], bool] 
     )
 
 
-def judged(rows: Sequence[JudgedAnswer]) -> Columns:
+def judged_arrays(rows: Sequence[JudgedAnswer]) -> AnswerArrays:
     """The rows that were judged, whether G is known or not."""
-    return columns(rows, keep=lambda row: row.judged is not None)
+    return answer_arrays(rows, keep=lambda row: row.judged is not None)

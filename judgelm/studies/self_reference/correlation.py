@@ -13,10 +13,10 @@ from judgelm.metrics.partial_correlation import (
 )
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays
 from judgelm.studies.self_reference.truth import Method
 
-Found = Mapping[tuple[str, str, Method], GenerationJudgment]
+Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> its correlations."""
 
 
@@ -35,17 +35,17 @@ class BandCounts:
         return self.weak + self.moderate + self.strong + self.undefined
 
 
-def correlations(board: Board) -> Found:
+def correlations(board: AlignedVotes) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
     found = {}
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
-            one = columns(board.of(judge, method, dataset))
+            one = answer_arrays(board.of(judge, method, dataset))
             found[dataset, judge, method] = generation_judgment(*one.triple(), one.questions, board.how)
     return found
 
 
-def band_counts(found: Found, method: Method) -> BandCounts:
+def band_counts(found: Correlations, method: Method) -> BandCounts:
     """The cases of one method by strength."""
     values = [one.g_j_given_a.estimate for (_, _, way), one in found.items() if way == method]
     counts = Counter("undefined" if one is None else band(one.value) for one in values)
@@ -54,7 +54,7 @@ def band_counts(found: Found, method: Method) -> BandCounts:
     )
 
 
-def correlation_table(found: Found) -> Table:
+def correlation_table(found: Correlations) -> Table:
     """All four correlations, both intervals of the partial one, and its band."""
     rows: list[tuple[Cell, ...]] = []
     for (dataset, judge, method), one in found.items():
@@ -88,7 +88,7 @@ def correlation_table(found: Found) -> Table:
     )
 
 
-def gains(board: Board) -> dict[tuple[str, str], Estimate | None]:
+def gains(board: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
     """How much self-reference raises r_GJ|A, over the answers that both methods judged, by data set and judge."""
     found = {}
     for dataset, judge in board.cells():
@@ -98,7 +98,7 @@ def gains(board: Board) -> dict[tuple[str, str], Estimate | None]:
     return found
 
 
-def gain_table(found: Found, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
+def gain_table(found: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
     """Table 4: r_GJ|A under both methods and the gain."""
     rows: list[tuple[Cell, ...]] = []
     for (dataset, judge), gain in gained.items():

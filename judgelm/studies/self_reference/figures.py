@@ -2,14 +2,14 @@
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Figure, Forest, ForestRow, HeatMap, Lines, Series
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board
-from judgelm.studies.self_reference.correlation import Found
-from judgelm.studies.self_reference.selection import standings
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes
+from judgelm.studies.self_reference.correlation import Correlations
+from judgelm.studies.self_reference.selection import judge_results
 from judgelm.studies.self_reference.tables import WAYS, change_of, four_way_cells
 from judgelm.studies.self_reference.truth import Method
 
 
-def figures(board: Board, found: Found) -> tuple[Figure, ...]:
+def figures(board: AlignedVotes, found: Correlations) -> tuple[Figure, ...]:
     """All figures, in the paper's order."""
     drawn: list[Figure] = []
     for number, dataset in enumerate(board.datasets, 1):
@@ -22,11 +22,11 @@ def figures(board: Board, found: Found) -> tuple[Figure, ...]:
     return (*drawn, forest) if forest.rows else tuple(drawn)
 
 
-def scatter(board: Board, dataset: str, number: int) -> Lines:
+def scatter(board: AlignedVotes, dataset: str, number: int) -> Lines:
     """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
     series = []
     for method in board.methods:
-        points = standings(board, dataset, method)
+        points = judge_results(board, dataset, method)
         series.append(
             Series(
                 name=METHOD_NAMES[method],
@@ -45,7 +45,7 @@ def scatter(board: Board, dataset: str, number: int) -> Lines:
     )
 
 
-def heat_maps(board: Board, dataset: str, method: Method, number: int) -> list[HeatMap]:
+def heat_maps(board: AlignedVotes, dataset: str, method: Method, number: int) -> list[HeatMap]:
     """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
     judges = tuple(judge for judge in board.judges if board.of(judge, method, dataset))
     if not judges:
@@ -72,7 +72,7 @@ def heat_maps(board: Board, dataset: str, method: Method, number: int) -> list[H
     ]
 
 
-def change_map(board: Board, dataset: str, number: int) -> HeatMap | None:
+def change_map(board: AlignedVotes, dataset: str, number: int) -> HeatMap | None:
     """What self-reference changes in the four parts, so that the loss on D_J- stands out; None without both methods."""
     changes = {judge: found[1] for judge in board.judges if (found := change_of(board, judge, dataset))}
     if not changes:
@@ -90,7 +90,7 @@ def change_map(board: Board, dataset: str, number: int) -> HeatMap | None:
     )
 
 
-def partial_forest(found: Found) -> Forest:
+def partial_forest(found: Correlations) -> Forest:
     """Tables 3 and 4 as a forest: the partial correlation of each case, coloured by method."""
     return Forest(
         name="partial-correlations",

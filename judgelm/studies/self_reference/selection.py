@@ -10,7 +10,7 @@ from judgelm.metrics.correctness import quality, split_change
 from judgelm.metrics.partial_correlation import fisher_interval
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
 from judgelm.studies.self_reference.tables import change_of, own_accuracy
 from judgelm.studies.self_reference.truth import Method
 
@@ -18,7 +18,7 @@ _FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JudgeResult:
     """One judge on one data set under one method; shares in [0, 1]."""
 
     judge: str
@@ -46,15 +46,15 @@ class Crossover:
     line: float | None
 
 
-def standings(board: Board, dataset: str, method: Method) -> list[Standing]:
+def judge_results(board: AlignedVotes, dataset: str, method: Method) -> list[JudgeResult]:
     """The judges of which both numbers are defined, in the order given."""
     found = []
     for judge in board.judges:
-        rows = judged(board.of(judge, method, dataset))
+        rows = judged_arrays(board.of(judge, method, dataset))
         f1 = quality(rows.truth, rows.judged[0], rows.questions, board.how).f1
         generation = own_accuracy(board, judge, dataset)
         if f1 is not None and generation is not None:
-            found.append(Standing(judge=judge, generation=generation.value, f1=f1))
+            found.append(JudgeResult(judge=judge, generation=generation.value, f1=f1))
     return found
 
 
@@ -75,7 +75,7 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
     )
 
 
-def crossover_table(board: Board) -> Table:
+def crossover_table(board: AlignedVotes) -> Table:
     """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
     rows: list[tuple[Cell, ...]] = []
     for dataset in board.datasets:
@@ -99,7 +99,7 @@ def crossover_table(board: Board) -> Table:
     )
 
 
-def gain_points(board: Board, dataset: str) -> list[tuple[float, float]]:
+def gain_points(board: AlignedVotes, dataset: str) -> list[tuple[float, float]]:
     """(generation accuracy, gain in F1) of each judge that both methods judged with."""
     points = []
     for judge in board.judges:
@@ -109,7 +109,7 @@ def gain_points(board: Board, dataset: str) -> list[tuple[float, float]]:
     return points
 
 
-def rank_correlation(found: list[Standing]) -> Estimate | None:
+def rank_correlation(found: list[JudgeResult]) -> Estimate | None:
     """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
     None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
@@ -119,17 +119,17 @@ def rank_correlation(found: list[Standing]) -> Estimate | None:
     return None if value is None or len(found) < 5 else fisher_interval(value, len(found), variance=_FIELLER)
 
 
-def selection_table(board: Board) -> Table:
+def selection_table(board: AlignedVotes) -> Table:
     """What choosing the judge that answers best costs against choosing the best judge."""
     rows: list[tuple[Cell, ...]] = []
     for dataset in board.datasets:
         for method in board.methods:
-            found = standings(board, dataset, method)
+            found = judge_results(board, dataset, method)
             if len(found) < 2:
                 continue
             chosen, best = max(found, key=lambda one: one.generation), max(found, key=lambda one: one.f1.value)
             place = 1 + sum(one.f1.value > chosen.f1.value for one in found)
-            regret = lost(board, dataset, method, (chosen.judge, best.judge))
+            regret = f1_regret(board, dataset, method, (chosen.judge, best.judge))
             keys = (dataset, METHOD_NAMES[method], len(found), chosen.judge, best.judge)
             mean = sum(one.f1.value for one in found) / len(found)
             rows.append((*keys, chosen.f1, best.f1, regret, mean, place, _spearman(found), rank_correlation(found)))
@@ -158,7 +158,7 @@ def selection_table(board: Board) -> Table:
     )
 
 
-def lost(board: Board, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
+def f1_regret(board: AlignedVotes, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
     """How much higher the second judge's F1 is on the answers that both judged; 0 where they are one judge."""
     if judges[0] == judges[1]:
         return 0.0
@@ -166,12 +166,12 @@ def lost(board: Board, dataset: str, method: Method, judges: tuple[str, str]) ->
         {row.id: row for row in board.of(judge, method, dataset) if row.judged is not None} for judge in judges
     )
     ids = [key for key in first if key in second]
-    both = columns([first[key] for key in ids], [second[key] for key in ids])
+    both = answer_arrays([first[key] for key in ids], [second[key] for key in ids])
     # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, board.how).f1
 
 
-def _spearman(found: list[Standing]) -> float | None:
+def _spearman(found: list[JudgeResult]) -> float | None:
     generation, f1 = [one.generation for one in found], [one.f1.value for one in found]
     if len(found) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
         return None

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies.result import StudyResult, Table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, count_all, make_board
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, align_votes, count_votes
 from judgelm.studies.self_reference.correlation import (
-    Found,
+    Correlations,
     band_counts,
     correlation_table,
     correlations,
@@ -43,9 +43,9 @@ def self_reference_study(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerT
     Raises:
         InputError: a run joins with no truth, or its verdicts are not `correct` and `incorrect`.
     """
-    board = make_board(runs, truths, how)
+    board = align_votes(runs, truths, how)
     found, gained = correlations(board), gains(board)
-    counts = count_all(runs, truths, board)
+    counts = count_votes(runs, truths, board)
     tables = _tables(board, found, gained)
     return StudyResult(
         study="self-reference",
@@ -59,7 +59,7 @@ def self_reference_study(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerT
     )
 
 
-def _tables(board: Board, found: Found, gained: Gains) -> tuple[Table, ...]:
+def _tables(board: AlignedVotes, found: Correlations, gained: Gains) -> tuple[Table, ...]:
     tables = [quality_table(board), split_table(board), four_way_table(board)]
     tables += [overconfidence_table(board, method) for method in board.methods]
     tables.append(correlation_table(found))
@@ -70,7 +70,7 @@ def _tables(board: Board, found: Found, gained: Gains) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def _protocol(board: Board) -> str:
+def _protocol(board: AlignedVotes) -> str:
     methods = " and ".join(METHOD_NAMES[method] for method in board.methods)
     return (
         f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
@@ -78,7 +78,7 @@ def _protocol(board: Board) -> str:
     )
 
 
-def _findings(board: Board, found: Found, gained: Gains, tables: tuple[Table, ...]) -> tuple[str, ...]:
+def _findings(board: AlignedVotes, found: Correlations, gained: Gains, tables: tuple[Table, ...]) -> tuple[str, ...]:
     sentences = []
     for method in board.methods:
         bands = band_counts(found, method)
@@ -116,7 +116,7 @@ def _change_sentence(change: Table, key: str, part: str) -> str:
     )
 
 
-def _warnings(board: Board, counts: Mapping[str, int]) -> tuple[str, ...]:
+def _warnings(board: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]:
     found = []
     if counts["own answer unknown"]:
         found.append(

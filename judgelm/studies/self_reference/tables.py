@@ -15,7 +15,7 @@ from judgelm.metrics.correctness import (
 )
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, Board, columns, judged
+from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
 from judgelm.studies.self_reference.truth import Method
 
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
@@ -31,13 +31,13 @@ _KEYS = (
 )
 
 
-def quality_table(board: Board) -> Table:
+def quality_table(board: AlignedVotes) -> Table:
     """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
             every = board.of(judge, method, dataset)
-            found = judged(every)
+            found = judged_arrays(every)
             scores = quality(found.truth, found.judged[0], found.questions, board.how)
             failed = sum(row.judged is None for row in every)
             shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
@@ -64,7 +64,7 @@ def quality_table(board: Board) -> Table:
     )
 
 
-def own_accuracy(board: Board, judge: str, dataset: str) -> Estimate | None:
+def own_accuracy(board: AlignedVotes, judge: str, dataset: str) -> Estimate | None:
     """Equation 3 over every question of which G is known, whether or not its judgment failed."""
     seen = {row.id: row for method in board.methods for row in board.of(judge, method, dataset)}
     known = [row for row in seen.values() if row.own is not None]
@@ -72,12 +72,12 @@ def own_accuracy(board: Board, judge: str, dataset: str) -> Estimate | None:
     return generation_accuracy(own, [row.question for row in known], board.how)
 
 
-def split_table(board: Board) -> Table:
+def split_table(board: AlignedVotes) -> Table:
     """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
-            found = columns(board.of(judge, method, dataset))
+            found = answer_arrays(board.of(judge, method, dataset))
             split = split_quality(found.own, found.truth, found.judged[0], found.questions, board.how)
             n_right = int(found.own.sum())
             keys = (dataset, judge, METHOD_NAMES[method], n_right, found.n - n_right)
@@ -100,13 +100,13 @@ def split_table(board: Board) -> Table:
     )
 
 
-def four_way_cells(board: Board, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
+def four_way_cells(board: AlignedVotes, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
     """The four cells of one judge, method and data set."""
-    found = columns(board.of(judge, method, dataset))
+    found = answer_arrays(board.of(judge, method, dataset))
     return four_way(found.own, found.truth, found.judged[0], found.questions, board.how)
 
 
-def four_way_table(board: Board) -> Table:
+def four_way_table(board: AlignedVotes) -> Table:
     """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, judge in board.cells():
@@ -132,7 +132,7 @@ def four_way_table(board: Board) -> Table:
     )
 
 
-def overconfidence_table(board: Board, method: Method) -> Table:
+def overconfidence_table(board: AlignedVotes, method: Method) -> Table:
     """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
     rows = []
     for judge in board.judges:
@@ -154,13 +154,13 @@ def overconfidence_table(board: Board, method: Method) -> Table:
     )
 
 
-def _overconfidence(board: Board, judge: str, method: Method, dataset: str | None) -> Estimate | None:
-    found = judged(board.of(judge, method, dataset))
+def _overconfidence(board: AlignedVotes, judge: str, method: Method, dataset: str | None) -> Estimate | None:
+    found = judged_arrays(board.of(judge, method, dataset))
     clusters = [(row.dataset, row.question) for row in board.of(judge, method, dataset) if row.judged is not None]
     return overconfidence(found.truth, found.judged[0], clusters, board.how)
 
 
-def change_of(board: Board, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
+def change_of(board: AlignedVotes, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
     """What self-reference changes for one judge, over the answers that both methods judged; None without any."""
     found = board.both(judge, dataset)
     if found.n == 0:
@@ -168,7 +168,7 @@ def change_of(board: Board, judge: str, dataset: str) -> tuple[int, SplitChange]
     return found.n, split_change(found.own, found.truth, (found.judged[0], found.judged[1]), found.questions, board.how)
 
 
-def change_table(board: Board) -> Table:
+def change_table(board: AlignedVotes) -> Table:
     """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
     rows: list[tuple[Cell, ...]] = []
     for dataset, judge in board.cells():

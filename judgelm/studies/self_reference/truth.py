@@ -18,7 +18,7 @@ from typing import Any, Literal
 from judgelm.errors import InputError
 from judgelm.parsing.final_answers import canonical
 from judgelm.records import Judgment, LabelVerdict
-from judgelm.studies.truth_rows import check_texts
+from judgelm.studies.truth_file import check_texts
 
 Method = Literal["cot", "guided"]
 METHODS: tuple[Method, ...] = ("cot", "guided")

@@ -25,7 +25,7 @@ from judgelm.errors import InputError
 from judgelm.parsing.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.self_reference.truth import same_answer
-from judgelm.studies.truth_rows import check_texts
+from judgelm.studies.truth_file import check_texts
 
 Outcome = Literal["right", "wrong", "split"]
 """`split`: the two orders name different answers, one each, or none names any."""
@@ -188,7 +188,7 @@ def join_items(
     return SsrItems(items=items, counts=counts)
 
 
-def outcome(judgment: Judgment, winner: int) -> Outcome | None:
+def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
     """What a judgment in one order or two comes to; None where it failed.
 
     Each order has a vote for the answer it names, none where it names a tie or failed; the answer with more votes is
@@ -214,7 +214,7 @@ def outcome(judgment: Judgment, winner: int) -> Outcome | None:
 
 def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
     found = majority(_answers(always) or _answers(never))
-    without, guided = outcome(never, truth.winner), outcome(always, truth.winner)
+    without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
     assert without is not None  # failures were left out before
     assert guided is not None
     return SsrItem(

@@ -12,7 +12,7 @@ from judgelm.metrics.selective import accuracies, gate_scores
 from judgelm.records import Judgment
 from judgelm.studies.result import StudyResult, Table
 from judgelm.studies.ssr.figures import figures
-from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, outcome
+from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, pair_outcome
 from judgelm.studies.ssr.tables import (
     all_taus,
     calibration_table,
@@ -150,7 +150,7 @@ def _against_run(
         for item, judgment in both
         if judgment.verdict is not None
     ]
-    outcomes = [(item.selective(tau), outcome(judgment, truths[item.id].winner)) for item, judgment in both]
+    outcomes = [(item.selective(tau), pair_outcome(judgment, truths[item.id].winner)) for item, judgment in both]
     return {
         "selective run, compared": len(both),
         "selective run, failed": sum(found is None for _, found in outcomes),

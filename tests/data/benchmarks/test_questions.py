@@ -11,7 +11,7 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError
 from judgelm.studies.self_reference.truth import truth_from_row
 from judgelm.studies.ssr.items import pair_truth_from_row
-from judgelm.studies.truth_rows import by_sample
+from judgelm.studies.truth_file import by_sample
 
 
 @pytest.fixture

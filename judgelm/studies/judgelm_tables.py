@@ -144,7 +144,7 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
         rows=tuple(
             (
                 *(run.heads[key] for key in layout.heads),
-                *(measure(run.evaluation, name) for name in layout.measures),
+                *(metric_value(run.evaluation, name) for name in layout.measures),
                 run.evaluation.counts.judged,
                 run.evaluation.counts.failed,
             )
@@ -155,7 +155,7 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
     )
 
 
-def measure(evaluation: Evaluation, name: str) -> Estimate | None:
+def metric_value(evaluation: Evaluation, name: str) -> Estimate | None:
     """A number by its name in the tables, under the headline treatment of failures; None where it is not defined."""
     if name == "agreement_by_mean":
         other = evaluation.other_rules.get("mean")
@@ -221,7 +221,7 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
             Series(
                 name=size,
                 x=tuple(at[run.heads["data_scale"]] for run in rows if run.heads["judge_size"] == size),
-                y=tuple(measure(run.evaluation, "agreement") for run in rows if run.heads["judge_size"] == size),
+                y=tuple(metric_value(run.evaluation, "agreement") for run in rows if run.heads["judge_size"] == size),
             )
             for size in sizes
         ),
@@ -240,7 +240,7 @@ def _number(text: str) -> float | None:
 
 def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
     """Position bias of each row; None where no run was judged in both orders."""
-    judged = [run for run in rows if measure(run.evaluation, "delta") is not None]
+    judged = [run for run in rows if metric_value(run.evaluation, "delta") is not None]
     if not judged:
         return None
     names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
@@ -251,7 +251,7 @@ def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
         y_label="Share of pairs",
         categories=tuple(", ".join(run.heads[key] for key in LAYOUTS[number].heads) for run in judged),
         groups=tuple(
-            Group(name=name, values=tuple(measure(run.evaluation, key) for run in judged))
+            Group(name=name, values=tuple(metric_value(run.evaluation, key) for run in judged))
             for key, name in names.items()
         ),
     )
@@ -260,7 +260,7 @@ def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
 def _best(number: int, rows: Sequence[TableRun]) -> str:
     """Which row names the label most often."""
     name = LAYOUTS[number].measures[0]
-    found = [(estimate, run) for run in rows if (estimate := measure(run.evaluation, name)) is not None]
+    found = [(estimate, run) for run in rows if (estimate := metric_value(run.evaluation, name)) is not None]
     if not found:
         return f"Table {number}: no judgment could be read."
     estimate, run = max(found, key=lambda one: one[0].value)

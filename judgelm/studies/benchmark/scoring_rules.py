@@ -11,14 +11,14 @@ from judgelm.metrics.benchmark_scores import TiesPrompt, first_place_share, righ
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.benchmark.orders import (
-    MakersCounts,
-    auto_j_counts,
+    AuthorsReport,
+    auto_j_report,
     every_order_right,
-    fair_eval_counts,
     fair_eval_label,
-    llmbar_counts,
+    fair_eval_report,
+    llmbar_report,
 )
-from judgelm.studies.order_labels import label_of
+from judgelm.studies.pair_labels import label_of
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
@@ -26,7 +26,7 @@ _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheme:
+class ScoringRule:
     """How a benchmark counts.
 
     Attributes:
@@ -43,7 +43,7 @@ class Scheme:
     both_orders: bool = True
     ties: bool = False
     averaged: bool = True
-    counts: Callable[[Sequence[JoinedJudgment], Resampling], MakersCounts | None] | None = None
+    counts: Callable[[Sequence[JoinedJudgment], Resampling], AuthorsReport | None] | None = None
 
 
 def _half_for_ties(joined: JoinedJudgment) -> float:
@@ -99,25 +99,25 @@ def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
     )
 
 
-SCHEMES: Mapping[str, Scheme] = {
-    "rewardbench": Scheme(credit=_half_for_ties, sections=SECTIONS, both_orders=False),
-    "rewardbench-2": Scheme(
+SCORING_RULES: Mapping[str, ScoringRule] = {
+    "rewardbench": ScoringRule(credit=_half_for_ties, sections=SECTIONS, both_orders=False),
+    "rewardbench-2": ScoringRule(
         credit=_best_of_four,
         sections={subset: {subset: 1.0} for subset in SECOND_SUBSETS if subset != TIES},
         both_orders=False,
         ties=True,
     ),
-    "judgebench": Scheme(credit=_vote),
-    "llmbar": Scheme(
+    "judgebench": ScoringRule(credit=_vote),
+    "llmbar": ScoringRule(
         credit=_each_order,
         sections={
             "Natural": {"Natural": 1.0},
             "Adversarial": dict.fromkeys((*_ADVERSARIAL, *(f"Adversarial_{name}" for name in _ADVERSARIAL)), 1.0),
         },
         averaged=False,
-        counts=llmbar_counts,
+        counts=llmbar_report,
     ),
-    "auto-j": Scheme(credit=every_order_right, counts=auto_j_counts),
-    "faireval": Scheme(credit=_mean_right, counts=fair_eval_counts),
+    "auto-j": ScoringRule(credit=every_order_right, counts=auto_j_report),
+    "faireval": ScoringRule(credit=_mean_right, counts=fair_eval_report),
 }
 """The benchmarks of pairs and of best-of-n that this study measures."""

@@ -5,7 +5,7 @@ import pytest
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed
 from judgelm.studies.evaluation import evaluate
-from judgelm.studies.judgelm import TableRun, Timing, paper_tables
+from judgelm.studies.judgelm_tables import TableRun, Timing, paper_tables
 
 QUICK = Timing(pairs=4, load_s=2.0, judge_s=5.0, metrics_s=1.0, reasons=False, workers="one engine")
 

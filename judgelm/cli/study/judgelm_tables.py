@@ -24,7 +24,7 @@ def judgelm_command(
     """
     from judgelm.cli.study.table_runs import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.metrics.resampling import Resampling
-    from judgelm.studies.judgelm import paper_tables
+    from judgelm.studies.judgelm_tables import paper_tables
 
     result = paper_tables(read_table_runs(tables, Resampling(seed=seed, resamples=bootstrap)))
     finish(result, out, overwrite=overwrite, json=json)

@@ -13,7 +13,7 @@ from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, 
 from judgelm.metrics.self_bias.regression import BiasFit
 from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.studies.result import Cell, Column, Table
-from judgelm.studies.self_bias.fits import SelfBiasOptions
+from judgelm.studies.self_bias.regressions import SelfBiasOptions
 from judgelm.studies.self_bias.tables import in_order
 
 
@@ -55,7 +55,7 @@ def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoweredMean:
+class FewLabelMean:
     """Means of the human scores from few labels.
 
     Attributes:
@@ -77,13 +77,13 @@ class PoweredMean:
     covered: Estimate | None
 
 
-def powered_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
+def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
     """Mean human score from few labels and each judge's ratings; and what could not be computed."""
     rows: list[tuple[Cell, ...]] = []
     problems: list[str] = []
     for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
         try:
-            found = powered_mean(paired, judge, options)
+            found = few_label_mean(paired, judge, options)
         except TooFewLabels as error:
             problems.append(f"Prediction-powered inference with {judge}: {error}.")
             continue
@@ -117,7 +117,7 @@ def powered_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Tabl
     return table, problems
 
 
-def powered_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> PoweredMean:
+def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> FewLabelMean:
     """The three estimates with one judge's ratings.
 
     Raises:
@@ -162,7 +162,7 @@ def _powered(
     truth: float | None,
     widths: list[_Three],
     how: Resampling,
-) -> PoweredMean:
+) -> FewLabelMean:
     def mean_width(place: int) -> float:
         return float(np.mean([draw[place].high - draw[place].low for draw in widths]))
 
@@ -170,7 +170,7 @@ def _powered(
     if truth is not None:
         covered = share(np.array([draw[2].low <= truth <= draw[2].high for draw in widths]), None, how)
     usual = mean_width(0) or float("nan")
-    return PoweredMean(
+    return FewLabelMean(
         classical=classical,
         plain=plain,
         stratified=stratified,

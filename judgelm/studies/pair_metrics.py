@@ -1,0 +1,216 @@
+"""Metrics of labelled pairs with their intervals: agreement, position bias, probabilities, and a histogram of scores.
+
+A label that is a tie takes no part in the scores of probabilities, since neither answer is better; such labels are
+counted. Always answering 0.5 has a Brier score of 0.25 and a log loss of ln 2 = 0.693.
+
+Source of these scores: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores_of_confusion
+from judgelm.metrics.position import position_cells
+from judgelm.metrics.resampling import Estimate, Resampling, estimate, share, widened
+from judgelm.records import Judgment, Winner
+from judgelm.studies.join import JoinedPair, LabelledPair
+from judgelm.studies.pair_labels import winner_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionEstimates:
+    """`metrics.position.PositionBias` with intervals; the first three shares sum to 1."""
+
+    consistency: Estimate
+    toward_first: Estimate
+    toward_second: Estimate
+    delta: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairMetrics:
+    """Every number under one treatment of failures.
+
+    Attributes:
+        majority_label: the most frequent label of these pairs.
+        majority: agreement of always answering that label.
+        gain: accuracy minus `majority`, resampled together.
+        confusion: counts; row i is the label `LABELS[i]`, column j the judge's answer `LABELS[j]`.
+        position: None unless pairs were judged in both orders.
+    """
+
+    n: int
+    accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    majority_label: Winner
+    majority: Estimate
+    gain: Estimate
+    confusion: tuple[tuple[int, ...], ...]
+    position: PositionEstimates | None
+
+
+def pair_metrics(pairs: Sequence[LabelledPair], how: Resampling) -> PairMetrics:
+    """All numbers of these pairs.
+
+    Intervals are bootstrap percentiles over clusters; a share of exactly 0 or 1 gets Wilson's (`resampling.widened`).
+
+    Raises:
+        ValueError: there is no pair.
+    """
+    truth, judged = np.array([pair.truth for pair in pairs]), np.array([pair.judged for pair in pairs])
+    clusters = [pair.cluster for pair in pairs]
+    matrix = confusion(truth, judged)
+    commonest = int(np.argmax(matrix.sum(axis=1)))
+
+    def scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        matrices = sums.reshape(-1, 3, 3)
+        found = scores_of_confusion(matrices)
+        majority = matrices[:, commonest].sum(axis=1) / matrices.sum(axis=(1, 2))
+        return np.column_stack([found, majority, found[:, 0] - majority])
+
+    accuracy, precision, recall, f1, majority, gain = estimate(confusion_cells(truth, judged), scores, clusters, how)
+    return PairMetrics(
+        n=len(pairs),
+        accuracy=widened(accuracy, clusters),
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        majority_label=winner_of(LABELS[commonest]),
+        majority=widened(majority, clusters),
+        gain=gain,
+        confusion=tuple(tuple(row) for row in matrix.tolist()),
+        position=_position(pairs, how),
+    )
+
+
+def position_estimates(
+    given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], how: Resampling
+) -> PositionEstimates:
+    """`metrics.position.position_bias` with intervals; labels and errors are its, clusters those of `pair_metrics`."""
+    cells = position_cells(given, swapped)
+    steady, first, second = (share(column > 0, clusters, how) for column in cells.T)
+    [delta] = estimate(cells, _delta, clusters, how)
+    if delta.low == delta.high:  # every pair behaves alike: 0 or 1
+        delta = widened(delta, clusters)
+    return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
+
+
+def _position(pairs: Sequence[LabelledPair], how: Resampling) -> PositionEstimates | None:
+    both = [(pair.given, pair.swapped, pair.cluster) for pair in pairs]
+    kept = [(given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None]
+    if not kept:
+        return None
+    given, swapped = np.array([row[0] for row in kept]), np.array([row[1] for row in kept])
+    return position_estimates(given, swapped, [row[2] for row in kept], how)
+
+
+def _delta(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.abs(sums[:, 1:2] - sums[:, 2:3]) / sums.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbabilityScores:
+    """Both scores over n pairs; lower is better.
+
+    Attributes:
+        n: pairs with a probability and a label that is no tie; both scores are None where it is 0.
+        tied_labels: pairs with a probability left out for their label.
+        without: pairs without a probability.
+        brier: mean of (p - outcome)^2, in [0, 1].
+        log_loss: mean of -ln of the probability given to what happened.
+    """
+
+    n: int
+    tied_labels: int
+    without: int
+    brier: Estimate | None
+    log_loss: Estimate | None
+
+
+def score_probabilities(rows: Sequence[JoinedPair], how: Resampling) -> ProbabilityScores | None:
+    """Scores of P(first better) as the run recorded it; None where no judgment has one."""
+    found = [(row.judgment.probability, row) for row in rows]
+    given = [(probability, row) for probability, row in found if probability is not None]
+    if not given:
+        return None
+    decided = [(probability, row) for probability, row in given if row.truth != 0]
+    brier = log_loss = None
+    if decided:
+        losses = proper_losses(
+            np.array([row.truth > 0 for _, row in decided]), np.array([probability for probability, _ in decided])
+        )
+        brier, log_loss = _means(losses, [row.cluster for _, row in decided], how)
+    return ProbabilityScores(
+        n=len(decided),
+        tied_labels=len(given) - len(decided),
+        without=len(rows) - len(given),
+        brier=brier,
+        log_loss=log_loss,
+    )
+
+
+def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each pair's share of scikit-learn's `brier_score_loss` and `log_loss` (a test compares the means).
+
+    Args:
+        first_better: shape (n,), what the labels say.
+        probability: shape (n,), P(first better).
+
+    Returns:
+        shape (n, 2). A probability of exactly 0 or 1 counts as off by one float64 epsilon in the log loss, as in
+        scikit-learn, so that one certain mistake costs 36 instead of infinity.
+    """
+    told = np.where(first_better, probability, 1 - probability)
+    epsilon = np.finfo(np.float64).eps
+    return np.column_stack([(1 - told) ** 2, -np.log(np.clip(told, epsilon, 1 - epsilon))])
+
+
+def _means(losses: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> list[Estimate]:
+    counted = np.column_stack([losses, np.ones(len(losses))])
+    return estimate(counted, lambda sums: sums[:, :2] / sums[:, 2:], clusters, how)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreHistogram:
+    """How often the judge wrote which score, by the place the answer was shown at.
+
+    `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders have
+    a score without a place among them (`inf 5`, as the original's parser reads it) and are left out.
+    """
+
+    edges: tuple[float, ...]
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    mean_first: float
+    mean_second: float
+    not_finite: int = 0
+
+
+def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
+    """Counts over every order shown, None where the judge wrote no finite scores.
+
+    Bins have width 1 and lie around whole scores (a half point counts upwards); a scale wider than 50 gets twenty
+    equal ones.
+    """
+    shown = [order.scores[:2] for judgment in judgments for order in judgment.shown if order.scores is not None]
+    written = np.array(shown, dtype=np.float64).reshape(-1, 2)
+    scores = written[np.isfinite(written).all(axis=1)]
+    if not len(scores):
+        return None
+    low, high = np.floor(scores.min() + 0.5) - 0.5, np.floor(scores.max() + 0.5) + 0.5
+    edges = np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
+    first, second = (np.histogram(scores[:, place], bins=edges)[0].tolist() for place in (0, 1))
+    mean_first, mean_second = scores.mean(axis=0).tolist()
+    return ScoreHistogram(
+        edges=tuple(edges.tolist()),
+        first=tuple(first),
+        second=tuple(second),
+        mean_first=mean_first,
+        mean_second=mean_second,
+        not_finite=len(written) - len(scores),
+    )
