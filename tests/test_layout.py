@@ -75,7 +75,7 @@ def test_a_recipe_shadows_no_module_and_stays_small(path):
 def test_modules_and_functions_stay_small(path):
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 350
-    if path.parent.name == "cli":
+    if "cli" in path.parts:
         return  # a command's options are one long signature
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
@@ -86,7 +86,7 @@ def test_modules_and_functions_stay_small(path):
 
 def test_only_the_command_line_prints_or_exits():
     for path in MODULES:
-        if path.parent.name == "cli" or path.name == "__main__.py":
+        if "cli" in path.parts or path.name == "__main__.py":
             continue
         calls = {
             node.func.id

@@ -19,12 +19,11 @@ def completed(program, *words):
     """The proposals for the last word, as bash gets them."""
     variable = f"_{program.upper().replace('-', '_')}_COMPLETE"
     asked = {variable: "complete_bash", "COMP_WORDS": " ".join((program, *words)), "COMP_CWORD": str(len(words))}
-    module = "judgelm" if program == "judgelm" else "judgelm.cli.batch.command"
+    module = "main" if program == "judgelm" else "batch.command"
+    code = f"import sys; sys.argv[0] = {program!r}; from judgelm.cli.{module} import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.argv[0] = {program!r}; from judgelm.cli import main, batch; "
-         f"({'main' if module == 'judgelm' else 'batch'}).main()"],
-        env={**os.environ, **asked}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=True
+    )
     return done.stdout.split()
 
 

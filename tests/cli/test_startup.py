@@ -26,9 +26,9 @@ HELPS = [
 LISTED = """
 import sys
 sys.argv = sys.argv[1:]
-from judgelm.cli import {module}
+from judgelm.cli.{module} import main
 try:
-    {module}.main()
+    main()
 finally:
     print("loaded:", *({names!r} & sys.modules.keys()), file=sys.stderr)
 """
@@ -37,7 +37,7 @@ BARE = "import typer; app = typer.Typer(); app.command()(lambda: None); app(['--
 
 
 def run(program, arguments, **environment):
-    module = "main" if program == "judgelm" else "batch"
+    module = "main" if program == "judgelm" else "batch.command"
     code = LISTED.format(module=module, names=set(NOT_FOR_HELP))
     return subprocess.run(
         [sys.executable, "-c", code, program, *arguments],
