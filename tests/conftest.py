@@ -52,7 +52,7 @@ def tiny_model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def vicuna(tmp_path_factory) -> Path:
     """A folder of the shape of `lmsys/vicuna-7b-v1.3`: pickled shards and `tokenizer.model` alone; random weights."""
-    from vicuna_folders import make_vicuna
+    from tests.support.vicuna_folders import make_vicuna
 
     return make_vicuna(tmp_path_factory.mktemp("lmsys") / "vicuna")
 
@@ -60,7 +60,7 @@ def vicuna(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_judge(tiny_model, tmp_path_factory) -> Path:
     """`tiny_model`, taught to write score lines (the number of words of each answer) and a reason."""
-    from tiny_judges import train_judge
+    from tests.support.tiny_judges import train_judge
 
     return train_judge(tiny_model, tmp_path_factory.mktemp("tiny_judge") / "judge")
 
@@ -68,7 +68,7 @@ def tiny_judge(tiny_model, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_adapters(tiny_judge, tmp_path_factory) -> tuple[Path, Path]:
     """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
-    from tiny_judges import make_adapter
+    from tests.support.tiny_judges import make_adapter
 
     folder = tmp_path_factory.mktemp("adapters")
     return make_adapter(tiny_judge, folder / "one", seed=1), make_adapter(tiny_judge, folder / "two", seed=2)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from driving import run
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions, current_names
 from judgelm.errors import CardError, ConfigError, ModelError
@@ -17,6 +16,7 @@ from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
+from tests.support.driving import run
 
 COMPACT = Card(template="judgelm-compact", template_sha=get_template("judgelm-compact").sha, scale=(0, 5))
 

@@ -9,15 +9,15 @@ import sys
 import httpx
 import pytest
 
-from batch_runs import BATCH
-from endpoint import ScriptedBackend, endpoint
 from judgelm.cli.batch.options import parse_pairs
 from judgelm.data.answers.generators import parse_answerer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
-from served import review, served
+from tests.support.batch_runs import BATCH
+from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.served import review, served
 
 KEY, PASSWORD, HUB, SERVED = "sk-key-0123456789", "pa55-word-0123", "hf_token0123456789", "sk-served-0123456789"
 SECRETS = (KEY, PASSWORD, HUB, SERVED)

@@ -8,7 +8,7 @@ import typer.main
 
 from judgelm.cli.batch.command import app as batch_app
 from judgelm.cli.main import _Commands, app
-from snippet_commands import check_shell
+from tests.support.snippet_commands import check_shell
 
 ROOT = typer.main.get_command(app)
 LEAVES = {

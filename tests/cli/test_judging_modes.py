@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from judgelm.runs.run_files import read_judgments
-from tiny_judges import word_sample
+from tests.support.tiny_judges import word_sample
 
 OWN = {"tone": {"question": "Kind?", "levels": {"rude": {"score": 1}, "kind": {"score": 2}}}}
 

@@ -4,11 +4,11 @@ import gc
 
 import pytest
 
-from batch_runs import write_pairs
 from judgelm.cli.batch.run import run
 from judgelm.cli.loading import heap_frozen
 from judgelm.judge import Judge
 from judgelm.runs.batch import BatchJob
+from tests.support.batch_runs import write_pairs
 
 
 def test_what_was_there_is_not_searched_for_garbage_until_the_work_ends():

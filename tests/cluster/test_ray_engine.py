@@ -17,7 +17,7 @@ from judgelm.runs.runner import judge
 from judgelm.training.tiny_model import make_base
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
-SUPPORT = Path(__file__).parents[1] / "support"
+ROOT = Path(__file__).parents[2]
 TWO = Cluster(workers=2, cores=1)
 
 pytestmark = pytest.mark.distributed
@@ -25,7 +25,10 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    environment = {"env_vars": {"PYTHONPATH": str(SUPPORT)}, "worker_process_setup_hook": "fragile_engine.install"}
+    environment = {
+        "env_vars": {"PYTHONPATH": str(ROOT)},
+        "worker_process_setup_hook": "tests.support.fragile_engine.install",
+    }
     ray.init(
         "local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20,
         runtime_env=environment,

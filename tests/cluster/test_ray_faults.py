@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from batch_runs import BATCH, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
+from tests.support.batch_runs import BATCH, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'judgelm[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

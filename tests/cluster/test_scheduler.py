@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driving import prompt_of
 from judgelm.cluster.scheduler import Feeder
 from judgelm.records import Completion, Request, Sampling
+from tests.support.driving import prompt_of
 
 
 def request(key, question="what is it", answer="a big fox", prefill="", max_tokens=24):

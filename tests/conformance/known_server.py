@@ -6,7 +6,7 @@ python tests/conformance/known_server.py        writes its address on a line, an
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from judgelm.judge import Judge
 from judgelm.serving.app import create_app
@@ -15,7 +15,7 @@ from judgelm.serving.handler import Desk
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.sockets import bind
-from known_judge import KnownEngine
+from tests.support.known_judge import KnownEngine
 
 
 def main() -> None:

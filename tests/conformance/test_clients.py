@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from known_judge import quality
+from tests.support.known_judge import quality
 
 pytestmark = pytest.mark.conformance
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets import Snippet, snippets
+from tests.support.snippets import Snippet, snippets
 
 pytestmark = pytest.mark.conformance
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from endpoint import endpoint
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
@@ -21,7 +20,8 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import RowOptions
-from teachers import Ledger, TeacherBackend
+from tests.support.endpoint import endpoint
+from tests.support.teachers import Ledger, TeacherBackend
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"
 PRICES = ("--price-in", "2", "--price-out", "10")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-import captures
 from judgelm.dialects.contract import Asked
+from tests.support import captures
 
 
 @pytest.fixture(scope="session")

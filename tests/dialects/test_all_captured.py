@@ -6,10 +6,10 @@ import pkgutil
 
 import pytest
 
-import captures
 import judgelm.dialects
 from judgelm.dialects import catalog
 from judgelm.dialects.contract import Asked, Dialect, Message
+from tests.support import captures
 
 # start of a folder's name: the module of its family
 FAMILIES = {

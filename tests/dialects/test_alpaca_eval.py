@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import replies, requests
 from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
 from judgelm.dialects.contract import Asked, Case, Finding, Message, Tool
 from judgelm.dialects.recognition import DOUBT, sample_of
+from tests.support.captures import replies, requests
 
 RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
 SAMPLE = sample_of("q", ("first", "second"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.arena_hard import DIALECTS
 from judgelm.dialects.contract import Asked, Finding, Message
+from tests.support import captures
 
 [DIALECT] = DIALECTS
 SYSTEM = "Compare them and end with one label: [[A>>B]], [[A>B]], [[A=B]], [[B>A]] or [[B>>A]]."

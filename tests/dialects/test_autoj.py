@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import replies
 from judgelm.dialects.autoj import DIALECTS
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.recognition import DOUBT, sample_of
+from tests.support.captures import replies
 
 PAIR, SINGLE = DIALECTS
 REASON = "So, the final decision is Response 2.\nThe final  decision  is [Response 2]. Rating: [[3]] [[rating]]"

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects import score_line
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.faireval import DIALECTS
 from judgelm.dialects.recognition import DOUBT
+from tests.support import captures
 
 [DIALECT] = DIALECTS
 WANTED = (

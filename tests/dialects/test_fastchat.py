@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.fastchat import DIALECTS
+from tests.support import captures
 
 PAIRS = ("fastchat_pair", "fastchat_pair_math", "fastchat_pair_mt", "fastchat_pair_math_mt")
 SINGLES = ("fastchat_single", "fastchat_single_math", "fastchat_single_mt", "fastchat_single_math_mt")

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from captures import replies, requests
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.flowjudge import DIALECTS
 from judgelm.dialects.recognition import sample_of
+from tests.support.captures import replies, requests
 
 [FLOWJUDGE] = DIALECTS
 REASON = "</feedback><score>1</score>\n<score>\n2\n</score>"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Finding
 from judgelm.dialects.geval import DIALECTS
+from tests.support import captures
 
 [GEVAL] = DIALECTS
 SCALES = {"coh": (1, 5), "con": (1, 5), "flu": (1, 3), "rel": (1, 5)}

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-import captures
 from judgelm.dialects import catalog
 from judgelm.dialects.ambiguity import resolved
 from judgelm.dialects.patterns import Pattern
 from judgelm.dialects.recognition import last_borders
+from tests.support import captures
 
 SMALL, LARGE = 500_000, 2_000_000
 ABSOLUTE_S = 1.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Finding
 from judgelm.dialects.inspect_ai import DIALECTS
+from tests.support import captures
 
 FOLDERS = {
     "inspect_model_graded_qa": ("inspect-model-graded-qa", "CI"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.judgebench import DIALECTS
+from tests.support import captures
 
 VANILLA, SKYWORK = DIALECTS
 ITEMS = [

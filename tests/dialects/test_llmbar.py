@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from captures import replies, requests
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.llmbar import DIALECTS
 from judgelm.dialects.recognition import sample_of
+from tests.support.captures import replies, requests
 
 CHOICE, RATING, PREPARATION = DIALECTS
 REASON = 'Output (b) is better, says [it].\nOutput (b) is better. "Therefore, Output (b) is better."'

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.openevals import DIALECTS
 from judgelm.dialects.recognition import DOUBT
+from tests.support import captures
 
 [OPENEVALS] = DIALECTS
 # folder: task, scale

@@ -2,10 +2,10 @@
 
 import pytest
 
-from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.pandalm import DIALECTS
 from judgelm.dialects.recognition import DOUBT, sample_of
+from tests.support.captures import replies
 
 [PANDALM] = DIALECTS
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"

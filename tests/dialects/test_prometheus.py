@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import replies
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.prometheus import DIALECTS
 from judgelm.dialects.recognition import DOUBT, sample_of
+from tests.support.captures import replies
 
 ABSOLUTE, RELATIVE = DIALECTS
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"

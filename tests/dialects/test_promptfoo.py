@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.promptfoo import DIALECTS
+from tests.support import captures
 
 # folder: name, task, whether the prompt shows the question
 FOLDERS = {

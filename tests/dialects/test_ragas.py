@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.ragas import DIALECTS
 from judgelm.dialects.recognition import sample_of
+from tests.support import captures
 
 # folder: name, task, scale, names of the words and of the verdict
 FOLDERS = {

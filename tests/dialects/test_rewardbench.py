@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from captures import replies, requests
 from judgelm.dialects.contract import Asked, Case, Finding, Message
 from judgelm.dialects.recognition import DOUBT, sample_of
 from judgelm.dialects.rewardbench import DIALECTS
+from tests.support.captures import replies, requests
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 REASON = '[[B]] and [[A]]. Output (b) **Result:** B {"better_answer": "2"} 9'

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Asked, Finding, Message
 from judgelm.dialects.score_line import DIALECTS
+from tests.support import captures
 
 NAMES = {
     "vicuna_review": "vicuna-review",

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import captures
 from judgelm.dialects.contract import Finding
 from judgelm.dialects.simpleqa import DIALECTS
+from tests.support import captures
 
 [SIMPLEQA] = DIALECTS
 FOLDERS = ("lighteval_simpleqa_openai", "lighteval_simpleqa_litellm")

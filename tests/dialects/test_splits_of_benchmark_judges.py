@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from captures import requests
 from judgelm.dialects import alpaca_eval, flowjudge, llmbar, pandalm, prometheus, rewardbench
+from tests.support.captures import requests
 
 DIALECTS = [
     dialect

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from snippets import Snippet, snippets
+from tests.support.snippets import Snippet, snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_BY_CLIENTS = ("deepeval", "inspect-ai", "openevals", "prometheus", "promptfoo", "ragas")

@@ -7,7 +7,7 @@ import pytest
 from judgelm.dialects.catalog import DIALECTS
 from judgelm.dialects.contract import Asked, Case, Finding
 from judgelm.dialects.recognition import sample_of
-from snippets import snippets
+from tests.support.snippets import snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
 REASON = "The first answer names the number, the second does not."

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from batch_runs import write_pairs
-from snippet_commands import check_python, check_shell, commands
-from snippets import Snippet, snippets
+from tests.support.batch_runs import write_pairs
+from tests.support.snippet_commands import check_python, check_shell, commands
+from tests.support.snippets import Snippet, snippets
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

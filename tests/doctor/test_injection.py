@@ -18,7 +18,7 @@ from judgelm.prompts.sanitization import Sanitizer
 from judgelm.prompts.special_tokens import role_markers, special_tokens
 from judgelm.prompts.truncation import Truncator, prompt_key
 from judgelm.records import Sample
-from spoof_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of
+from tests.support.spoof_tokenizers import FAMILIES, folding_tokenizer, tokenizer_of
 
 V1 = get_template("judgelm-v1")
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from driving import prompt_of, run
-from endpoint import TinyBackend, endpoint
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
 from judgelm.engines.base import EngineOptions
@@ -14,7 +12,9 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling, Span
-from tiny_judges import TEMPLATE, word_sample
+from tests.support.driving import prompt_of, run
+from tests.support.endpoint import TinyBackend, endpoint
+from tests.support.tiny_judges import TEMPLATE, word_sample
 
 ENGINES = ["scripted", "transformers", "vllm", "openai", pytest.param("ray", marks=pytest.mark.distributed)]
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.records import Request, Sampling
 from judgelm.runs.runner import judge
-from tiny_judges import TEMPLATE, make_adapter, word_sample
+from tests.support.driving import prompt_of, run
+from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
 pytestmark = pytest.mark.gpu
 DIGITS = tuple("123456789")

@@ -7,14 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import ImageError, image_url, read_image
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Prompt, Request, Sampling, Span
-from tiny_vision import CHAT_TEMPLATE, LLAVA_TOKENS, make_idefics, make_llava, replies_of_transformers, write_image
+from tests.support.driving import run
+from tests.support.tiny_vision import (
+    CHAT_TEMPLATE,
+    LLAVA_TOKENS,
+    make_idefics,
+    make_llava,
+    replies_of_transformers,
+    write_image,
+)
 
 TEXTS = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
 LINES = ("1 2", "3 4", "7 8")

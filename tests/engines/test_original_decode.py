@@ -4,14 +4,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from driving import run
 from judgelm.data.samples import SampleStream
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.parsing.scores import parse_pair, parse_pair_original
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling, Scores
-from tiny_judges import TEMPLATE, word_sample
+from tests.support.driving import run
+from tests.support.tiny_judges import TEMPLATE, word_sample
 
 STOP = "###"
 

@@ -13,8 +13,8 @@ from judgelm.engines.model_files import identity_of
 from judgelm.engines.pickled_weights import check_pickled, pickled_files
 from judgelm.errors import ModelError
 from judgelm.judge import Judge
-from tiny_judges import word_sample
-from vicuna_folders import TEMPLATE, Executed
+from tests.support.tiny_judges import word_sample
+from tests.support.vicuna_folders import TEMPLATE, Executed
 
 SHARD = "pytorch_model-00002-of-00002.bin"
 

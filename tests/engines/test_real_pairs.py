@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from endpoint import TinyBackend, endpoint
 from judgelm.jsonl import read_jsonl
+from tests.support.endpoint import TinyBackend, endpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 BATCH = Path(sys.executable).parent / "judgelm-batch"

@@ -15,7 +15,7 @@ from judgelm.prompts.catalog import TEMPLATES
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.training.base_model import load_tokenizer as load_for_training
-from tiny_judges import reply_of, word_sample
+from tests.support.tiny_judges import reply_of, word_sample
 
 BOS = 1
 ODD = Sample(

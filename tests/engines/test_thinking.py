@@ -5,8 +5,6 @@ from shutil import copytree
 import pytest
 from transformers import AutoTokenizer
 
-from driving import run
-from endpoint import ScriptedBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError
@@ -16,6 +14,8 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import drive, judge
+from tests.support.driving import run
+from tests.support.endpoint import ScriptedBackend, endpoint
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"

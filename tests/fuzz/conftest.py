@@ -2,7 +2,7 @@
 
 import pytest
 
-import fuzzing
+from tests.support import fuzzing
 
 _DONE = pytest.StashKey[list]()
 

@@ -6,9 +6,9 @@ import json
 import pytest
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.readers.files import read_rows
+from tests.support import fuzzing
 
 TEXTS = fuzzing.texts(
     "a", "#### 18", "The answer is (B).", "<AND>", "<OR>", "expert_0", "gpt-4", " ", "\n", "<IMG>x.png<IMG>"

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-import captures
-import fuzzing
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import DIALECTS, recognise
 from judgelm.dialects.contract import Asked, Finding
 from judgelm.dialects.request_body import read_chat, read_completion
+from tests.support import captures, fuzzing
 
 FINDINGS = st.builds(
     Finding,

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-import fuzzing
 from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mm_vet import read_capabilities
 from judgelm.data.formats.qa import read_qa
@@ -28,6 +27,7 @@ from judgelm.parsing.scores import parse_pair, parse_scores
 from judgelm.prompts.rubric_replies import parse_level
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row
+from tests.support import fuzzing
 
 
 def test_an_answers_number_of_thousands_of_digits_is_no_name():

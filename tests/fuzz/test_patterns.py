@@ -14,7 +14,7 @@ from re import _parser
 import pytest
 
 import judgelm
-from fuzzing import LONGEST, HungError, limited_cpu
+from tests.support.fuzzing import LONGEST, HungError, limited_cpu
 
 UNITS = [" ", "\n", "\t", "\n\n", " \n", "a", "a ", "word ", "A", "1", "1 ", "1.", "1,", "1/", "x1", *'([*_."-/é’<#']
 PAIRS = [("1", " "), ("(", " "), ("[", " "), ("a", " "), (" ", "1"), ("the", " ")]

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.data.readers.files import Reject, Row, read_rows
+from tests.support import fuzzing
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 VALUES = st.none() | st.booleans() | st.integers(-(10**18), 10**18) | TEXT | st.lists(TEXT, max_size=3)

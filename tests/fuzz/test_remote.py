@@ -8,10 +8,10 @@ from io import BytesIO
 from hypothesis import strategies as st
 from PIL import Image
 
-import fuzzing
 from judgelm.engines.images import ImageError, read_image
 from judgelm.engines.openai.response import BadReplyError, Choice, pause_of, read_choices, read_json, read_usage
 from judgelm.engines.text_candidates import TextTree
+from tests.support import fuzzing
 
 TOKEN = {
     "token": "8",

@@ -5,7 +5,6 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.data.formats.labels import split_review
 from judgelm.parsing.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
 from judgelm.parsing.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
@@ -27,6 +26,7 @@ from judgelm.prompts.multimodal import read_gold
 from judgelm.prompts.rubric_replies import parse_level
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed
+from tests.support import fuzzing
 
 SCORE_LINES = fuzzing.texts(
     *(

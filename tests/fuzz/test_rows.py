@@ -5,12 +5,12 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.data.formats.catalog import FORMATS
 from judgelm.data.labelled_pair import judgelm_row, read_labelled
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.data.swap.swap_names import Exchanged, exchange
+from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")
 SCORES = st.sampled_from(([8, 6], [-1, -1], [1e999, 2], "8 6", "[8, 6]", "8", 8, 7.5, [8, 6, 5], [10**400, 1]))

@@ -9,7 +9,6 @@ import typer
 import yaml
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import load_config
 from judgelm.data.answers.generators import answerer_of, parse_answerer
@@ -20,6 +19,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes import MODES
 from judgelm.modes.factory import make_mode
 from judgelm.prompts.judge_card import CARD_NAME, Card, find_card, write_card
+from tests.support import fuzzing
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = [path.read_bytes() for path in sorted((ROOT / "configs").rglob("*.yaml"))]

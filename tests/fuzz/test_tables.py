@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import strategies as st
 
-import fuzzing
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.formats.qa import qa_row, read_qa
 from judgelm.data.formats.results import read_results
@@ -19,6 +18,7 @@ from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_self_answers
 from judgelm.studies.self_reference.truth import truth_from_row
 from judgelm.studies.ssr.items import pair_truth_from_row
+from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nx", "gpt-4", "Human: ", "\n", " ", "NA", "n/a: x", "[[A]]", "1", "#### 18")
 IDS = st.sampled_from((1, 2, "1", "a", 2.0, ""))

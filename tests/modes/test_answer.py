@@ -1,13 +1,13 @@
 """A question as chat and as plain text, and what becomes of the answer."""
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError
 from judgelm.modes.answer import Answering, Decoding, Draw
 from judgelm.records import Sample, Span
 from judgelm.runs.runner import drive as run
+from tests.support.flows import broken, drive, reply
 
 QUESTION = Sample(id="7", question="why?", answers=())
 DRAW = Draw(QUESTION, Decoding())

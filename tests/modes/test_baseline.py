@@ -1,7 +1,6 @@
 """Other open judges, run as ours are."""
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -10,6 +9,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.baseline import Baseline
 from judgelm.records import GradeVerdict, Sample
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
 WORDS = {

@@ -1,7 +1,6 @@
 """Talk about a finished judgment."""
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -12,6 +11,7 @@ from judgelm.records import Judgment, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import drive as run
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
+from tests.support.flows import broken, drive, reply
 
 
 def asking(*questions):

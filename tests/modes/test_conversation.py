@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -12,6 +11,7 @@ from judgelm.modes.conversation import Conversation, per_order, side_by_side
 from judgelm.modes.factory import make_mode
 from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
 
 TURNS = [
     {"question": "q1", "answers": ["a1", "b1"]},

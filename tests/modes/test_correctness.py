@@ -4,9 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from flows import broken, drive, reply
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -16,6 +14,8 @@ from judgelm.modes.verdicts import ask_probabilities
 from judgelm.records import Completion, LabelVerdict, Prompt, Sample, SelfAnswer, Shown, Span
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
+from tests.support.driving import run
+from tests.support.flows import broken, drive, reply
 
 SAMPLE = Sample(id="1", question="How many?", answers=("The answer is 11.",), reference="17")
 SOLVE = reply("20 / 2 is 10. The answer is 17.", prompt_tokens=7, completion_tokens=9)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from flows import broken, drive, reply
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from judgelm.modes.factory import make_mode
 from judgelm.modes.multi import Multi, ranking
 from judgelm.records import RankingVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
 
 THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
 

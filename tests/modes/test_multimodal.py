@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.multimodal import Multimodal
 from judgelm.records import GradeVerdict, Sample
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
 
 SHAMPOO = Sample(
     id="1", question="What is right of the shampoo?", answers=("A conditioner.",), reference="conditioner<OR>balm"

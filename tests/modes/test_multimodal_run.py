@@ -10,7 +10,7 @@ from judgelm.jsonl import encode_line
 from judgelm.judge import Judge
 from judgelm.runs.run_files import read_judgments
 from judgelm.studies.capabilities import capability_study
-from tiny_vision import make_llava, write_image
+from tests.support.tiny_vision import make_llava, write_image
 
 
 @pytest.fixture(scope="module")

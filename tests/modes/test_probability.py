@@ -1,12 +1,12 @@
 """P(first better) in the pair mode: asked for, antisymmetrised, made into a verdict."""
 
 import pytest
-from flows import SAMPLE, broken, drive, reply
 
 from judgelm.errors import ConfigError
 from judgelm.modes import Pairwise
 from judgelm.parsing.distribution import score_lines
 from judgelm.records import PairVerdict
+from tests.support.flows import SAMPLE, broken, drive, reply
 
 FIRST = {"8 6": 0.9, "6 8": 0.1}  # 0.9 for the one shown first
 

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -11,6 +10,7 @@ from judgelm.modes.qa import QaCorrectness
 from judgelm.prompts.qa import qa_template
 from judgelm.records import Completion, LabelVerdict, Sample
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive, reply
 
 
 def qa(answer, reference="Paris", number="1", **metadata):

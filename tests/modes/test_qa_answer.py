@@ -1,13 +1,13 @@
 """Short answers to be judged later."""
 
 import pytest
-from flows import broken, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.qa_answer import QaAnswering
 from judgelm.records import Sample
 from judgelm.runs.runner import drive
+from tests.support.flows import broken, reply
 
 SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from captures import requests
 from judgelm.jsonl import read_jsonl
 from judgelm.judge import Judge
 from judgelm.modes import MODES
+from tests.support.captures import requests
 
 JUDGELM = Path(sys.executable).parent / "judgelm"
 SHORT = {"max_tokens": 16, "chat": False}

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.modes import Pairwise
 from judgelm.records import Truncation
+from tests.support.flows import broken, drive, reply
 
 CLOSE = {"8 6": 0.55, "6 8": 0.45}
 CLEAR = {"8 6": 0.95, "6 8": 0.05}

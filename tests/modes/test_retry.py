@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.modes import Pairwise
 from judgelm.records import PairVerdict
+from tests.support.flows import broken, drive, reply
 
 BOTH = Pairwise(repair=True, both_orders=True)
 

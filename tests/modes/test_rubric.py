@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from flows import broken, drive, reply
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.factory import make_mode
 from judgelm.modes.rubric import Rubric
 from judgelm.records import GradeVerdict, Sample
+from tests.support.flows import broken, drive, reply
 
 ONE = Sample(id="1", question="q", answers=("a",))
 TWO_DIMENSIONS = ("logical_correctness", "helpfulness")

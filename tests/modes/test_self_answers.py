@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.self_answers import Solved, Solving
 from judgelm.records import Completion, Sample, SelfAnswer
+from tests.support.driving import run
 
 SAMPLE = Sample(id="1", question="How many?", answers=())
 

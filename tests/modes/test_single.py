@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from flows import broken, drive
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -12,6 +11,7 @@ from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, GradeVerdict, Sample
 from judgelm.runs.runner import judge
+from tests.support.flows import broken, drive
 
 BARE = Sample(id="1", question="q", answers=("a",))
 REFERENCED = Sample(id="1", question="q", answers=("a",), reference="r")

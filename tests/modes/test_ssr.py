@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from flows import broken, drive, reply
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -13,6 +12,7 @@ from judgelm.modes.ssr import SelectiveSelfReference
 from judgelm.records import Completion, PairVerdict, Sample
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
+from tests.support.flows import broken, drive, reply
 
 PAIR = Sample(id="1", question="q", answers=("It is (A).", "It is (B)."))
 FIRST = [reply("[[1]]"), reply("[[2]]")]  # the sample's first, in both orders

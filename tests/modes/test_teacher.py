@@ -1,12 +1,12 @@
 """One reply of a teacher, read: scores, reason, and what it lacks."""
 
 import pytest
-from flows import SAMPLE, broken, drive, reply
 
 from judgelm.errors import ConfigError
 from judgelm.modes.teacher import Teaching, split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample
+from tests.support.flows import SAMPLE, broken, drive, reply
 
 
 def judged(*args, **fields):

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import thinking_model
-from thinking_model import BLOCK, THOUGHT, going_on
 
 from judgelm.modes.baseline import Baseline
 from judgelm.modes.chat import Chat
@@ -21,6 +19,8 @@ from judgelm.modes.thinking import apart
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
+from tests.support import thinking_model
+from tests.support.thinking_model import BLOCK, THOUGHT, going_on
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 ONE = Sample(id="1", question="q", answers=("a",), reference="r")

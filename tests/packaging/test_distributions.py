@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkouts import copy_checkout
+from tests.support.checkouts import copy_checkout
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from checkouts import copy_checkout
-from tiny_judges import reply_of, word_sample
-from vicuna_folders import make_vicuna
+from tests.support.checkouts import copy_checkout
+from tests.support.tiny_judges import reply_of, word_sample
+from tests.support.vicuna_folders import make_vicuna
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from headless import CHROMIUM
 from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Sample, Shown, Unparsed
 from judgelm.reports.html import render_report
 from judgelm.reports.study.folder import render_study
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from judgelm.studies.result import Bars, Column, Forest, ForestRow, Group, HeatMap, StudyResult, Table
+from tests.support.headless import CHROMIUM
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 
@@ -125,7 +125,7 @@ def study_page():
 @pytest.fixture(scope="module")
 def browser():
     pytest.importorskip("playwright", reason="playwright is not installed: pip install 'judgelm[dev]'")
-    from browser import chromium
+    from tests.support.browser import chromium
 
     with chromium() as found:
         yield found
@@ -134,7 +134,7 @@ def browser():
 @pytest.fixture
 def opened(browser, tmp_path, run_page, study_page):
     """Opens a page from its file in a window of its own, and after the test asks whether all stayed clean."""
-    from browser import watched
+    from tests.support.browser import watched
 
     with contextlib.ExitStack() as windows:
         seen = []

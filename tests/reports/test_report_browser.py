@@ -2,7 +2,7 @@
 
 import pytest
 
-from headless import CHROMIUM, dom
+from tests.support.headless import CHROMIUM, dom
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from headless import CHROMIUM, dom
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.study.folder import render_study
 from judgelm.studies.result import Column, Forest, ForestRow, StudyResult, Table
+from tests.support.headless import CHROMIUM, dom
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH")]
 

@@ -9,10 +9,10 @@ import subprocess
 import pytest
 import torch
 
-from batch_runs import BATCH, judged_rows, manifest, write_pairs
 from judgelm import Judge
 from judgelm.runs.batch import BatchJob, run_dtype
 from judgelm.training.tiny_model import make_base
+from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
 

@@ -10,12 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from endpoint import ScriptedBackend, endpoint
 from judgelm.errors import ConfigError, InputError
 from judgelm.serving.auth import Keys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
-from known_judge import KnownEngine, quality
-from served import CHAT, HeldEngine, error_of, review, served, until
+from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.known_judge import KnownEngine, quality
+from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from served import CHAT, error_of, prompt, review, served
+from tests.support.served import CHAT, error_of, prompt, review, served
 
 RELAXED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]

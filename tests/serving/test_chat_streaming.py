@@ -10,8 +10,8 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import EngineError
-from served import CHAT, error_of, served, until
-from writing_engine import WritingEngine
+from tests.support.served import CHAT, error_of, served, until
+from tests.support.writing_engine import WritingEngine
 
 PLAIN = "/v1/completions"
 WORDS = "one two three four five six seven eight nine ten eleven twelve"

@@ -9,7 +9,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import Service
 from judgelm.serving.streaming import Finished, follow
-from writing_engine import WritingEngine
+from tests.support.writing_engine import WritingEngine
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
 REASON = "The first answer is shorter and says all that was asked for, so it is the better one."

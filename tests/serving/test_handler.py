@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-import captures
 from judgelm.dialects.contract import Asked, Message
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.records import Sample
@@ -15,7 +14,8 @@ from judgelm.serving import handler as desk_module
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from judgelm.serving.task_prompts import question_text
 from judgelm.serving.tasks import Question, read_question
-from known_judge import KnownEngine, desk_of, opinion, quality
+from tests.support import captures
+from tests.support.known_judge import KnownEngine, desk_of, opinion, quality
 
 HELLO = Asked(messages=(Message(role="user", text="Hello, who are you?"),))
 NATIVE = {"question": "q", "answer_1": "one", "answer_2": "two"}

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from endpoint import ScriptedBackend, endpoint
 from judgelm.dialects.contract import Asked, Message, Tool
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
@@ -14,7 +13,8 @@ from judgelm.serving.chat import certain, chat_of, check_chat
 from judgelm.serving.engine_worker import Service
 from judgelm.serving.handler import Desk, DeskOptions
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
-from known_judge import desk_of
+from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.known_judge import desk_of
 
 
 def talk(*said, **more):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import captures
 from judgelm.dialects.catalog import recognise
-from known_judge import desk_of, quality
+from tests.support import captures
+from tests.support.known_judge import desk_of, quality
 
 DIALECT_TESTS = Path(__file__).parents[1] / "dialects"
 

@@ -10,8 +10,8 @@ import pytest
 
 from judgelm.serving.http_errors import HttpError
 from judgelm.serving.limits import parse_json
-from known_judge import quality
-from served import CHAT, HeldEngine, error_of, review, served, until
+from tests.support.known_judge import quality
+from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
 
 LINE = f"{quality('one')} {quality('two')}"
 

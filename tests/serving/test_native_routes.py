@@ -3,8 +3,8 @@
 import pytest
 
 from judgelm.runs.serialization import judgment_from_row
-from known_judge import KnownEngine, quality
-from served import CHAT, error_of, prompt, review, served
+from tests.support.known_judge import KnownEngine, quality
+from tests.support.served import CHAT, error_of, prompt, review, served
 
 PAIR = {"question": "q", "answer_1": "one", "answer_2": "two"}
 JUDGE = "/v1/judge"

@@ -6,8 +6,8 @@ import json
 import openai
 import pytest
 
-from known_judge import quality
-from served import HeldEngine, prompt, review, served
+from tests.support.known_judge import quality
+from tests.support.served import HeldEngine, prompt, review, served
 
 
 @pytest.fixture(scope="module")

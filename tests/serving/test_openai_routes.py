@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-import captures
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.errors import EngineError
 from judgelm.serving.openai_responses import Envelope, whole
 from judgelm.serving.openai_routes import in_a_header
 from judgelm.serving.responses import Answered
-from known_judge import KnownEngine, quality
-from served import CHAT, error_of, prompt, review, served
+from tests.support import captures
+from tests.support.known_judge import KnownEngine, quality
+from tests.support.served import CHAT, error_of, prompt, review, served
 
 
 @pytest.fixture(scope="module")

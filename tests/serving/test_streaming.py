@@ -7,8 +7,8 @@ import pytest
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.serving.openai_responses import Envelope, streamed
 from judgelm.serving.responses import Answered
-from known_judge import KnownEngine
-from served import CHAT, error_of, prompt, review, served
+from tests.support.known_judge import KnownEngine
+from tests.support.served import CHAT, error_of, prompt, review, served
 
 
 @pytest.fixture(scope="module")

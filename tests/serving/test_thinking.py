@@ -2,11 +2,10 @@
 
 import json
 
-import thinking_model
-from thinking_model import THOUGHT, going_on
-
-from served import CHAT, review, served
-from writing_engine import WritingEngine
+from tests.support import thinking_model
+from tests.support.served import CHAT, review, served
+from tests.support.thinking_model import THOUGHT, going_on
+from tests.support.writing_engine import WritingEngine
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import httpx
 
-from endpoint import ScriptedBackend, endpoint
-from served import CHAT, error_of, review, until
+from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.served import CHAT, error_of, review, until
 
 
 @contextmanager

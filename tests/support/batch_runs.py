@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from judgelm.jsonl import read_jsonl
-from tiny_judges import word_sample
+from tests.support.tiny_judges import word_sample
 
 BATCH = Path(sys.executable).parent / "judgelm-batch"
 

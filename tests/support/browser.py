@@ -10,7 +10,7 @@ from urllib.parse import urlparse
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
-from headless import CHROMIUM
+from tests.support.headless import CHROMIUM
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 

@@ -14,7 +14,7 @@ from judgelm.serving.handler import Desk
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.sockets import bind
-from known_judge import KnownEngine, desk_of
+from tests.support.known_judge import KnownEngine, desk_of
 
 REVIEW = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"

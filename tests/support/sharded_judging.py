@@ -14,7 +14,7 @@ from judgelm.engines.transformers.loading import Loaded
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.training.live_model import lent
-from tiny_judges import TEMPLATE, word_sample
+from tests.support.tiny_judges import TEMPLATE, word_sample
 
 PROCESSES = 2
 

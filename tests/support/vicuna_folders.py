@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from judgelm.prompts.catalog import get_template
-from tiny_judges import reply_of, word_sample
+from tests.support.tiny_judges import reply_of, word_sample
 
 TEMPLATE = "judgelm-v1"
 _SHARD = "pytorch_model-{:05d}-of-00002.bin"

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-import recipe_runs
 from judgelm.judge import Judge
 from judgelm.training.tiny_model import make_base
-from tiny_judges import reply_of, text_of, word_sample
+from tests.support import recipe_runs
+from tests.support.tiny_judges import reply_of, text_of, word_sample
 
 PAIRS = [word_sample(f"asked {number}") for number in range(30)]
 

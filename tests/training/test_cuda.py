@@ -8,7 +8,7 @@ import pytest
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
-from recipe_runs import configure, losses_of, run_here
+from tests.support.recipe_runs import configure, losses_of, run_here
 
 pytestmark = pytest.mark.gpu
 LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"], "dtype": "bfloat16"}

@@ -20,7 +20,7 @@ from judgelm.training.config import JudgeArguments
 from judgelm.training.disk import DiskNeed, check_disk, disk_need, full_disk_in_words
 from judgelm.training.save import save
 from judgelm.training.sft import prepare
-from recipe_runs import SETTINGS, configure, run_here
+from tests.support.recipe_runs import SETTINGS, configure, run_here
 
 
 @pytest.fixture(scope="module")

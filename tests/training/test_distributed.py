@@ -17,11 +17,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import recipe_runs
 from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.training.extension_locks import build_root
-from vicuna_folders import pickle_weights
+from tests.support import recipe_runs
+from tests.support.vicuna_folders import pickle_weights
 
 CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
 STEPS = 9  # 96 rows x 1.5 epochs / 16

@@ -29,7 +29,7 @@ from judgelm.training.preference import DpoArguments, prepare_preference
 from judgelm.training.resume import run_settings
 from judgelm.training.save import save
 from judgelm.training.schedule import Passage
-from tiny_judges import TEMPLATE, make_adapter, word_sample
+from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "configs/train").glob("*dpo*.yaml"))

@@ -17,7 +17,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import Request, Sampling
-from tiny_judges import TEMPLATE, make_adapter, word_sample
+from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
 ROOT = Path(__file__).parents[2]
 LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))

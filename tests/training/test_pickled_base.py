@@ -13,13 +13,13 @@ import yaml
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-import recipe_runs
 from judgelm.judge import Judge
 from judgelm.training.preference import ARGUMENTS as DPO_ARGUMENTS
 from judgelm.training.preference import prepare_preference
 from judgelm.training.run import read_arguments
-from tiny_judges import reply_of, word_sample
-from vicuna_folders import Executed, pickle_weights
+from tests.support import recipe_runs
+from tests.support.tiny_judges import reply_of, word_sample
+from tests.support.vicuna_folders import Executed, pickle_weights
 
 CONFIGS = recipe_runs.ROOT / "configs/train"
 ON_THE_CPU = ("--use_cpu", "true", "--tf32", "false")

@@ -10,11 +10,11 @@ import pytest
 import torch
 from trl import ModelConfig
 
-import recipe_runs
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.precision import JudgeSFTConfig, settle_precision
 from judgelm.training.tiny_model import make_base
+from tests.support import recipe_runs
 
 SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 400, "max_positions": 256, "seed": 0}
 LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"], "dtype": "auto"}

@@ -15,7 +15,7 @@ import transformers
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
 from judgelm.training.preemption import Preemption
-from recipe_runs import ROOT, configure, losses_of, read_to_step, start
+from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, start
 
 TWO = ("torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 WAITING = """

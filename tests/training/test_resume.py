@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
-from recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
+from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
 
 LAUNCHER = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
 

@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
-import recipe_runs
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.save_dtype import cast_weights, save_dtype_of
+from tests.support import recipe_runs
 
 
 @pytest.fixture(scope="module")

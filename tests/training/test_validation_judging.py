@@ -27,8 +27,8 @@ from judgelm.training.rows.records import RowCounts
 from judgelm.training.save import save
 from judgelm.training.sft import prepare
 from judgelm.training.validation_pairs import ValidationPairs, draw_pairs, figures, trained_ways
-from sharded_judging import PROCESSES, judge_sharded, texts_of
-from tiny_judges import TEMPLATE, word_sample
+from tests.support.sharded_judging import PROCESSES, judge_sharded, texts_of
+from tests.support.tiny_judges import TEMPLATE, word_sample
 
 ROOT = Path(__file__).parents[2]
 COMMON = {

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from endpoint import endpoint
 from judgelm.data.answers.files import AnswerSet, Candidate, PairDraw, pair_rows, read_questions
 from judgelm.data.answers.generators import answerer_of, merged, parse_answerer
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
-from teachers import AnswererBackend, Ledger, TeacherBackend
+from tests.support.endpoint import endpoint
+from tests.support.teachers import AnswererBackend, Ledger, TeacherBackend
 
 TOOLS = Path(__file__).parents[3] / "data_tools"
 FAULTS = ("429", "500", "stall", "cut", "drop", "torn", None)

@@ -4,8 +4,6 @@ import time
 
 import pytest
 
-from driving import prompt_of, run
-from endpoint import ScriptedBackend, endpoint, first
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai.cost import most_usage
@@ -14,6 +12,8 @@ from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
 from judgelm.runs.runner import judge
+from tests.support.driving import prompt_of, run
+from tests.support.endpoint import ScriptedBackend, endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""

@@ -5,13 +5,13 @@ import threading
 import pytest
 from transformers import AutoTokenizer
 
-from driving import prompt_of, run
-from endpoint import ScriptedBackend, TinyBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
+from tests.support.driving import prompt_of, run
+from tests.support.endpoint import ScriptedBackend, TinyBackend, endpoint
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
 

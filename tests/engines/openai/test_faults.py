@@ -5,8 +5,6 @@ import time
 
 import pytest
 
-from driving import prompt_of
-from endpoint import ScriptedBackend, endpoint, first
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai import endpoint as openai_calls
@@ -16,6 +14,8 @@ from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
 from judgelm.runs.runner import judge
+from tests.support.driving import prompt_of
+from tests.support.endpoint import ScriptedBackend, endpoint, first
 
 SAMPLES = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in range(100)]
 MODE = Pairwise(template="judgelm-compact")

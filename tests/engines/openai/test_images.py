@@ -2,15 +2,15 @@
 
 import pytest
 
-from driving import run
-from endpoint import ScriptedBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
 from judgelm.engines.openai.cost import most_usage
 from judgelm.errors import EngineError
 from judgelm.records import Prompt, Request, Sampling, Span
-from tiny_vision import write_image
+from tests.support.driving import run
+from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.tiny_vision import write_image
 
 
 @pytest.fixture

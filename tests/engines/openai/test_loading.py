@@ -4,12 +4,12 @@ import threading
 
 import pytest
 
-from driving import prompt_of
-from endpoint import endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of
+from tests.support.endpoint import endpoint
 
 
 def load(server, options=None, **arguments):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from driving import prompt_of, run
-from endpoint import ScriptedBackend, endpoint
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai.event_loop import LoopThread
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of, run
+from tests.support.endpoint import ScriptedBackend, endpoint
 
 SECRET = "sk-secret-0123456789"
 
@@ -180,7 +180,7 @@ def test_a_wrong_argument_is_not_repeated_where_it_may_hold_a_secret():
 
 INTERRUPTED = """
 import sys
-from driving import prompt_of
+from tests.support.driving import prompt_of
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
@@ -200,7 +200,7 @@ def test_an_interrupt_ends_the_process_at_once_and_drops_what_was_sent():
     with endpoint() as server:
         server.misbehave(lambda number, _: "stall" if number > 2 else None)
         command = [sys.executable, "-c", INTERRUPTED, server.base_url]
-        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "support")}
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         child = subprocess.Popen(command, env=environment, **pipes)
         assert child.stdout.readline() == "submitted\n"

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling
-from tiny_judges import TEMPLATE, word_sample
-from vicuna_folders import Executed, pickle_weights
+from tests.support.driving import run
+from tests.support.tiny_judges import TEMPLATE, word_sample
+from tests.support.vicuna_folders import Executed, pickle_weights
 
 
 def load(model, adapter):

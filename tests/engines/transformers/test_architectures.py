@@ -14,11 +14,11 @@ from transformers import (
     Qwen3Config,
 )
 
-from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ModelError
 from judgelm.records import Request, Sampling
+from tests.support.driving import prompt_of, run
 
 COMMON = {
     "hidden_size": 64,

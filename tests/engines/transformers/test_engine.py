@@ -13,7 +13,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from driving import prompt_of, run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.transformers.engine import TransformersEngine
@@ -21,6 +20,7 @@ from judgelm.engines.transformers.packed_attention import KeyValues
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
+from tests.support.driving import prompt_of, run
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
 
@@ -147,7 +147,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         import resource
         from judgelm.engines.base import EngineOptions
         from judgelm.engines.catalog import load_engine
-        from driving import prompt_of, run
+        from tests.support.driving import prompt_of, run
         from judgelm.records import Request, Sampling
         requests = [
             Request(key=str(i), prompt=prompt_of("", f"{{i}} a big fox jumps" * 60), sampling=Sampling(max_tokens=4))
@@ -166,7 +166,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
         print("halved", engine.halvings)
         """
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "support")}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=250
     )

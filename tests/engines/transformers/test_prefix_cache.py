@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling
+from tests.support.driving import run
 
 QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun all day " * 2
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
 from judgelm.training.tiny_model import make_base
-from tiny_judges import TEMPLATE, word_sample
-from vicuna_folders import Executed, pickle_weights
+from tests.support.driving import run
+from tests.support.tiny_judges import TEMPLATE, word_sample
+from tests.support.vicuna_folders import Executed, pickle_weights
 
 COUNT = 120
 LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(1, 11))

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from driving import run
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.records import Prompt, Request, Sampling, Span
-from tiny_vision import make_idefics, write_image
+from tests.support.driving import run
+from tests.support.tiny_vision import make_idefics, write_image
 
 TEXTS = ["what is the capital of france paris london a big red fox 1 2 3 4 5 6 7 8 9 10"] * 20
 IN_A_PROCESS = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
-from tiny_judges import quantise_to_int8
+from tests.support.batch_runs import BATCH, alive, judged_rows, manifest, still_alive, wait_for_judgments, write_pairs
+from tests.support.tiny_judges import quantise_to_int8
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COUNT = 400

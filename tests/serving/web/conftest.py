@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from headless import CHROMIUM
+from tests.support.headless import CHROMIUM
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def chromium_browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH")
     pytest.importorskip("playwright", reason="playwright is not installed: pip install 'judgelm[dev]'")
-    from browser import chromium
+    from tests.support.browser import chromium
 
     with chromium() as found:
         yield found
@@ -27,10 +27,10 @@ def chromium_browser():
 @pytest.fixture(scope="session")
 def serve_judge():
     """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
-    from browser import served
     from judgelm.serving.engine_worker import Service
     from judgelm.serving.web.app import web_app
     from judgelm.serving.web.page import create_page
+    from tests.support.browser import served
 
     with contextlib.ExitStack() as opened:
 
@@ -45,7 +45,7 @@ def serve_judge():
 @pytest.fixture
 def page_at(chromium_browser):
     """Opens an address in a window that must stay clean to the end of the test."""
-    from browser import watched
+    from tests.support.browser import watched
 
     with contextlib.ExitStack() as opened:
         seen = []

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from judged_items import TAKE_OVER, failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 from judgelm.data.labelled_set import read_labels
 from judgelm.judge import Judge
 from judgelm.serving.web.runs import open_runs
+from tests.support.judged_items import TAKE_OVER, failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 

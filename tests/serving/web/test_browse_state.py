@@ -2,11 +2,11 @@
 
 import pytest
 
-from judged_items import failed_judgment, pair_judgment, pair_sample
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
 from judgelm.serving.web.browse_state import PAGE, Filter, begin, counts
 from judgelm.serving.web.runs import Run
+from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample
 
 
 def run_of(*judgments, samples=(), name="run.jsonl"):

@@ -5,11 +5,11 @@ import contextlib
 
 import pytest
 
-from judged_items import TAKE_OVER
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.serving.engine_worker import Service
 from judgelm.serving.web.judge_actions import answered, dialogue, judged, pair, pictured, several, single
+from tests.support.judged_items import TAKE_OVER
 
 OPTIONS = {"both_orders": True, "reasons": "all"}
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from judged_items import TAKE_OVER
 from judgelm.judge import Judge
-from writing_engine import WritingEngine
+from tests.support.judged_items import TAKE_OVER
+from tests.support.writing_engine import WritingEngine
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -153,7 +153,7 @@ def test_a_conversation_is_judged_turn_by_turn(url, page_at):
 
 
 def test_an_image_is_shown_to_a_judge_that_sees(url, page_at, tmp_path):
-    from tiny_vision import write_image
+    from tests.support.tiny_vision import write_image
 
     page = page_at(url)
     tab(page, "Image")

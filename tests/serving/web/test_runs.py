@@ -2,10 +2,10 @@
 
 import pytest
 
-from judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.serving.web.runs import flips, open_run, open_runs, read_winners
+from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_pairs, write_run
 
 SAMPLES = [pair_sample(str(number)) for number in range(3)]
 JUDGMENTS = [pair_judgment(str(number), 1) for number in range(3)]

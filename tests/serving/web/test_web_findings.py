@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
 from judgelm.serving.web.browse_state import Filter, begin
 from judgelm.serving.web.findings import agreement, difference, label_lines, listed_lines
 from judgelm.serving.web.runs import Run
+from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
 
 def run_of(judgments, samples=(), name="run.jsonl"):

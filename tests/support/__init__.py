@@ -1,0 +1,1 @@
+"""Shared code of the tests, imported as `tests.support.<module>`."""
