@@ -25,18 +25,10 @@ from judgelm.metrics.capabilities import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, StudyResult, Table, Value
+from judgelm.studies.result import Bars, Cell, Group, HeatMap, StudyResult, Table, Value, columns, table
 from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
-_COLUMNS = (
-    Column(key="model", heading="Answers of"),
-    Column(key="capabilities", heading="Capabilities"),
-    Column(key="n", heading="Questions", kind="count"),
-    Column(key="failed", heading="Failed", kind="count"),
-    Column(key="mean", heading="Mean grade", kind="number"),
-    Column(key="rescaled", heading="Rescaled", kind="share"),
-)
 _NOTE = (
     "The mean is over the questions with a grade; failed judgments are in Questions and in Failed, and in no mean. "
     "Rescaled puts the lowest grade of the scale at 0 and the highest at 1. Empty: no question has a grade. Without "
@@ -245,7 +237,16 @@ def _table(name: str, title: str, models: Sequence[_Model], groups: Mapping[str,
         for model in models
         for one in groups[model.name]
     ]
-    return Table(name=name, title=title, columns=_COLUMNS, rows=tuple(rows), note=_NOTE)
+    return table(
+        rows,
+        columns("text", model="Answers of", capabilities="Capabilities"),
+        columns("count", n="Questions", failed="Failed"),
+        columns("number", mean="Mean grade"),
+        columns("share", rescaled="Rescaled"),
+        name=name,
+        title=title,
+        note=_NOTE,
+    )
 
 
 def _bars(

@@ -10,7 +10,18 @@ from dataclasses import dataclass
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.result import Bars, Cell, Column, Figure, Group, Lines, Series, StudyResult, Table
+from judgelm.studies.result import (
+    Bars,
+    Cell,
+    Figure,
+    Group,
+    Lines,
+    Series,
+    StudyResult,
+    Table,
+    columns,
+    table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +142,8 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
 
 def _measured(number: int, rows: Sequence[TableRun]) -> Table:
     layout = LAYOUTS[number]
-    return Table(
-        name=f"table-{number}",
-        title=f"Table {number}: {layout.title}",
-        source=f"JudgeLM, Table {number}",
-        columns=(
-            *(Column(key=key, heading=heading) for key, heading in layout.heads.items()),
-            *(Column(key=name, heading=_MEASURES[name], kind="share") for name in layout.measures),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="failed", heading="failed", kind="count"),
-        ),
-        rows=tuple(
+    return table(
+        [
             (
                 *(run.heads[key] for key in layout.heads),
                 *(metric_value(run.evaluation, name) for name in layout.measures),
@@ -149,7 +151,13 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
                 run.evaluation.counts.failed,
             )
             for run in rows
-        ),
+        ],
+        columns("text", layout.heads.items()),
+        columns("share", ((name, _MEASURES[name]) for name in layout.measures)),
+        columns("count", n="n", failed="failed"),
+        name=f"table-{number}",
+        title=f"Table {number}: {layout.title}",
+        source=f"JudgeLM, Table {number}",
         note=f"{_PANDALM_NOTE if number == 2 else _GIVEN_NOTE} Empty: every judgment failed, or the pairs were judged "
         "in one order only. Intervals: 95 %.",
     )
@@ -183,21 +191,16 @@ def _efficiency(rows: Sequence[TableRun]) -> Table:
         reasons = "yes" if timing.reasons else "no"
         return (*(run.heads[key] for key in LAYOUTS[3].heads), timing.workers, reasons, *shown)
 
-    heads = [Column(key=key, heading=heading) for key, heading in LAYOUTS[3].heads.items()]
-    seconds = ("load_s", "load, s"), ("judge_s", "judge, s"), ("metrics_s", "metrics, s"), ("total_s", "total, s")
-    return Table(
+    return table(
+        [cells(run) for run in rows],
+        columns("text", LAYOUTS[3].heads.items()),
+        columns("text", workers="judged on", reasons="reasons?"),
+        columns("count", pairs="pairs"),
+        columns("number", load_s="load, s", judge_s="judge, s", metrics_s="metrics, s", total_s="total, s"),
+        columns("number", per_5000_s="total for 5,000 pairs, s"),
         name="table-3",
         title="Table 3: Efficiency",
         source="JudgeLM, Table 3",
-        columns=(
-            *heads,
-            Column(key="workers", heading="judged on"),
-            Column(key="reasons", heading="reasons?"),
-            Column(key="pairs", heading="pairs", kind="count"),
-            *(Column(key=key, heading=heading, kind="number") for key, heading in seconds),
-            Column(key="per_5000_s", heading="total for 5,000 pairs, s", kind="number"),
-        ),
-        rows=tuple(cells(run) for run in rows),
         note="Seconds of wall time over all sessions of a run, from its manifest; empty where it recorded none. "
         "The last column is in proportion, loading included, so few pairs make it too high.",
     )

@@ -4,8 +4,9 @@ A study computes; it knows no file, no colour and no page. `judgelm.reports.stud
 JSON, CSV, SVG, PNG and HTML.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 from judgelm.jsonl import json_ready
@@ -13,6 +14,8 @@ from judgelm.metrics.resampling import Estimate
 
 Cell = str | int | float | Estimate | None
 """None is what is undefined or not there, which the table's note explains; it is never shown as 0."""
+
+Row = tuple[Cell, ...]
 
 Value = float | Estimate | None
 
@@ -42,7 +45,7 @@ class Table:
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
     source: str = ""
     note: str = ""
 
@@ -50,6 +53,18 @@ class Table:
         ragged = [number for number, row in enumerate(self.rows) if len(row) != len(self.columns)]
         if ragged:
             raise ValueError(f"table {self.name}: row {ragged[0]} has not one cell for each of its columns")
+
+
+def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
+    """Neighbouring columns of one kind: headings by key, those of `computed` (key, heading) first."""
+    return [Column(key=key, heading=heading, kind=kind) for key, heading in chain(computed, headings.items())]
+
+
+def table(
+    rows: Iterable[Row], *groups: Iterable[Column], name: str, title: str, source: str = "", note: str = ""
+) -> Table:
+    """A table from its rows and the declared `columns` of their cells, in order; an `Estimate` brings its interval."""
+    return Table(name=name, title=title, columns=tuple(chain(*groups)), rows=tuple(rows), source=source, note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +114,26 @@ class Bars:
     y_label: str
     categories: tuple[str, ...]
     groups: tuple[Group, ...]
+
+
+def bars(
+    groups: Mapping[str, Iterable[Value]],
+    categories: Iterable[str],
+    *,
+    name: str,
+    title: str,
+    x_label: str,
+    y_label: str,
+) -> Bars:
+    """Bars from the values of each group by its name, one for each category."""
+    return Bars(
+        name=name,
+        title=title,
+        x_label=x_label,
+        y_label=y_label,
+        categories=tuple(categories),
+        groups=tuple(Group(name=group, values=tuple(values)) for group, values in groups.items()),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

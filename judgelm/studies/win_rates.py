@@ -12,7 +12,7 @@ from judgelm.data.formats.win_rates import Comparison
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.win_rate import LengthControlled, WinRate, discrete, length_controlled, weighted
-from judgelm.studies.result import Cell, Column, Forest, ForestRow, StudyResult, Table
+from judgelm.studies.result import Cell, Forest, ForestRow, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_share
 
 _MOST_SENTENCES = 6
@@ -125,29 +125,24 @@ def _table(standings: Sequence[_Standing]) -> Table:
             *(one.wins, one.ties, one.losses, *controlled, one.mean_length, one.failed),
         )
 
-    return Table(
+    return table(
+        [cells(one) for one in standings],
+        columns("text", model="Model", baseline="Baseline", annotator="Annotator"),
+        columns("count", n="n"),
+        columns(
+            "share",
+            win_rate="Win rate ↑",
+            standard_error="SE",
+            discrete_win_rate="Discrete ↑",
+            discrete_standard_error="SE",
+        ),
+        columns("count", n_wins="Wins", n_draws="Ties", n_wins_base="Losses"),
+        columns("share", length_controlled_winrate="Length-controlled ↑", lc_standard_error="SE"),
+        columns("number", length_slope="Length slope", avg_length="Mean length, characters"),
+        columns("count", not_judged="Not judged"),
         name="win-rates",
         title="Win rates",
         source="AlpacaEval's leaderboard",
-        columns=(
-            Column(key="model", heading="Model"),
-            Column(key="baseline", heading="Baseline"),
-            Column(key="annotator", heading="Annotator"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="win_rate", heading="Win rate ↑", kind="share"),
-            Column(key="standard_error", heading="SE", kind="share"),
-            Column(key="discrete_win_rate", heading="Discrete ↑", kind="share"),
-            Column(key="discrete_standard_error", heading="SE", kind="share"),
-            Column(key="n_wins", heading="Wins", kind="count"),
-            Column(key="n_draws", heading="Ties", kind="count"),
-            Column(key="n_wins_base", heading="Losses", kind="count"),
-            Column(key="length_controlled_winrate", heading="Length-controlled ↑", kind="share"),
-            Column(key="lc_standard_error", heading="SE", kind="share"),
-            Column(key="length_slope", heading="Length slope", kind="number"),
-            Column(key="avg_length", heading="Mean length, characters", kind="number"),
-            Column(key="not_judged", heading="Not judged", kind="count"),
-        ),
-        rows=tuple(cells(one) for one in standings),
         note=_NOTE,
     )
 

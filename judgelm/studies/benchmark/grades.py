@@ -12,7 +12,7 @@ from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlatio
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
-from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
+from judgelm.studies.result import Bars, Cell, Group, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number
 
 GRADED = PROMETHEUS.name
@@ -101,15 +101,13 @@ def _table(correlations: dict[str, GradeCorrelation]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (name, numbers.n, *(getattr(numbers, key) for key, _ in _NUMBERS)) for name, numbers in correlations.items()
     ]
-    return Table(
+    return table(
+        rows,
+        columns("text", between="Between"),
+        columns("count", answers="Answers"),
+        columns("number", _NUMBERS),
         name="correlations",
         title="Grades and GPT-4's scores",
-        columns=(
-            Column(key="between", heading="Between"),
-            Column(key="answers", heading="Answers", kind="count"),
-            *(Column(key=key, heading=heading, kind="number") for key, heading in _NUMBERS),
-        ),
-        rows=tuple(rows),
         source="prometheus-eval, eval/utils.py",
         note="Pearson, Kendall and Spearman with the mean of GPT-4's scores; kappas with their median, since a mean is "
         "no grade. Answers without a grade are left out. The other rows: GPT-4's own gradings with each other. Empty: "

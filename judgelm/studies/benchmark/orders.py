@@ -11,7 +11,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.metrics.two_orders import two_orders
 from judgelm.studies.benchmark.joined import JoinedJudgment, order_labels, truth_of
 from judgelm.studies.pair_labels import pair_label
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.sentences import format_number, format_share
 
 _OTHER = "none of the 8 groups"
@@ -41,7 +41,7 @@ def every_order_right(joined: JoinedJudgment) -> float:
 
 def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport | None:
     """LLMBar's own counts for each set, and kappas; None where no pair was judged in both orders."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     findings: list[str] = []
     twice = [member for member in joined if len(member.judgment.shown) == 2]
     for subset in dict.fromkeys(member.subset for member in twice):
@@ -59,35 +59,30 @@ def llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> A
         )
     if not rows:
         return None
-    shares_of = ("given_right", "As given"), ("swapped_right", "Swapped"), ("both_right", "Both right")
-    kappas = ("kappa", "Kappa between orders"), ("given_kappa", "Kappa, as given"), ("swapped_kappa", "Kappa, swapped")
-    table = Table(
+    orders = table(
+        rows,
+        columns("text", subset="Set"),
+        columns("count", pairs="Pairs", unreadable="Unreadable orders"),
+        columns("share", given_right="As given", swapped_right="Swapped", both_right="Both right"),
+        columns("share", equal="Equal, LLMBar's count", agree="Equal, both readable"),
+        columns("number", kappa="Kappa between orders"),
+        columns("number", given_kappa="Kappa, as given", swapped_kappa="Kappa, swapped"),
         name="orders",
         title="Both orders, set by set",
-        columns=(
-            Column(key="subset", heading="Set"),
-            Column(key="pairs", heading="Pairs", kind="count"),
-            Column(key="unreadable", heading="Unreadable orders", kind="count"),
-            *(Column(key=key, heading=heading, kind="share") for key, heading in shares_of),
-            Column(key="equal", heading="Equal, LLMBar's count", kind="share"),
-            Column(key="agree", heading="Equal, both readable", kind="share"),
-            *(Column(key=key, heading=heading, kind="number") for key, heading in kappas),
-        ),
-        rows=tuple(rows),
         source="LLMBar, LLMEvaluator/evaluate.py (statistics.json)",
         note="LLMBar's count of equal orders takes two unreadable ones for equal; beside it the share over pairs whose "
         "orders were both read. Kappas are Cohen's, over what was read; as given and swapped with the labels. They are "
         "not those published: there kappa_False and kappa_True write a winner of 2 as 0 beside labels of 1 and 2, and "
         "kappa_agreement takes an unreadable reply for a 2. Empty: undefined.",
     )
-    return AuthorsReport(table, tuple(findings))
+    return AuthorsReport(orders, tuple(findings))
 
 
 def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> AuthorsReport:
     """Agreement and consistency of Auto-J's groups of scenarios, and overall."""
     group_of = {scenario: group for group, scenarios in AUTO_J_GROUPS.items() for scenario in scenarios}
     named = [(group_of.get(member.subset, _OTHER), member) for member in joined]
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for group in (*AUTO_J_GROUPS, _OTHER, "Overall"):
         members = [member for name, member in named if group in (name, "Overall")]
         if members:
@@ -96,22 +91,19 @@ def auto_j_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> A
             rows.append(
                 (group, len({member.subset for member in members}), agreement, consistency(members, resampling))
             )
-    table = Table(
+    groups = table(
+        rows,
+        columns("text", group="Group"),
+        columns("count", scenarios="Scenarios"),
+        columns("share", agreement="Agreement", consistency="Consistency"),
         name="groups",
         title="Auto-J's groups of scenarios",
-        columns=(
-            Column(key="group", heading="Group"),
-            Column(key="scenarios", heading="Scenarios", kind="count"),
-            Column(key="agreement", heading="Agreement", kind="share"),
-            Column(key="consistency", heading="Consistency", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Auto-J, codes/leaderboard/pairwise_eval.py and utils_constants.py",
         note="Agreement: both orders give the label; an unreadable order does not. Consistency: over the pairs read in "
         "both orders.",
     )
     by_group = "; ".join(f"{row[0]} {format_share(row[2])}" for row in rows if isinstance(row[2], Estimate))
-    return AuthorsReport(table, (f"Agreement by group: {by_group}.",))
+    return AuthorsReport(groups, (f"Agreement by group: {by_group}.",))
 
 
 def fair_eval_label(joined: JoinedJudgment) -> int | None:
@@ -132,21 +124,17 @@ def fair_eval_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -
         judged, truths, keys = zip(*read, strict=True)
         kappa = cohens_kappa(np.array(judged), np.array(truths), keys, resampling)
     one_order = sum(sum(label is not None for label in order_labels(member)) == 1 for member in joined)
-    table = Table(
+    people = table(
+        ((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
+        columns("count", pairs="Pairs", unreadable="Unreadable", one_order="Decided by one order"),
+        columns("share", accuracy="Accuracy"),
+        columns("number", kappa="Cohen's kappa"),
         name="people",
         title="Agreement with people",
-        columns=(
-            Column(key="pairs", heading="Pairs", kind="count"),
-            Column(key="unreadable", heading="Unreadable", kind="count"),
-            Column(key="one_order", heading="Decided by one order", kind="count"),
-            Column(key="accuracy", heading="Accuracy", kind="share"),
-            Column(key="kappa", heading="Cohen's kappa", kind="number"),
-        ),
-        rows=((len(labels), len(labels) - len(read), one_order, accuracy, kappa),),
         source="Wang et al. 2023, Large Language Models are not Fair Evaluators; i-Eval/FairEval",
         note="The scores of the orders that could be read are averaged, as in the authors' code. A pair without a "
         "readable order is wrong in the accuracy and left out of kappa. Kappa is empty where it is undefined.",
     )
     return AuthorsReport(
-        table, (f"Cohen's kappa with people is {'undefined' if kappa is None else format_number(kappa)}.",)
+        people, (f"Cohen's kappa with people is {'undefined' if kappa is None else format_number(kappa)}.",)
     )

@@ -20,7 +20,7 @@ from judgelm.studies.benchmark.joined import JoinedJudgment, join_judgments, pro
 from judgelm.studies.benchmark.orders import consistency
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES, TIES, ScoringRule, ties_prompt
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import Bars, Cell, Column, Group, StudyResult, Table
+from judgelm.studies.result import Bars, Group, Row, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_share
 
 
@@ -96,31 +96,30 @@ def _tables(
     overall: Estimate | float | None,
     agreeing: Estimate | None,
 ) -> list[Table]:
-    rows: list[tuple[Cell, ...]] = [] if overall is None else [("overall", overall)]
+    rows: list[Row] = [] if overall is None else [("overall", overall)]
     rows += list(found.sections.items()) if found is not None and scheme.sections is not None else []
     rows += [(TIES, tied)] if tied is not None else []
     rows += [("both orders agree", agreeing)] if agreeing is not None else []
     tables = [
-        Table(
+        table(
+            rows,
+            columns("text", name=""),
+            columns("share", score="score"),
             name="scores",
             title="Scores",
-            columns=(Column(key="name", heading=""), Column(key="score", heading="score", kind="share")),
-            rows=tuple(rows),
             note="Failures count as the protocol says. An overall score that Ties is part of has no interval.",
         )
     ]
     if found is not None:
         weights = {subset: weight for kept in (scheme.sections or {}).values() for subset, weight in kept.items()}
         tables.append(
-            Table(
+            table(
+                [(name, one, weights.get(name, float(one.n))) for name, one in found.subsets.items()],
+                columns("text", subset="subset"),
+                columns("share", score="score"),
+                columns("number", weight="weight in its section"),
                 name="subsets",
                 title="Subsets",
-                columns=(
-                    Column(key="subset", heading="subset"),
-                    Column(key="score", heading="score", kind="share"),
-                    Column(key="weight", heading="weight in its section", kind="number"),
-                ),
-                rows=tuple((name, one, weights.get(name, float(one.n))) for name, one in found.subsets.items()),
             )
         )
     return tables

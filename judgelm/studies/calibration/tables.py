@@ -9,7 +9,7 @@ from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
 from judgelm.studies.join import JoinedPair, group_by_value
 from judgelm.studies.pair_labels import winner_of
-from judgelm.studies.result import Cell, Column, Figure, Forest, ForestRow, Lines, Series, Table
+from judgelm.studies.result import Cell, Figure, Forest, ForestRow, Lines, Series, Table, columns, table
 from judgelm.studies.sentences import excerpt, file_slug
 
 MOST_MISTAKES = 500
@@ -18,21 +18,22 @@ _LEAST_IN_FOREST = 10
 
 def score_table(qualities: Sequence[Quality]) -> Table:
     """Each set of probabilities by all its numbers."""
-    return Table(
-        name="scores",
-        title="What the probabilities are worth",
-        columns=(
-            Column(key="probabilities", heading="Probabilities"),
-            Column(key="brier", heading="Brier score", kind="number"),
-            Column(key="log_loss", heading="Log loss (nats)", kind="number"),
-            Column(key="error", heading="Expected calibration error", kind="number"),
-            Column(key="error_by_chance", heading="The same by chance alone", kind="number"),
-            Column(key="overconfidence", heading="Mean confidence minus share right", kind="share"),
-        ),
-        rows=tuple(
+    return table(
+        [
             (one.name, one.brier, one.log_loss, one.error.error, one.error.by_chance, one.overconfidence)
             for one in qualities
+        ],
+        columns("text", probabilities="Probabilities"),
+        columns(
+            "number",
+            brier="Brier score",
+            log_loss="Log loss (nats)",
+            error="Expected calibration error",
+            error_by_chance="The same by chance alone",
         ),
+        columns("share", overconfidence="Mean confidence minus share right"),
+        name="scores",
+        title="What the probabilities are worth",
         note="Lower is better; always answering 0.5 has a Brier score of 0.250 and a log loss of 0.693. The "
         "calibration error is never negative: read it beside what a perfectly calibrated judge with the same "
         "probabilities and as many pairs would show. Confidence is the probability of the winner named, max(p, 1 - p).",
@@ -41,16 +42,12 @@ def score_table(qualities: Sequence[Quality]) -> Table:
 
 def gain_table(gains: Sequence[Gain]) -> Table:
     """What each scaling changes, over the pairs it was not fitted on."""
-    return Table(
+    return table(
+        [(one.name, one.brier, one.log_loss, one.error) for one in gains],
+        columns("text", scaling="Scaling"),
+        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
         name="gains",
         title="What a scaling changes on the rest",
-        columns=(
-            Column(key="scaling", heading="Scaling"),
-            Column(key="brier", heading="Brier score", kind="number"),
-            Column(key="log_loss", heading="Log loss (nats)", kind="number"),
-            Column(key="error", heading="Expected calibration error", kind="number"),
-        ),
-        rows=tuple((one.name, one.brier, one.log_loss, one.error) for one in gains),
         note="With the scaling minus without it, over the same pairs and resampled together; below 0 is better. The "
         "scaling itself is held fixed.",
     )
@@ -63,16 +60,12 @@ def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
         for name, one in scalings.items()
     ]
     low, high = TEMPERATURES
-    return Table(
+    return table(
+        rows,
+        columns("text", scaling="Scaling"),
+        columns("number", temperature="Temperature", slope="Slope", intercept="Intercept"),
         name="scalings",
         title="The scalings",
-        columns=(
-            Column(key="scaling", heading="Scaling"),
-            Column(key="temperature", heading="Temperature", kind="number"),
-            Column(key="slope", heading="Slope", kind="number"),
-            Column(key="intercept", heading="Intercept", kind="number"),
-        ),
-        rows=tuple(rows),
         note="p becomes sigmoid(slope * logit(p) + intercept). A temperature is 1 / slope without intercept; above 1 "
         "the judge was too sure. An intercept other than 0 prefers one place in the sample, whatever the judge says. A "
         f"row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
@@ -87,17 +80,13 @@ def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning,
         for one in qualities
         for found in _bins(one, bins, binning, how)
     ]
-    return Table(
+    return table(
+        rows,
+        columns("text", probabilities="Probabilities"),
+        columns("number", above="Above", up_to="Up to", mean="Mean probability"),
+        columns("share", first_better="First is better"),
         name="reliability",
         title="Reliability of P(first better)",
-        columns=(
-            Column(key="probabilities", heading="Probabilities"),
-            Column(key="above", heading="Above", kind="number"),
-            Column(key="up_to", heading="Up to", kind="number"),
-            Column(key="mean", heading="Mean probability", kind="number"),
-            Column(key="first_better", heading="First is better", kind="share"),
-        ),
-        rows=tuple(rows),
         note="Bins without pairs are left out; the first bin includes 0.",
     )
 
@@ -108,17 +97,14 @@ def group_tables(
     """One table for each grouping: overconfidence and Brier score by value, the largest group first."""
     for name, members in groups.items():
         found = _grouped(rows, members)
-        yield Table(
+        yield table(
+            [(value, len(inside), *_numbers(inside, how)) for value, inside in found.items()],
+            columns("text", value=name),
+            columns("count", pairs="Pairs"),
+            columns("number", brier="Brier score", log_loss="Log loss (nats)"),
+            columns("share", overconfidence="Mean confidence minus share right"),
             name=f"by-{file_slug(name)}",
             title=f"By {name}",
-            columns=(
-                Column(key="value", heading=name),
-                Column(key="pairs", heading="Pairs", kind="count"),
-                Column(key="brier", heading="Brier score", kind="number"),
-                Column(key="log_loss", heading="Log loss (nats)", kind="number"),
-                Column(key="overconfidence", heading="Mean confidence minus share right", kind="share"),
-            ),
-            rows=tuple((value, len(inside), *_numbers(inside, how)) for value, inside in found.items()),
             note="The probabilities as judged, over all pairs. Small groups have wide intervals.",
         )
 
@@ -133,16 +119,13 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
         (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, "")))
         for _, row, p in wrong[:MOST_MISTAKES]
     ]
-    return Table(
+    return table(
+        listed,
+        columns("text", id="Pair"),
+        columns("number", probability="P(first better)"),
+        columns("text", label="Label: better answer", question="Question"),
         name="sure-and-wrong",
         title="Sure and wrong",
-        columns=(
-            Column(key="id", heading="Pair"),
-            Column(key="probability", heading="P(first better)", kind="number"),
-            Column(key="label", heading="Label: better answer"),
-            Column(key="question", heading="Question"),
-        ),
-        rows=tuple(listed),
         note=f"{len(listed):,} of {len(wrong):,} pairs whose likelier winner is the wrong one, the surest first.",
     )
 

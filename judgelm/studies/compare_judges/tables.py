@@ -9,7 +9,19 @@ from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
 from judgelm.studies.join import group_by_value
 from judgelm.studies.pair_labels import RULE_NAMES
-from judgelm.studies.result import Bars, Cell, Column, Figure, Forest, ForestRow, Group, HeatMap, Table
+from judgelm.studies.result import (
+    Bars,
+    Cell,
+    Figure,
+    Forest,
+    ForestRow,
+    Group,
+    HeatMap,
+    Row,
+    Table,
+    columns,
+    table,
+)
 from judgelm.studies.sentences import excerpt, file_slug
 
 _MOST_BARS = 12
@@ -18,22 +30,22 @@ _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 def judge_table(standings: Sequence[JudgeResult], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
-    return Table(
+    return table(
+        [_standing_row(one) for one in standings],
+        columns("text", judge="Judge"),
+        columns("count", pairs="Pairs with a label", failed="Failed"),
+        columns("share", common="Agreement, common pairs"),
+        columns("number", kappa="Kappa with the labels, common pairs"),
+        columns(
+            "share",
+            agreement="Agreement, own pairs",
+            f1="Macro F1, own pairs",
+            consistency="Same answer in both orders",
+            toward_first="Leans to the first place",
+            toward_second="Leans to the second place",
+        ),
         name="judges",
         title="Each judge against the labels",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            Column(key="pairs", heading="Pairs with a label", kind="count"),
-            Column(key="failed", heading="Failed", kind="count"),
-            Column(key="common", heading="Agreement, common pairs", kind="share"),
-            Column(key="kappa", heading="Kappa with the labels, common pairs", kind="number"),
-            Column(key="agreement", heading="Agreement, own pairs", kind="share"),
-            Column(key="f1", heading="Macro F1, own pairs", kind="share"),
-            Column(key="consistency", heading="Same answer in both orders", kind="share"),
-            Column(key="toward_first", heading="Leans to the first place", kind="share"),
-            Column(key="toward_second", heading="Leans to the second place", kind="share"),
-        ),
-        rows=tuple(_standing_row(one) for one in standings),
         note=f"Agreement, kappa and F1 of pairs judged in both orders: {RULE_NAMES[rule]}. Common pairs are those that "
         "every judge says something of; only there may the rows be compared. Own pairs are all that the judge says "
         "something of. Order effects need a run of both orders; kappa is undefined where judge and labels have one and "
@@ -50,30 +62,25 @@ def _standing_row(one: JudgeResult) -> tuple[Cell, ...]:
 
 def difference_table(betweens: Sequence[PairedComparison]) -> Table:
     """Every two judges."""
-    return Table(
-        name="differences",
-        title="Every two judges",
-        columns=(
-            Column(key="first", heading="First judge"),
-            Column(key="second", heading="Second judge"),
-            Column(key="difference", heading="Agreement of the first minus the second", kind="share"),
-            Column(key="both", heading="Both right", kind="count"),
-            Column(key="only_first", heading="Only the first", kind="count"),
-            Column(key="only_second", heading="Only the second", kind="count"),
-            Column(key="neither", heading="Neither", kind="count"),
-            Column(key="p_value", heading="McNemar, p", kind="number"),
-            Column(key="p_holm", heading="the same, Holm", kind="number"),
-            Column(key="same", heading="Same verdict", kind="share"),
-            Column(key="kappa", heading="Kappa between them", kind="number"),
-        ),
-        rows=tuple(
+    return table(
+        [
             (
                 *(one.first, one.second, one.difference),
                 *(one.test.both, one.test.only_first, one.test.only_second, one.test.neither),
                 *(one.test.p_value, one.holm, one.same, one.kappa),
             )
             for one in betweens
+        ],
+        columns("text", first="First judge", second="Second judge"),
+        columns("share", difference="Agreement of the first minus the second"),
+        columns(
+            "count", both="Both right", only_first="Only the first", only_second="Only the second", neither="Neither"
         ),
+        columns("number", p_value="McNemar, p", p_holm="the same, Holm"),
+        columns("share", same="Same verdict"),
+        columns("number", kappa="Kappa between them"),
+        name="differences",
+        title="Every two judges",
         note="Over all pairs that both judges of a row say something of; differences are resampled pair by pair, by "
         "question. McNemar's exact test takes pairs for independent, so with several pairs of one question trust the "
         "interval; Holm corrects for all tests in this table. Kappa is undefined where both give one label throughout.",
@@ -87,18 +94,17 @@ def verdict_table(betweens: Sequence[PairedComparison]) -> Table:
         for one in betweens
         for name, counts in zip(_VERDICTS.values(), one.verdicts, strict=True)
     ]
-    return Table(
+    return table(
+        rows,
+        columns("text", first="First judge", second="Second judge", says="The first says"),
+        columns(
+            "count",
+            first_better="The second: first better",
+            tie="The second: tie",
+            second_better="The second: second better",
+        ),
         name="verdicts",
         title="What two judges say of the same pairs",
-        columns=(
-            Column(key="first", heading="First judge"),
-            Column(key="second", heading="Second judge"),
-            Column(key="says", heading="The first says"),
-            Column(key="first_better", heading="The second: first better", kind="count"),
-            Column(key="tie", heading="The second: tie", kind="count"),
-            Column(key="second_better", heading="The second: second better", kind="count"),
-        ),
-        rows=tuple(rows),
     )
 
 
@@ -108,21 +114,17 @@ def group_tables(
     """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
     best = names[0]
     for group, members in groups.items():
-        rows: list[tuple[Cell, ...]] = []
+        rows: list[Row] = []
         for value, ids in group_by_value(board.common, members.get).items():
             for name in names:
                 minus = None if name == best else _difference(board, name, best, ids, how)
                 rows.append((value, name, share(board.right(name, ids), board.members(ids), how), minus))
-        yield Table(
+        yield table(
+            rows,
+            columns("text", value=group, judge="Judge"),
+            columns("share", agreement="Agreement", minus_best=f"Minus that of {best}"),
             name=f"by-{file_slug(group)}",
             title=f"By {group}",
-            columns=(
-                Column(key="value", heading=group),
-                Column(key="judge", heading="Judge"),
-                Column(key="agreement", heading="Agreement", kind="share"),
-                Column(key="minus_best", heading=f"Minus that of {best}", kind="share"),
-            ),
-            rows=tuple(rows),
             note=f"Over the pairs that every judge says something of. {best} has the best agreement over all of them.",
         )
 
@@ -140,17 +142,14 @@ def flip_table(board: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
         )
         for key in ids
     ]
-    return Table(
+    return table(
+        rows,
+        columns("text", id="Pair", label="Label"),
+        columns("text", ((f"judge_{place}", name) for place, name in enumerate(names, 1))),
+        columns("count", right="Judges that are right"),
+        columns("text", question="Question"),
         name="flips",
         title="Pairs that the judges do not judge alike",
-        columns=(
-            Column(key="id", heading="Pair"),
-            Column(key="label", heading="Label"),
-            *(Column(key=f"judge_{place}", heading=name) for place, name in enumerate(names, 1)),
-            Column(key="right", heading="Judges that are right", kind="count"),
-            Column(key="question", heading="Question"),
-        ),
-        rows=tuple(rows),
         note=f"{len(ids):,} of the {len(board.common):,} pairs that every judge says something of.",
     )
 

@@ -13,7 +13,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
-from judgelm.studies.result import Bars, Cell, Column, Forest, ForestRow, Group, StudyResult, Table
+from judgelm.studies.result import Bars, Cell, Forest, ForestRow, Group, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number, format_share
 
 _ALL = "all"
@@ -152,22 +152,22 @@ def _table(rows: Sequence[_Measured]) -> Table:
         n = 0 if found is None else found.consistency.n
         return (row.name, n, *shares, row.lead, row.failed, row.alone)
 
-    return Table(
+    return table(
+        [cells(row) for row in rows],
+        columns("text", group="pairs"),
+        columns("count", n="n"),
+        columns(
+            "share",
+            consistency="consistency ↑",
+            toward_first="bias toward 1st ↓",
+            toward_second="bias toward 2nd ↓",
+            delta="delta bias ↓",
+        ),
+        columns("number", lead="first place's lead, points"),
+        columns("count", failed="failed", alone="without other order"),
         name="position-bias",
         title="Consistency and position bias",
         source="JudgeLM, Table 4 (consistency and bias columns)",
-        columns=(
-            Column(key="group", heading="pairs"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="consistency", heading="consistency ↑", kind="share"),
-            Column(key="toward_first", heading="bias toward 1st ↓", kind="share"),
-            Column(key="toward_second", heading="bias toward 2nd ↓", kind="share"),
-            Column(key="delta", heading="delta bias ↓", kind="share"),
-            Column(key="lead", heading="first place's lead, points", kind="number"),
-            Column(key="failed", heading="failed", kind="count"),
-            Column(key="alone", heading="without other order", kind="count"),
-        ),
-        rows=tuple(cells(row) for row in rows),
         note=_NOTE,
     )
 

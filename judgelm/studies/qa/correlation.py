@@ -13,7 +13,7 @@ from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.qa.answers import QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting, slug
-from judgelm.studies.result import Cell, Column, Lines, Series, Table
+from judgelm.studies.result import Cell, Lines, Row, Series, Table, columns, table
 
 Labelling = Callable[[QaAnswer], bool | None]
 
@@ -78,7 +78,7 @@ def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
 def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Table, Lines]:
     """F1 binarised at six thresholds against people (Table 10)."""
     found = {f"F1 ≥ {one:g}": correlations(answers, f1_at(one), counting) for one in F1_THRESHOLDS}
-    table = _table(
+    thresholds = _table(
         found, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
     )
     line = Lines(
@@ -88,22 +88,20 @@ def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Ta
         y_label="Pearson correlation",
         series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(one.average.mean for one in found.values())),),
     )
-    return table, line
+    return thresholds, line
 
 
 def _table(found: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
     models = list(dict.fromkeys(model for one in found.values() for model in one.by_model))
     rows: list[tuple[Cell, ...]] = [(model, *(one.by_model.get(model) for one in found.values())) for model in models]
     rows.append(("average", *(one.average.mean for one in found.values())))
-    return Table(
+    return table(
+        rows,
+        columns("text", model="answering model"),
+        columns("number", ((slug(key.replace("≥", "from")), key) for key in found)),
         name=name,
         title=title,
         source=source,
-        columns=(
-            Column(key="model", heading="answering model"),
-            *(Column(key=slug(key.replace("≥", "from")), heading=key, kind="number") for key in found),
-        ),
-        rows=tuple(rows),
         note=f"Pearson's correlation of labels that are 0 or 1. EM and F1 are those that decide whether the judge is "
         f"asked, for all data sets alike. {UNDEFINED} An interval without width belongs to perfect agreement.",
     )
@@ -119,23 +117,19 @@ def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: C
     if len(variants) < 2:
         return None
     found = {(run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs}
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judge in judges:
         cells = [found.get((judge, variant)) for variant in variants]
         values = [cell.value for cell in cells if cell is not None]
         rows.append((judge, *cells, *prompt_spread(values)))
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="judge"),
+        columns("number", ((f"prompt_{slug(one)}", one) for one in variants)),
+        columns("number", maximum="maximum", mean="mean", variance="variance"),
         name="prompts",
         title="Correlation with people's labels under each prompt",
         source="QA-Judge, Table 7",
-        columns=(
-            Column(key="judge", heading="judge"),
-            *(Column(key=f"prompt_{slug(one)}", heading=one, kind="number") for one in variants),
-            Column(key="maximum", heading="maximum", kind="number"),
-            Column(key="mean", heading="mean", kind="number"),
-            Column(key="variance", heading="variance", kind="number"),
-        ),
-        rows=tuple(rows),
         note=f"Averaged over answering models. Maximum, mean and variance (n - 1) are over the prompts that have a "
         f"figure; a prompt that a judge was not run with has none. {UNDEFINED}",
     )

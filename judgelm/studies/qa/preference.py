@@ -11,7 +11,7 @@ import numpy as np
 from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
 from judgelm.studies.qa.answers import QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting
-from judgelm.studies.result import Bars, Cell, Column, Group, Table
+from judgelm.studies.result import Bars, Cell, Group, Table, columns, table
 
 
 class ModelPreference(NamedTuple):
@@ -72,22 +72,14 @@ def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str,
         )
         for row in rows
     ]
-    return Table(
+    return table(
+        cells,
+        columns("text", model="answering model", judge="judge"),
+        columns("count", others="other judges", answers="answers with EM 0", left_out="left out"),
+        columns("share", ((f"threshold_{one}", f"≥ {one} % of the others say incorrect") for one in shares)),
         name=f"{kind}-preference",
         title=f"{kind.capitalize()}-preference: one judge alone says correct",
         source=source,
-        columns=(
-            Column(key="model", heading="answering model"),
-            Column(key="judge", heading="judge"),
-            Column(key="others", heading="other judges", kind="count"),
-            Column(key="answers", heading="answers with EM 0", kind="count"),
-            Column(key="left_out", heading="left out", kind="count"),
-            *(
-                Column(key=f"threshold_{one}", heading=f"≥ {one} % of the others say incorrect", kind="share")
-                for one in shares
-            ),
-        ),
-        rows=tuple(cells),
         note="The share of answers without exact match that the judge calls correct while at least that share of the "
         "other judges calls it incorrect; so the thresholds are cumulative. Answers that some judge gave no label are "
         f"left out. {note}".strip(),

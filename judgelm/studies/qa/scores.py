@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
-from judgelm.studies.result import Bars, Cell, Column, Group, Table
+from judgelm.studies.result import Bars, Group, Row, Table, columns, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,26 +65,22 @@ def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     """EM, F1 and the share that each judge calls correct, an exact match counting as correct (Table 3)."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for (data_set, model), members in by_model(answers).items():
         questions = [one.question for one in members]
         exact = share(np.array([one.own.exact for one in members]), questions, counting.resampling)
         f1 = mean(np.array([one.own.f1 for one in members]), questions, counting.resampling)
         judged = [counting.share(members, [run.cascade_label(one) for one in members]) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
-    return Table(
+    return table(
+        rows,
+        columns("text", data_set="data set", model="answering model"),
+        columns("count", answers="answers"),
+        columns("share", em="EM", f1="F1"),
+        columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs)),
         name="scores",
         title="Exact match, F1 and judges, the judge asked where the answer does not match exactly",
         source="QA-Judge, Table 3",
-        columns=(
-            Column(key="data_set", heading="data set"),
-            Column(key="model", heading="answering model"),
-            Column(key="answers", heading="answers", kind="count"),
-            Column(key="em", heading="EM", kind="share"),
-            Column(key="f1", heading="F1", kind="share"),
-            *(Column(key=f"judge_{slug(run.name)}", heading=run.name, kind="share") for run in runs),
-        ),
-        rows=tuple(rows),
         note="EM and F1 by each data set's own rules, best over the validated answers. A judge's score is the share "
         "of answers that match exactly or that it calls correct. "
         + (
@@ -120,7 +116,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
     """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     groups = by_model(answers)
     for run in (one for one in runs if one.judged_all(answers)):
         for (data_set, model), members in groups.items():
@@ -142,20 +138,15 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
             rows.append((data_set, model, run.name, *scores, gap, refused))
     if not rows:
         return None
-    return Table(
+    return table(
+        rows,
+        columns("text", data_set="data set", model="answering model", judge="judge"),
+        columns(
+            "share", em_first="EM first", all="all judged", gap="gap", exact_correct="exact matches called correct"
+        ),
         name="false-and-all",
         title="The judge asked where EM is 0, or about every answer",
         source="QA-Judge, Table 11",
-        columns=(
-            Column(key="data_set", heading="data set"),
-            Column(key="model", heading="answering model"),
-            Column(key="judge", heading="judge"),
-            Column(key="em_first", heading="EM first", kind="share"),
-            Column(key="all", heading="all judged", kind="share"),
-            Column(key="gap", heading="gap", kind="share"),
-            Column(key="exact_correct", heading="exact matches called correct", kind="share"),
-        ),
-        rows=tuple(rows),
         note="Both from one run that judged every answer: EM first takes exact matches for correct without asking. "
         "The gap is paired, over the answers that have both labels; undefined scores have no label at all, and the "
         "last column is undefined where no answer matches exactly.",
@@ -193,20 +184,17 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for found in reasons for code in found} - set(fixed))
     headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
-    columns = [*zip(fixed, headings, strict=True), *((code, code.replace("_", " ")) for code in codes)]
-    return Table(
+    outcomes = [*zip(fixed, headings, strict=True), *((code, code.replace("_", " ")) for code in codes)]
+    return table(
+        [
+            (run.judge, run.variant, len(answers), *(found[key] for key, _ in outcomes))
+            for run, found in zip(runs, reasons, strict=True)
+        ],
+        columns("text", judge="judge", prompt="prompt"),
+        columns("count", answers="answers"),
+        columns("count", ((slug(key), heading) for key, heading in outcomes)),
         name="judges",
         title="What became of every answer",
-        columns=(
-            Column(key="judge", heading="judge"),
-            Column(key="prompt", heading="prompt"),
-            Column(key="answers", heading="answers", kind="count"),
-            *(Column(key=slug(key), heading=heading, kind="count") for key, heading in columns),
-        ),
-        rows=tuple(
-            (run.judge, run.variant, len(answers), *(found[key] for key, _ in columns))
-            for run, found in zip(runs, reasons, strict=True)
-        ),
         note="Exact matches and blank answers are decided without asking. The columns behind `unreadable` are "
         "failures: answers without a label, never taken for incorrect unless that is asked for.",
     )

@@ -28,7 +28,7 @@ from judgelm.studies.qa.scores import (
     type_figure,
     type_shares,
 )
-from judgelm.studies.result import Bars, Column, Figure, StudyResult, Table
+from judgelm.studies.result import Bars, Figure, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number, format_points, format_share
 
 FEW = 30
@@ -130,22 +130,19 @@ def _types_judge(
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
     shares = type_shares(answers, run, counting)
     agreed = type_correlations(answers, run, counting) if people else {}
-    table = Table(
+    types = table(
+        [(name, n, false, found, agreed.get(name)) for name, (n, false, found) in shares.items()],
+        columns("text", type="answer type"),
+        columns("count", answers="answers", em_false="with EM 0"),
+        columns("share", called_correct="of these called correct"),
+        columns("number", correlation="correlation with people"),
         name="types",
         title=f"By answer type, judged by {run.name}",
         source="QA-Judge, Table 4 and Figure 2",
-        columns=(
-            Column(key="type", heading="answer type"),
-            Column(key="answers", heading="answers", kind="count"),
-            Column(key="em_false", heading="with EM 0", kind="count"),
-            Column(key="called_correct", heading="of these called correct", kind="share"),
-            Column(key="correlation", heading="correlation with people", kind="number"),
-        ),
-        rows=tuple((name, n, false, found, agreed.get(name)) for name, (n, false, found) in shares.items()),
         note=f"The types are told by rules over the question. All answering models together. {UNDEFINED} It is also "
         "empty where nobody's labels are there.",
     )
-    return table, type_figure(run, shares)
+    return types, type_figure(run, shares)
 
 
 def _preferences(

@@ -12,7 +12,7 @@ from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
 from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
 from judgelm.metrics.self_bias.regression import BiasFit
 from judgelm.metrics.self_bias.rows import PairedRatings
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions
 from judgelm.studies.self_bias.tables import in_order
 
@@ -20,7 +20,7 @@ from judgelm.studies.self_bias.tables import in_order
 def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Table:
     """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
     frame = debiased(paired, fit)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
         for column, whose in (("own", "its own"), ("family", "its family's")):
             mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
@@ -28,19 +28,14 @@ def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Tabl
                 ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
                 means = [mean_of(mine, name, how) for name in ("rating", "debiased", "reference")]
                 rows.append((judge, whose, *means, *ranks))
-    heads = ("Rank as rated", "Rank debiased", "Rank by the reference")
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="Judge", completions="Completions"),
+        columns("number", rated="As rated", debiased="Debiased", reference="Reference"),
+        columns("count", rank_as_rated="Rank as rated", rank_debiased="Rank debiased"),
+        columns("count", rank_by_the_reference="Rank by the reference"),
         name="debiased",
         title="Scores without the estimated self- and family-bias",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            Column(key="completions", heading="Completions"),
-            Column(key="rated", heading="As rated", kind="number"),
-            Column(key="debiased", heading="Debiased", kind="number"),
-            Column(key="reference", heading="Reference", kind="number"),
-            *(Column(key=head.lower().replace(" ", "_"), heading=head, kind="count") for head in heads),
-        ),
-        rows=tuple(rows),
         source="Play Favorites, section 7",
         note="Mean normalised scores. Ranks: place of the judge's own completions among all models' by mean score, 1 "
         "is best. Intervals do not count the uncertainty of the subtracted bias.",
@@ -79,7 +74,7 @@ class FewLabelMean:
 
 def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Table, list[str]]:
     """Mean human score from few labels and each judge's ratings; and what could not be computed."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     problems: list[str] = []
     for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
         try:
@@ -96,25 +91,26 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
         if hidden
         else "Labels are those in the file, taken for a random draw within each stratum."
     )
-    table = Table(
+    few_labels = table(
+        rows,
+        columns("text", judge="Judge"),
+        columns(
+            "number",
+            classical="Labels alone",
+            powered="Prediction-powered",
+            stratified="Prediction-powered, stratified",
+            truth="Mean of all labels",
+            plain_width="Width, not stratified / labels alone",
+            width="Width, stratified / labels alone",
+        ),
+        columns("share", covered="Draws that cover the mean"),
         name="few-labels",
         title="Mean reference score from few labels and each judge's ratings",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            Column(key="classical", heading="Labels alone", kind="number"),
-            Column(key="powered", heading="Prediction-powered", kind="number"),
-            Column(key="stratified", heading="Prediction-powered, stratified", kind="number"),
-            Column(key="truth", heading="Mean of all labels", kind="number"),
-            Column(key="plain_width", heading="Width, not stratified / labels alone", kind="number"),
-            Column(key="width", heading="Width, stratified / labels alone", kind="number"),
-            Column(key="covered", heading="Draws that cover the mean", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
         note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
         f"stratified alike. {how} n: labels.",
     )
-    return table, problems
+    return few_labels, problems
 
 
 def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) -> FewLabelMean:
@@ -212,23 +208,19 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
 
 def panel_table(paired: PairedRatings, how: Resampling) -> Table:
     """Judges alone, families, mixed panels and all judges."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judges in usual_panels(paired):
         found = assess_panel(paired, judges, how)
         if found is not None:
             sizes = (len(judges), found.families, found.completions)
             rows.append((", ".join(judges), *sizes, found.correlation, found.unevenness, found.favour))
-    counts = (("judges", "Judges"), ("families", "Families"), ("completions", "Completions"))
-    numbers = (("correlation", "Spearman"), ("unevenness", "Unevenness"), ("favour", "Favour"))
-    return Table(
+    return table(
+        rows,
+        columns("text", panel="Panel"),
+        columns("count", judges="Judges", families="Families", completions="Completions"),
+        columns("number", correlation="Spearman", unevenness="Unevenness", favour="Favour"),
         name="panels",
         title="Panels of judges against the reference",
-        columns=(
-            Column(key="panel", heading="Panel"),
-            *(Column(key=key, heading=heading, kind="count") for key, heading in counts),
-            *(Column(key=key, heading=heading, kind="number") for key, heading in numbers),
-        ),
-        rows=tuple(rows),
         source="Play Favorites, section 7",
         note="Of a panel's mean score over completions that all members rated. Unevenness: root mean square over "
         "models of how much further than on average it is from the reference (a panel that scores all alike has that "

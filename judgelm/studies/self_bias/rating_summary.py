@@ -14,7 +14,7 @@ from judgelm.metrics.self_bias.annotation import (
     rank_correlation,
 )
 from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
-from judgelm.studies.result import Bars, Cell, Column, Group, HeatMap, Table
+from judgelm.studies.result import Bars, Cell, Group, HeatMap, Row, Table, columns, table
 from judgelm.studies.self_bias.tables import in_order
 
 
@@ -51,7 +51,7 @@ def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str,
 def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str) -> Table:
     """Of each judge: rows, how many have no score, and how many the regression uses."""
     judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judge in sorted(judged["judge"].unique(), key=lambda judge: in_order(paired, judge)):
         mine, used = judged[judged["judge"] == judge], paired.frame[paired.frame["judge"] == judge]
         missing = int(mine["score"].isna().sum())
@@ -68,17 +68,13 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
                 family,
             )
         )
-    heads = ("Ratings", "No score", "No reference", "Used", "Of its own", "Of its family")
-    keys = ("ratings", "unscored", "unreferenced", "used", "own", "family_completions")
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="Judge", family="Family"),
+        columns("count", ratings="Ratings", unscored="No score", unreferenced="No reference"),
+        columns("count", used="Used", own="Of its own", family_completions="Of its family"),
         name="coverage",
         title="Ratings of each judge",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            Column(key="family", heading="Family"),
-            *(Column(key=key, heading=head, kind="count") for key, head in zip(keys, heads, strict=True)),
-        ),
-        rows=tuple(rows),
         note="No score: NA, or a reply that could not be read; never taken for a number. No family: nobody's relative.",
     )
 
@@ -90,20 +86,18 @@ def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
     }
-    table = Table(
+    correlation_table = table(
+        [(judge, *(found.get((judge, name)) for name in paired.dimensions)) for judge in judges],
+        columns("text", judge="Judge"),
+        columns("number", ((name, name) for name in paired.dimensions)),
         name="correlations",
         title=f"Spearman's correlation of each judge with {reference}",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            *(Column(key=name, heading=name, kind="number") for name in paired.dimensions),
-        ),
-        rows=tuple((judge, *(found.get((judge, name)) for name in paired.dimensions)) for judge in judges),
         source="Play Favorites, Figure 5",
         note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
     )
     bars = Bars(
         name="correlations-figure",
-        title=table.title,
+        title=correlation_table.title,
         x_label="judge",
         y_label="Spearman's correlation",
         categories=tuple(judges),
@@ -111,7 +105,7 @@ def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
             Group(name=name, values=tuple(found.get((judge, name)) for judge in judges)) for name in paired.dimensions
         ),
     )
-    return table, bars
+    return correlation_table, bars
 
 
 def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
@@ -121,19 +115,14 @@ def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
     if people["annotator"].nunique() < 2 and gold.empty:
         return None
     names = sorted(people["dimension"].unique())
-    heads = ("Krippendorff's alpha", "All agree", "In gold range", "Spearman with gold")
-    keys = ("alpha", "observed", "gold_accuracy", "gold_correlation")
-    return Table(
+    return table(
+        [(name, *_agreement(people[people["dimension"] == name], gold, name, how)) for name in names],
+        columns("text", dimension="Dimension"),
+        columns("number", alpha="Krippendorff's alpha"),
+        columns("share", observed="All agree", gold_accuracy="In gold range"),
+        columns("number", gold_correlation="Spearman with gold"),
         name="annotators",
         title="Agreement of the annotators",
-        columns=(
-            Column(key="dimension", heading="Dimension"),
-            *(
-                Column(key=key, heading=head, kind="share" if key in ("observed", "gold_accuracy") else "number")
-                for key, head in zip(keys, heads, strict=True)
-            ),
-        ),
-        rows=tuple((name, *_agreement(people[people["dimension"] == name], gold, name, how)) for name in names),
         source="Play Favorites, Table 4",
         note="Alpha with ordinal distances. Empty: no completion has two ratings or a gold range, or all are alike.",
     )
@@ -159,22 +148,18 @@ def attention_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
     if checks.empty:
         return None
     rest = ratings[ratings["check"] == ""].groupby("dimension")["score"].agg(["min", "max"]).mean(axis=1)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for (judge, check, dimension), mine in checks.groupby(["judge", "check", "dimension"]):
         middle = rest.get(dimension)
         passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), how)
         rows.append((str(judge), str(check), str(dimension), int(mine["score"].isna().sum()), passed))
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="Rater", check="Check", dimension="Dimension"),
+        columns("count", unscored="No score"),
+        columns("share", passed="Rated low"),
         name="attention-checks",
         title="Attention checks",
-        columns=(
-            Column(key="judge", heading="Rater"),
-            Column(key="check", heading="Check"),
-            Column(key="dimension", heading="Dimension"),
-            Column(key="unscored", heading="No score", kind="count"),
-            Column(key="passed", heading="Rated low", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Play Favorites, section 4.3 and appendix B",
         note="Rated low: below the middle between the lowest and highest score that the dimension has elsewhere.",
     )

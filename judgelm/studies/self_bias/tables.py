@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from judgelm.metrics.self_bias.annotation import rank_correlation
 from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.metrics.self_bias.rows import PairedRatings, with_length
-from judgelm.studies.result import Cell, Column, Forest, ForestRow, Table
+from judgelm.studies.result import Cell, Forest, ForestRow, Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
 
 _WHAT = {
@@ -19,11 +19,8 @@ _WHAT = {
     "indicator": "indicator",
 }
 _TERM_COLUMNS = (
-    Column(key="term", heading="Term"),
-    Column(key="level", heading="Judge, family or dimension"),
-    Column(key="estimate", heading="Estimate", kind="number"),
-    Column(key="standard_error", heading="Standard error", kind="number"),
-    Column(key="p", heading="p", kind="number"),
+    *columns("text", term="Term", level="Judge, family or dimension"),
+    *columns("number", estimate="Estimate", standard_error="Standard error", p="p"),
 )
 _UNKNOWN = (
     "Empty: the ratings do not tell it (no such rows, or other terms could take it over). n: ratings it rests on."
@@ -32,11 +29,11 @@ _UNKNOWN = (
 
 def main_table(fit: BiasFit) -> Table:
     """Every coefficient of the main regression."""
-    return Table(
+    return table(
+        [_term_cells(term) for term in fit.terms],
+        _TERM_COLUMNS,
         name="coefficients",
         title="Coefficients of the main regression",
-        columns=_TERM_COLUMNS,
-        rows=tuple(_term_cells(term) for term in fit.terms),
         source="Play Favorites, equation 1 and Figure 3",
         note=f"In normalised score; {fit.n} ratings; standard errors {fit.errors}. {_UNKNOWN}",
     )
@@ -44,11 +41,6 @@ def main_table(fit: BiasFit) -> Table:
 
 def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
     """Self- and family-biases of several fits, one under another; one that failed has a row that says why."""
-    columns = (
-        Column(key="fit", heading="Fit"),
-        Column(key="ratings", heading="Ratings", kind="count"),
-        *_TERM_COLUMNS,
-    )
     rows = [
         ((f"{one.column}: {one.name}" if one.column else one.name), one.fit.n if one.fit else None, *cells)
         for one in fits
@@ -56,7 +48,16 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
     ]
     details = [f"{one[:1].upper()}{one[1:]}." for one in dict.fromkeys(one.detail for one in fits) if one]
     words = " ".join([note, *details, _UNKNOWN])
-    return Table(name=name, title=title, columns=columns, rows=tuple(rows), source=source, note=words)
+    return table(
+        rows,
+        columns("text", fit="Fit"),
+        columns("count", ratings="Ratings"),
+        _TERM_COLUMNS,
+        name=name,
+        title=title,
+        source=source,
+        note=words,
+    )
 
 
 def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
@@ -65,22 +66,23 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
     if by_prompt is None or overall is None:
         return None
     frame = with_length(paired, "prompt").frame
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for judge in paired.judges:
         own = frame[frame["judge"] == judge]
         correlation = rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
         found = [one.term("length", judge) for one in (by_prompt, overall)]
         rows.append((judge, correlation, *(term.estimate if term else None for term in found)))
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="Judge"),
+        columns(
+            "number",
+            correlation="Spearman of rating and length",
+            per_prompt="Coefficient, length per prompt",
+            overall="Coefficient, length overall",
+        ),
         name="length",
         title="Ratings and the length of completions",
-        columns=(
-            Column(key="judge", heading="Judge"),
-            Column(key="correlation", heading="Spearman of rating and length", kind="number"),
-            Column(key="per_prompt", heading="Coefficient, length per prompt", kind="number"),
-            Column(key="overall", heading="Coefficient, length overall", kind="number"),
-        ),
-        rows=tuple(rows),
         source="Play Favorites, section 6.2 and Figure 7",
         note="Length is tanh of the z-score, in (-1, 1); coefficients are beside reference, self- and family-bias.",
     )

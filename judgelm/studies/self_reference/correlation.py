@@ -12,7 +12,7 @@ from judgelm.metrics.partial_correlation import (
     partial_change,
 )
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays
 from judgelm.studies.self_reference.truth import Method
 
@@ -56,7 +56,7 @@ def band_counts(found: Correlations, method: Method) -> BandCounts:
 
 def correlation_table(found: Correlations) -> Table:
     """All four correlations, both intervals of the partial one, and its band."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for (dataset, judge, method), one in found.items():
         partial = one.g_j_given_a
         plain = (one.g_j.estimate, one.g_a.estimate, one.j_a.estimate)
@@ -64,23 +64,21 @@ def correlation_table(found: Correlations) -> Table:
         remark = _remark(partial)
         keys = (dataset, judge, METHOD_NAMES[method], one.n)
         rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
-    return Table(
+    return table(
+        rows,
+        columns("text", dataset="data set", judge="judge", method="method"),
+        columns("count", n="n"),
+        columns(
+            "number",
+            r_gj="r(G, J)",
+            r_ga="r(G, A)",
+            r_ja="r(J, A)",
+            r_gj_given_a="r(G, J | A)",
+            fisher="the same, Fisher's interval",
+        ),
+        columns("text", band="strength", remark="remark"),
         name="partial-correlation",
         title="Generation and judgment, the agent's correctness held fixed",
-        columns=(
-            Column(key="dataset", heading="data set"),
-            Column(key="judge", heading="judge"),
-            Column(key="method", heading="method"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="r_gj", heading="r(G, J)", kind="number"),
-            Column(key="r_ga", heading="r(G, A)", kind="number"),
-            Column(key="r_ja", heading="r(J, A)", kind="number"),
-            Column(key="r_gj_given_a", heading="r(G, J | A)", kind="number"),
-            Column(key="fisher", heading="the same, Fisher's interval", kind="number"),
-            Column(key="band", heading="strength"),
-            Column(key="remark", heading="remark"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, equations 13 and 14, Tables 3, 9 and 4",
         note="G: the judge's own answer is right; J: its judgment is; A: the agent's answer is. Intervals resample "
         "whole questions; Fisher's take the rows for independent. Weak is below 0.3, strong 0.5 and more. A "
@@ -100,23 +98,18 @@ def gains(board: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
 
 def gain_table(found: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
     """Table 4: r_GJ|A under both methods and the gain."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for (dataset, judge), gain in gained.items():
         cot, guided = (found[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
         strength = "undefined" if guided is None else band(guided.value)
         rows.append((dataset, judge, cot, guided, gain, strength))
-    return Table(
+    return table(
+        rows,
+        columns("text", dataset="data set", judge="judge"),
+        columns("number", cot="CoT", guided="self-reference", gain="gain"),
+        columns("text", band="strength with self-reference"),
         name="partial-correlation-gain",
         title="Partial correlation with self-reference, and the gain over CoT",
-        columns=(
-            Column(key="dataset", heading="data set"),
-            Column(key="judge", heading="judge"),
-            Column(key="cot", heading="CoT", kind="number"),
-            Column(key="guided", heading="self-reference", kind="number"),
-            Column(key="gain", heading="gain", kind="number"),
-            Column(key="band", heading="strength with self-reference"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, Tables 4, 11 and 12",
         note="The gain is over the answers that both methods judged, so that it need not be the difference of the "
         "other two columns where one method failed on some.",

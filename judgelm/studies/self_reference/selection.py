@@ -9,7 +9,7 @@ from scipy import stats
 from judgelm.metrics.correctness import quality, split_change
 from judgelm.metrics.partial_correlation import fisher_interval
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
 from judgelm.studies.self_reference.tables import change_of, own_accuracy
 from judgelm.studies.self_reference.truth import Method
@@ -77,22 +77,22 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
 
 def crossover_table(board: AlignedVotes) -> Table:
     """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset in board.datasets:
         found = crossover(gain_points(board, dataset))
         rows.append((dataset, found.n, found.gaining, found.last_without, found.from_accuracy, found.line))
-    return Table(
+    return table(
+        rows,
+        columns("text", dataset="data set"),
+        columns("count", n="judges", gaining="with higher F1"),
+        columns(
+            "share",
+            last_without="highest accuracy without gain",
+            from_accuracy="all gain from",
+            line="a line through the gains is 0 at",
+        ),
         name="crossover",
         title="From which generation accuracy on self-reference is better than CoT",
-        columns=(
-            Column(key="dataset", heading="data set"),
-            Column(key="n", heading="judges", kind="count"),
-            Column(key="gaining", heading="with higher F1", kind="count"),
-            Column(key="last_without", heading="highest accuracy without gain", kind="share"),
-            Column(key="from_accuracy", heading="all gain from", kind="share"),
-            Column(key="line", heading="a line through the gains is 0 at", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, section 5.2 and Figure 4",
         note="The paper finds about 50 % on MMLU-Pro and expects another value elsewhere. The line is fitted by least "
         "squares to the judges' gains; it needs three judges, unlike accuracies and a rising line.",
@@ -121,7 +121,7 @@ def rank_correlation(found: list[JudgeResult]) -> Estimate | None:
 
 def selection_table(board: AlignedVotes) -> Table:
     """What choosing the judge that answers best costs against choosing the best judge."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset in board.datasets:
         for method in board.methods:
             found = judge_results(board, dataset, method)
@@ -133,24 +133,22 @@ def selection_table(board: AlignedVotes) -> Table:
             keys = (dataset, METHOD_NAMES[method], len(found), chosen.judge, best.judge)
             mean = sum(one.f1.value for one in found) / len(found)
             rows.append((*keys, chosen.f1, best.f1, regret, mean, place, _spearman(found), rank_correlation(found)))
-    return Table(
+    return table(
+        rows,
+        columns("text", dataset="data set", method="method"),
+        columns("count", n="judges"),
+        columns("text", chosen="answers best", best="judges best"),
+        columns(
+            "share",
+            chosen_f1="F1 of the first",
+            best_f1="F1 of the second",
+            regret="lost by the choice",
+            mean_f1="mean F1 of all",
+        ),
+        columns("count", place="its place by F1"),
+        columns("number", spearman="Spearman", spearman_interval="Spearman, interval"),
         name="judge-selection",
         title="The judge that answers best, chosen as the judge",
-        columns=(
-            Column(key="dataset", heading="data set"),
-            Column(key="method", heading="method"),
-            Column(key="n", heading="judges", kind="count"),
-            Column(key="chosen", heading="answers best"),
-            Column(key="best", heading="judges best"),
-            Column(key="chosen_f1", heading="F1 of the first", kind="share"),
-            Column(key="best_f1", heading="F1 of the second", kind="share"),
-            Column(key="regret", heading="lost by the choice", kind="share"),
-            Column(key="mean_f1", heading="mean F1 of all", kind="share"),
-            Column(key="place", heading="its place by F1", kind="count"),
-            Column(key="spearman", heading="Spearman", kind="number"),
-            Column(key="spearman_interval", heading="Spearman, interval", kind="number"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, section 5.3 and Figures 1, 4 and 12",
         note="Of judges with equal numbers the first given is chosen. Spearman's correlation is over judges; its "
         "interval needs five of them and an order that is not all the same. What is lost is over the answers that "

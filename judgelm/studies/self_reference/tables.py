@@ -14,7 +14,7 @@ from judgelm.metrics.correctness import (
     split_quality,
 )
 from judgelm.metrics.resampling import Estimate
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, answer_arrays, judged_arrays
 from judgelm.studies.self_reference.truth import Method
 
@@ -24,16 +24,12 @@ WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_
 CHANGE = "change-by-self-reference"
 """Name of the table of what self-reference changes."""
 
-_KEYS = (
-    Column(key="dataset", heading="data set"),
-    Column(key="judge", heading="judge"),
-    Column(key="method", heading="method"),
-)
+_KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
 def quality_table(board: AlignedVotes) -> Table:
     """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
             every = board.of(judge, method, dataset)
@@ -43,21 +39,21 @@ def quality_table(board: AlignedVotes) -> Table:
             shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
             accuracy = own_accuracy(board, judge, dataset)
             rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
-    return Table(
+    return table(
+        rows,
+        _KEYS,
+        columns("count", n="judged", failed="failed"),
+        columns(
+            "share",
+            precision="precision",
+            recall="recall",
+            f1="F1",
+            accuracy="accuracy",
+            f1_incorrect="F1 of incorrect",
+            generation_accuracy="own answers right",
+        ),
         name="judgment-quality",
         title="Judgment and generation",
-        columns=(
-            *_KEYS,
-            Column(key="n", heading="judged", kind="count"),
-            Column(key="failed", heading="failed", kind="count"),
-            Column(key="precision", heading="precision", kind="share"),
-            Column(key="recall", heading="recall", kind="share"),
-            Column(key="f1", heading="F1", kind="share"),
-            Column(key="accuracy", heading="accuracy", kind="share"),
-            Column(key="f1_incorrect", heading="F1 of incorrect", kind="share"),
-            Column(key="generation_accuracy", heading="own answers right", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, equations 3 and 7-9",
         note="Agents are pooled. Precision is undefined where nothing was judged correct, recall and F1 where nothing "
         "is correct. Failed judgments are left out. Own answers are counted once for each question.",
@@ -74,7 +70,7 @@ def own_accuracy(board: AlignedVotes, judge: str, dataset: str) -> Estimate | No
 
 def split_table(board: AlignedVotes) -> Table:
     """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
             found = answer_arrays(board.of(judge, method, dataset))
@@ -82,18 +78,13 @@ def split_table(board: AlignedVotes) -> Table:
             n_right = int(found.own.sum())
             keys = (dataset, judge, METHOD_NAMES[method], n_right, found.n - n_right)
             rows.append((*keys, split.right, split.wrong, split.gap))
-    return Table(
+    return table(
+        rows,
+        _KEYS,
+        columns("count", n_right="n, D_J+", n_wrong="n, D_J-"),
+        columns("share", f1_right="F1, D_J+", f1_wrong="F1, D_J-", gap="gap"),
         name="f1-by-own-answer",
         title="F1 on the questions that the judge answers right (D_J+) and wrong (D_J-)",
-        columns=(
-            *_KEYS,
-            Column(key="n_right", heading="n, D_J+", kind="count"),
-            Column(key="n_wrong", heading="n, D_J-", kind="count"),
-            Column(key="f1_right", heading="F1, D_J+", kind="share"),
-            Column(key="f1_wrong", heading="F1, D_J-", kind="share"),
-            Column(key="gap", heading="gap", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, Tables 1, 6 and 7",
         note="Undefined where a part holds no correct answer of an agent; the paper prints 0.00 there (a judge that "
         "answers everything right has no D_J-). 0 means that there were correct answers and none was judged so.",
@@ -108,23 +99,20 @@ def four_way_cells(board: AlignedVotes, judge: str, method: Method, dataset: str
 
 def four_way_table(board: AlignedVotes) -> Table:
     """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset, judge in board.cells():
         for method in board.methods_of(judge, dataset):
             for way, cell in zip(WAYS, four_way_cells(board, judge, method, dataset), strict=True):
                 keys = (dataset, judge, METHOD_NAMES[method], way)
                 rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
-    return Table(
+    return table(
+        rows,
+        _KEYS,
+        columns("text", part="part"),
+        columns("count", n="n"),
+        columns("share", accuracy="accuracy", own_class_f1="own-class F1"),
         name="four-way-split",
         title="Judge right or wrong by agent right or wrong",
-        columns=(
-            *_KEYS,
-            Column(key="part", heading="part"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="accuracy", heading="accuracy", kind="share"),
-            Column(key="own_class_f1", heading="own-class F1", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, section 4.2, Figures 2 and 13-17",
         note="A part has one true label, so equation 9 gives 0 or 0/0 in two of the four. Own-class F1 takes that "
         "label as the class to be found: precision is 1, F1 is 2a / (1 + a) of the accuracy a. A part without "
@@ -139,15 +127,13 @@ def overconfidence_table(board: AlignedVotes, method: Method) -> Table:
         cells = [_overconfidence(board, judge, method, dataset) for dataset in board.datasets]
         rows.append((judge, *cells, _overconfidence(board, judge, method, None)))
     rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
-    return Table(
+    return table(
+        rows,
+        columns("text", judge="judge"),
+        columns("share", ((name, name) for name in board.datasets)),
+        columns("share", all_data_sets="all, by samples"),
         name=f"overconfidence-{method}",
         title=f"Overconfidence, {METHOD_NAMES[method]}",
-        columns=(
-            Column(key="judge", heading="judge"),
-            *(Column(key=name, heading=name, kind="share") for name in board.datasets),
-            Column(key="all_data_sets", heading="all, by samples", kind="share"),
-        ),
-        rows=tuple(rows),
         source="Self-Reference, Tables 2 and 8",
         note="Share judged correct minus share that is correct; agents are pooled. The last column is over all "
         "judged answers, which is the data sets' mean weighted by their numbers of answers.",
@@ -170,31 +156,26 @@ def change_of(board: AlignedVotes, judge: str, dataset: str) -> tuple[int, Split
 
 def change_table(board: AlignedVotes) -> Table:
     """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for dataset, judge in board.cells():
         if found := change_of(board, judge, dataset):
             n, change = found
             rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
     parts = zip(FOUR_WAYS, WAYS, strict=True)
-    return Table(
-        name=CHANGE,
-        title="What self-reference changes: self-reference minus CoT",
-        columns=(
-            *_KEYS[:2],
-            Column(key="n", heading="judged by both", kind="count"),
-            Column(key="f1", heading="F1", kind="share"),
-            Column(key="f1_right", heading="F1, D_J+", kind="share"),
-            Column(key="f1_wrong", heading="F1, D_J-", kind="share"),
-            *(
-                Column(
-                    key=f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}",
-                    heading=f"accuracy, {name}",
-                    kind="share",
-                )
+    return table(
+        rows,
+        _KEYS[:2],
+        columns("count", n="judged by both"),
+        columns("share", f1="F1", f1_right="F1, D_J+", f1_wrong="F1, D_J-"),
+        columns(
+            "share",
+            (
+                (f"accuracy_{'right' if own else 'wrong'}_{'correct' if agent else 'incorrect'}", f"accuracy, {name}")
                 for (own, agent), name in parts
             ),
         ),
-        rows=tuple(rows),
+        name=CHANGE,
+        title="What self-reference changes: self-reference minus CoT",
         source="Self-Reference, section C.5 and Figures 15-17",
         note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
         "where the agent is right and the judge is not.",

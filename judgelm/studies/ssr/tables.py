@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.selective import accuracies, calibration_curve, gate_scores, thresholds
 from judgelm.records import Judgment
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.ssr.items import SPLIT_RULES, SplitRule, SsrItem, SsrItems
 
 CONDITIONS = ("no reference (A)", "always (B)", "selective (C)")
 SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "off, majority wrong")
-
-_TAU = Column(key="tau", heading="tau", kind="number")
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
@@ -26,7 +24,7 @@ def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
     """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
     on = items.on(tau)
     gate = gate_scores(on, items.right(), items.known(), items.questions, how)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for rule in SPLIT_RULES:
         credits = items.credits(rule, tau)
         whole, gains = accuracies(credits, ((0, 0), (1, 0), (2, 0), (2, 1)), items.questions, how)
@@ -37,22 +35,21 @@ def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
             undecided = int(np.isnan(items.credits("tie", tau)[:, place]).sum())
             shares = (whole[place], parts[0][place], parts[1][place], gain, over_always)
             rows.append((name, rule, *shares, undecided, gate.rate, gate.precision))
-    return Table(
+    return table(
+        rows,
+        columns("text", condition="condition", split="a split counts as"),
+        columns(
+            "share",
+            accuracy="PreferenceAcc",
+            accuracy_on="gate on",
+            accuracy_off="gate off",
+            gain="gain over A",
+            gain_over_always="gain over B",
+        ),
+        columns("count", splits="splits"),
+        columns("share", gate_on_rate="gate-on rate", gate_precision="gate precision"),
         name="comparison",
         title=f"Never, always and selective self-reference on the same self-solves, tau = {tau:g}",
-        columns=(
-            Column(key="condition", heading="condition"),
-            Column(key="split", heading="a split counts as"),
-            Column(key="accuracy", heading="PreferenceAcc", kind="share"),
-            Column(key="accuracy_on", heading="gate on", kind="share"),
-            Column(key="accuracy_off", heading="gate off", kind="share"),
-            Column(key="gain", heading="gain over A", kind="share"),
-            Column(key="gain_over_always", heading="gain over B", kind="share"),
-            Column(key="splits", heading="splits", kind="count"),
-            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
-            Column(key="gate_precision", heading="gate precision", kind="share"),
-        ),
-        rows=tuple(rows),
         source="SSR-Judge, Table 1",
         note="A split: the two orders name different answers. It counts as wrong, as half right, or as a tie, which "
         "decides nothing and is left out of the accuracy. All columns use the gate of this tau, unlike the paper's.",
@@ -61,7 +58,7 @@ def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
 
 def tau_table(items: SsrItems, rule: SplitRule, how: Resampling) -> Table:
     """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for tau in all_taus(items):
         on = items.on(tau)
         gate = gate_scores(on, items.right(), items.known(), items.questions, how)
@@ -70,23 +67,24 @@ def tau_table(items: SsrItems, rule: SplitRule, how: Resampling) -> Table:
         on_part, off_part = (_part_accuracies(items, credits, mask, how) for mask in (on, ~on))
         slices = (on_part[0], on_part[1], off_part[0], off_part[1])
         rows.append((tau, int(on.sum()), gate.rate, gate.precision, whole[2], *gains, *slices))
-    return Table(
+    return table(
+        rows,
+        columns("number", tau="tau"),
+        columns("count", n_on="gate on, n"),
+        columns(
+            "share",
+            gate_on_rate="gate-on rate",
+            gate_precision="gate precision",
+            accuracy="PreferenceAcc (C)",
+            gain="gain over A",
+            gain_over_always="gain over B",
+            never_on="A, gate on",
+            always_on="B, gate on",
+            never_off="A, gate off",
+            always_off="B, gate off",
+        ),
         name="every-tau",
         title=f"Selective self-reference at every tau, a split counts as {rule}",
-        columns=(
-            _TAU,
-            Column(key="n_on", heading="gate on, n", kind="count"),
-            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
-            Column(key="gate_precision", heading="gate precision", kind="share"),
-            Column(key="accuracy", heading="PreferenceAcc (C)", kind="share"),
-            Column(key="gain", heading="gain over A", kind="share"),
-            Column(key="gain_over_always", heading="gain over B", kind="share"),
-            Column(key="never_on", heading="A, gate on", kind="share"),
-            Column(key="always_on", heading="B, gate on", kind="share"),
-            Column(key="never_off", heading="A, gate off", kind="share"),
-            Column(key="always_off", heading="B, gate off", kind="share"),
-        ),
-        rows=tuple(rows),
         source="SSR-Judge, sections 3.3 and 4.2",
         note="C takes B's verdict where the gate is on and A's where it is off, so that its slices are theirs. The "
         "gate is never on where no answer could be extracted. A gain of 0 whose interval has no width is one of two "
@@ -102,7 +100,7 @@ def slice_masks(items: SsrItems, tau: float) -> list[NDArray[np.bool_]]:
 
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, how: Resampling) -> Table:
     """Table 2 at several taus: gate on or off by majority right or wrong."""
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for tau in taus:
         credits = items.credits(rule, tau)
         for name, mask in zip(SLICES, slice_masks(items, tau), strict=True):
@@ -111,21 +109,22 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, how: Re
             matches = "B" if name.startswith("on") else "A"
             share = float(mask.mean())
             rows.append((tau, name, int(mask.sum()), share, *found, differences[0], matches))
-    return Table(
+    return table(
+        rows,
+        columns("number", tau="tau"),
+        columns("text", slice="gate and majority answer"),
+        columns("count", n="n"),
+        columns(
+            "share",
+            share="share of items",
+            never="no reference (A)",
+            always="always (B)",
+            selective="selective (C)",
+            difference="B minus A",
+        ),
+        columns("text", matches="C is"),
         name="four-slices",
         title=f"Where self-reference helps and where it passes an error on, a split counts as {rule}",
-        columns=(
-            _TAU,
-            Column(key="slice", heading="gate and majority answer"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="share", heading="share of items", kind="share"),
-            Column(key="never", heading="no reference (A)", kind="share"),
-            Column(key="always", heading="always (B)", kind="share"),
-            Column(key="selective", heading="selective (C)", kind="share"),
-            Column(key="difference", heading="B minus A", kind="share"),
-            Column(key="matches", heading="C is"),
-        ),
-        rows=tuple(rows),
         source="SSR-Judge, Table 2 and Figure 2",
         note="The paper calls the slices of tau = 0.8 unanimous; unanimity is tau = 1.",
     )
@@ -137,15 +136,13 @@ def calibration_table(items: SsrItems, how: Resampling) -> Table:
     agreement = np.array([item.majority.agreement for item in items.items])[known]
     keys = [key for key, keep in zip(items.questions, known, strict=True) if keep]
     curve = calibration_curve(agreement, items.right()[known], keys, how)
-    return Table(
+    return table(
+        [(level.agreement, level.n, level.right) for level in curve],
+        columns("number", agreement="agreement"),
+        columns("count", n="n"),
+        columns("share", right="majority answer right"),
         name="calibration",
         title="Agreement of the self-solves against the majority answer's correctness",
-        columns=(
-            Column(key="agreement", heading="agreement", kind="number"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="right", heading="majority answer right", kind="share"),
-        ),
-        rows=tuple((level.agreement, level.n, level.right) for level in curve),
         source="SSR-Judge, section 4.4 and Figure 3",
         note="An agreement of 0 is that of items whose self-solves hold no extractable answer.",
     )
@@ -159,21 +156,22 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, how: Resampling
         gate = gate_scores(part.on(tau), part.right(), part.known(), part.questions, how)
         rows.append((name, len(part.items), *found, *gains, gate.rate, gate.precision))
     rows.sort(key=lambda row: -row[5].value if isinstance(row[5], Estimate) else 1.0)
-    return Table(
+    return table(
+        rows,
+        columns("text", category="category"),
+        columns("count", n="n"),
+        columns(
+            "share",
+            never="no reference (A)",
+            always="always (B)",
+            selective="selective (C)",
+            gain="gain over A",
+            gain_over_always="gain over B",
+            gate_on_rate="gate-on rate",
+            gate_precision="gate precision",
+        ),
         name="categories",
         title=f"By category, tau = {tau:g}, a split counts as {rule}",
-        columns=(
-            Column(key="category", heading="category"),
-            Column(key="n", heading="n", kind="count"),
-            Column(key="never", heading="no reference (A)", kind="share"),
-            Column(key="always", heading="always (B)", kind="share"),
-            Column(key="selective", heading="selective (C)", kind="share"),
-            Column(key="gain", heading="gain over A", kind="share"),
-            Column(key="gain_over_always", heading="gain over B", kind="share"),
-            Column(key="gate_on_rate", heading="gate-on rate", kind="share"),
-            Column(key="gate_precision", heading="gate precision", kind="share"),
-        ),
-        rows=tuple(rows),
         source="SSR-Judge, section 4.5",
     )
 
@@ -187,26 +185,26 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
         CONDITIONS[2]: [(always if gate else never)[item.id] for item, gate in zip(items.items, on, strict=True)],
     }
     solves = sum(item.majority.k for item in items.items)
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for name, judgments in used.items():
         calls = sum(sum(len(shown.order) == 2 for shown in one.shown) for one in judgments)
         tokens = (sum(one.prompt_tokens for one in judgments), sum(one.completion_tokens for one in judgments))
         needed = 0 if name == CONDITIONS[0] else solves
         rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), *tokens))
-    return Table(
+    return table(
+        rows,
+        columns("text", condition="condition"),
+        columns(
+            "count",
+            n="items",
+            solves="self-solves, compute-matched",
+            solves_needed="self-solves it needs",
+            calls="judge calls",
+        ),
+        columns("number", calls_per_item="judge calls per item"),
+        columns("count", prompt_tokens="prompt tokens", completion_tokens="reply tokens"),
         name="cost",
         title=f"Cost over the same items, tau = {tau:g}",
-        columns=(
-            Column(key="condition", heading="condition"),
-            Column(key="n", heading="items", kind="count"),
-            Column(key="solves", heading="self-solves, compute-matched", kind="count"),
-            Column(key="solves_needed", heading="self-solves it needs", kind="count"),
-            Column(key="calls", heading="judge calls", kind="count"),
-            Column(key="calls_per_item", heading="judge calls per item", kind="number"),
-            Column(key="prompt_tokens", heading="prompt tokens", kind="count"),
-            Column(key="completion_tokens", heading="reply tokens", kind="count"),
-        ),
-        rows=tuple(rows),
         source="SSR-Judge, sections 4.1 and 5",
         note="Tokens are those that the run files state for the judgments used; self-solves that a run reused are not "
         "in its tokens. Without reference no self-solve is needed; comparing at equal cost counts them all the same.",

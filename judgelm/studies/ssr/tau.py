@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.selective import accuracies
-from judgelm.studies.result import Cell, Column, Table
+from judgelm.studies.result import Cell, Table, columns, table
 from judgelm.studies.ssr.items import SplitRule, SsrItem, SsrItems, credit
 from judgelm.studies.ssr.tables import all_taus, by_category, only
 
@@ -95,16 +95,14 @@ def chosen_table(chosen: ChosenTaus) -> Table:
     """What was chosen for each category and how many items it was chosen on."""
     rows: list[tuple[Cell, ...]] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, one.n, _shown(one.tau), one.accuracy) for name, one in chosen.by_category.items()]
-    return Table(
+    return table(
+        rows,
+        columns("text", category="category"),
+        columns("count", n="n, calibration"),
+        columns("text", tau="tau"),
+        columns("share", accuracy="accuracy there, too good by the choice"),
         name="chosen-tau",
         title="Tau chosen on the calibration part",
-        columns=(
-            Column(key="category", heading="category"),
-            Column(key="n", heading="n, calibration", kind="count"),
-            Column(key="tau", heading="tau"),
-            Column(key="accuracy", heading="accuracy there, too good by the choice", kind="share"),
-        ),
-        rows=tuple(rows),
         note="The tau with the highest accuracy; of equal ones the highest, which shows fewer references. `never`: no "
         "reference is best. These accuracies are those of the items chosen on; see the held-out part.",
     )
@@ -120,15 +118,12 @@ def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, how: Resam
         (name, accuracy, None if place == 2 else gain)
         for place, (name, accuracy, gain) in enumerate(zip(names, found, gains, strict=True))
     )
-    return Table(
+    return table(
+        rows,
+        columns("text", way="way"),
+        columns("share", accuracy="PreferenceAcc", gain="gain over the fixed tau"),
         name="held-out-tau",
         title=f"Ways to set tau, on the held-out part, a split counts as {rule}",
-        columns=(
-            Column(key="way", heading="way"),
-            Column(key="accuracy", heading="PreferenceAcc", kind="share"),
-            Column(key="gain", heading="gain over the fixed tau", kind="share"),
-        ),
-        rows=rows,
         source="SSR-Judge, sections 4.5 and 5 (suggested there, not tried)",
     )
 
