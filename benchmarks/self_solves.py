@@ -24,7 +24,7 @@ import torch
 from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick, prompt_of
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.sequences import Reply
+from judgelm.engines.transformers.sequences import RunningSequence
 from judgelm.records import Prompt, Request, Sampling, Span
 
 K = 5
@@ -96,10 +96,10 @@ class Counting(TransformersEngine):
 
     def clear(self) -> None:
         """Forget earlier prompts, which the engine would otherwise use again."""
-        self._recent.clear()
+        self._prefix_cache.clear()
 
-    def _forward(self, fresh: list[Reply]) -> torch.Tensor:
-        self.computed += sum(len(reply.source.tokenized.ids) - reply.store.length for reply in fresh)
+    def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
+        self.computed += sum(len(reply.source.tokenized.ids) - reply.kv.length for reply in fresh)
         began = time.perf_counter()
         logits = super()._forward(fresh)
         if not fresh:

@@ -113,7 +113,7 @@ class Judge:
         """
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         mode = make_mode(name, options, own)
-        if getattr(mode, "repair", False) and not self.engine.takes_grammar:
+        if getattr(mode, "repair", False) and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
             raise ConfigError(
                 f"the {engine} engine cannot hold a reply to a grammar, which repair needs; "

@@ -23,7 +23,7 @@ from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.engines.transformers.adapters import put_adapter
+from judgelm.engines.transformers.adapters import load_adapter
 from judgelm.errors import JudgelmError, ModelError, RunError
 from judgelm.prompts.judge_card import find_card, write_card
 from judgelm.training.base_model import drop_sampling
@@ -101,7 +101,7 @@ def load_base(base: str, options: argparse.Namespace) -> Any:
 
 def merge(model: Any, adapter: Path) -> Any:
     """The base's weights plus the adapter's; refused where the sum is no number."""
-    adapted = put_adapter(model, str(adapter), merge=False)
+    adapted = load_adapter(model, str(adapter), merge=False)
     try:
         return adapted.merge_and_unload(safe_merge=True)
     except ValueError as error:

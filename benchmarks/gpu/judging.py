@@ -30,7 +30,7 @@ from judgelm.doctor.yardstick import SHAPES, build_yardstick, distinct, made_up_
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import Loaded
+from judgelm.engines.transformers.loading import LoadedModel
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.records import Sample
 
@@ -76,10 +76,10 @@ def measure(setting: Setting, save: Save) -> None:
     save({"summary": summary(turns, counted["prefill"], ceilings), "engine": engine.stats(), "peak_bytes": peak})
 
 
-def _loaded(model: Any, tokenizer: Any) -> Loaded:
+def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
     """The model as the engine takes it: what `engines.loading.load` makes of a folder."""
     model.set_attn_implementation(ATTENTION_NAME)
-    return Loaded(
+    return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         window=_WINDOW,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from judgelm.cluster.plan import Cluster, gpus_each
-from judgelm.cluster.pool import Event, Joined, Lost, Pool
-from judgelm.cluster.scheduler import Feeder
+from judgelm.cluster.pool import Event, WorkerLost, WorkerPool, WorkerReady
+from judgelm.cluster.scheduler import Scheduler
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import EngineError
 from judgelm.prompts.thinking import NOT_ASKED
@@ -30,13 +30,13 @@ class RayEngine:
         pool: the workers, started.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self.takes_grammar = self.sees_images = False  # until a worker says otherwise
+    def __init__(self, pool: WorkerPool) -> None:
+        self.supports_grammar = self.supports_images = False  # until a worker says otherwise
         self.thinking = NOT_ASKED  # as those
         self._pool = pool
-        self._feeder = Feeder()
-        self._first: Joined | None = None
-        self._windows: dict[int, int] = {}
+        self._feeder = Scheduler()
+        self._first: WorkerReady | None = None
+        self._max_in_flight: dict[int, int] = {}
         self._dropped: dict[int, list[str]] = {}
         self._finished: list[Completion] = []
         self._is_closed = False
@@ -50,7 +50,7 @@ class RayEngine:
             ModelError: the model cannot be loaded.
             EngineError: no Ray, no worker, or workers that have not loaded the same.
         """
-        pool = Pool(name, options, cluster, gpus_each(name, options))
+        pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
         joining_until = 0.0
         try:
@@ -64,9 +64,9 @@ class RayEngine:
         return engine
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """Twice what all workers want in hand: what is stuck in a node that hangs must not starve the others."""
-        return 2 * (sum(self._windows.values()) or self._loaded.loaded.window)
+        return 2 * (sum(self._max_in_flight.values()) or self._loaded.loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Queue requests for whichever workers have room."""
@@ -125,7 +125,7 @@ class RayEngine:
             self._pool.close()
 
     @property
-    def _loaded(self) -> Joined:
+    def _loaded(self) -> WorkerReady:
         if self._first is None:
             raise EngineError("no worker has loaded yet")
         return self._first
@@ -145,15 +145,15 @@ class RayEngine:
 
     def _take(self, event: Event) -> None:
         worker = event.worker
-        if isinstance(event, Joined):
+        if isinstance(event, WorkerReady):
             self._check_alike(event)
-            self.takes_grammar = event.loaded.takes_grammar
-            self.sees_images = event.loaded.sees_images
+            self.supports_grammar = event.loaded.supports_grammar
+            self.supports_images = event.loaded.supports_images
             self.thinking = event.loaded.thinking
-            self._windows[worker] = event.loaded.window
-            self._feeder.join(worker, event.loaded.window)
-        elif isinstance(event, Lost):
-            self._windows.pop(worker, None)
+            self._max_in_flight[worker] = event.loaded.max_in_flight
+            self._feeder.join(worker, event.loaded.max_in_flight)
+        elif isinstance(event, WorkerLost):
+            self._max_in_flight.pop(worker, None)
             self._dropped.pop(worker, None)
             self._finished += self._feeder.lose(worker, event.why)
         else:
@@ -161,7 +161,7 @@ class RayEngine:
             settled = (self._feeder.settle(worker, completion, now) for completion in event.completions)
             self._finished += [completion for completion in settled if completion is not None]
 
-    def _check_alike(self, joined: Joined) -> None:
+    def _check_alike(self, joined: WorkerReady) -> None:
         """Refuse a worker that would judge otherwise than the first.
 
         Raises:

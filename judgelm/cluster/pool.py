@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from judgelm.cluster.plan import Cluster, Node, make_plan
-from judgelm.cluster.worker import Loaded, Place, RefusedError, Worker
+from judgelm.cluster.worker import LoadedEngine, RefusedError, Worker, WorkerLocation
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, EngineError, JudgelmError, ModelError
 from judgelm.records import Completion, Request
@@ -28,16 +28,16 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class WorkerReady:
     """A worker has loaded its engine."""
 
     worker: int
-    place: Place
-    loaded: Loaded
+    place: WorkerLocation
+    loaded: LoadedEngine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stepped:
+class StepDone:
     """A worker has finished some requests, perhaps none."""
 
     worker: int
@@ -45,14 +45,14 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class WorkerLost:
     """A worker is no more; another is on its way, under the same number, unless it was lost too often."""
 
     worker: int
     why: str
 
 
-Event = Joined | Stepped | Lost
+Event = WorkerReady | StepDone | WorkerLost
 
 
 @dataclass(slots=True)
@@ -61,13 +61,13 @@ class _Slot:
 
     actor: Any = None
     calls: dict[Any, str] = field(default_factory=dict)
-    place: Place | None = None
+    place: WorkerLocation | None = None
     is_ready: bool = False
     losses: int = 0
     stats: dict[str, Any] = field(default_factory=dict)
 
 
-class Pool:
+class WorkerPool:
     """The workers of a run.
 
     Args:
@@ -132,7 +132,7 @@ class Pool:
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
     def step(self, worker: int, dropped: Sequence[str], requests: Sequence[Request]) -> None:
-        """Let a worker forget, take and work; a `Stepped` comes of it."""
+        """Let a worker forget, take and work; a `StepDone` comes of it."""
         slot = self._slots[worker]
         slot.calls[slot.actor.step.remote(dropped, requests, _STEP_S)] = "step"
 
@@ -206,10 +206,10 @@ class Pool:
         if kind == "load":
             assert slot.place is not None, "it has said where it is before it loads"
             slot.is_ready, slot.stats = True, value.stats
-            return Joined(worker=number, place=slot.place, loaded=value)
+            return WorkerReady(worker=number, place=slot.place, loaded=value)
         completions, slot.stats = value
         slot.losses = 0 if completions else slot.losses
-        return Stepped(worker=number, completions=completions)
+        return StepDone(worker=number, completions=completions)
 
     def _failed(self, number: int, kind: str, error: RayTaskError) -> Event:
         """The engine broke and the process did not, or there is none; what is the user's to mend ends the run."""
@@ -222,7 +222,7 @@ class Pool:
         ray.wait([closing], timeout=_CLOSING_S)
         return self._lose(number, words)
 
-    def _lose(self, number: int, why: str) -> Lost:
+    def _lose(self, number: int, why: str) -> WorkerLost:
         """Put another in its place; a number whose workers are lost again and again before any work stays empty."""
         slot = self._slots[number]
         self.lost += 1
@@ -240,7 +240,7 @@ class Pool:
                 f"{where}{why} (no worker is left: each was lost {_MOST_LOSSES} times in a row before it finished "
                 "anything; the workers' logs are in /tmp/ray/session_latest/logs on their node)"
             )
-        return Lost(worker=number, why=f"{where}{why}")
+        return WorkerLost(worker=number, why=f"{where}{why}")
 
     def _check_places(self) -> None:
         now = time.monotonic()

@@ -36,7 +36,7 @@ class _Task:
 
 
 @dataclass(slots=True)
-class _Hand:
+class _WorkerQueue:
     """What a worker has, and may have: `alone` while it is given a suspect and nothing else."""
 
     most_requests: int
@@ -67,7 +67,7 @@ class _Hand:
             self.most_tokens += task.tokens
 
 
-class Feeder:
+class Scheduler:
     """Requests on their way to workers, which are known by number.
 
     Attributes:
@@ -77,7 +77,7 @@ class Feeder:
     def __init__(self) -> None:
         self._waiting: deque[_Task] = deque()
         self._suspects: deque[_Task] = deque()
-        self._hands: dict[int, _Hand] = {}
+        self._hands: dict[int, _WorkerQueue] = {}
         self._homes: OrderedDict[int, int] = OrderedDict()
         self._serial = count()
         self.sent_again = 0
@@ -93,7 +93,7 @@ class Feeder:
 
     def join(self, worker: int, most_requests: int) -> None:
         """A worker is ready, and wants at most so many requests in hand."""
-        self._hands[worker] = _Hand(most_requests)
+        self._hands[worker] = _WorkerQueue(most_requests)
 
     def add(self, requests: Iterable[Request]) -> None:
         """Queue requests; those that go on from a reply before all others, as a worker may still have that reply."""

@@ -23,7 +23,7 @@ class RefusedError(EngineError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WorkerLocation:
     """Where a worker runs."""
 
     node: str
@@ -31,15 +31,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedEngine:
     """A loaded worker: its engine's description, first counts and limits, and the versions around it."""
 
     described: dict[str, Any]
     stats: dict[str, Any]
     versions: dict[str, str]
-    window: int
-    takes_grammar: bool
-    sees_images: bool
+    max_in_flight: int
+    supports_grammar: bool
+    supports_images: bool
     thinking: Thinking
 
 
@@ -54,26 +54,26 @@ class Worker:
         os.environ["OMP_NUM_THREADS"] = str(cores)
         self._engine: Engine | None = None
 
-    def place(self) -> Place:
+    def place(self) -> WorkerLocation:
         """Where this is; the first call to be answered, as soon as the worker has a place in the cluster."""
-        return Place(node=platform.node(), pid=os.getpid())
+        return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
         """The options that all workers load with, what is `auto` chosen on this machine; and a note on it."""
         return resolve_options(name, options)
 
-    def load(self, name: str, options: EngineOptions) -> Loaded:
+    def load(self, name: str, options: EngineOptions) -> LoadedEngine:
         """Load the engine; what the engine of a lost worker left behind on this machine is ended first."""
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
-        return Loaded(
+        return LoadedEngine(
             described=engine.describe(),
             stats=engine.stats(),
             versions={"judgelm": VERSION, "python": platform.python_version()},
-            window=engine.window,
-            takes_grammar=engine.takes_grammar,
-            sees_images=engine.sees_images,
+            max_in_flight=engine.max_in_flight,
+            supports_grammar=engine.supports_grammar,
+            supports_images=engine.supports_images,
             thinking=engine.thinking,
         )
 

@@ -53,15 +53,15 @@ class Clocked:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.takes_grammar = engine.takes_grammar
-        self.sees_images = engine.sees_images
+        self.supports_grammar = engine.supports_grammar
+        self.supports_images = engine.supports_images
         self.thinking = engine.thinking
         self.at_work_s = 0.0
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """As the engine's."""
-        return self._engine.window
+        return self._engine.max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Hand over; tokenising is not the engine's work."""

@@ -231,7 +231,7 @@ def _judge(engine: Engine, requests: Iterator[Request]) -> int:
     in_hand = tokens = 0
     answered = time.monotonic()
     while True:
-        fresh = list(islice(requests, engine.window - in_hand))
+        fresh = list(islice(requests, engine.max_in_flight - in_hand))
         engine.submit(fresh)
         in_hand += len(fresh)
         if not in_hand:

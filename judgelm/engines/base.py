@@ -20,21 +20,21 @@ class Engine(Protocol):
     """Takes requests, gives completions in any order. Not safe for threads: one runner drives one engine.
 
     Attributes:
-        window: how many requests the engine wants in hand at once to keep busy.
-        takes_grammar: whether it can hold a reply to `Sampling.grammar`.
+        max_in_flight: how many requests the engine wants at once to keep busy.
+        supports_grammar: whether it can hold a reply to `Sampling.grammar`.
         thinking: whether its judge is asked to think, and how much room it has for that.
     """
 
-    takes_grammar: bool
+    supports_grammar: bool
     thinking: Thinking
 
     @property
-    def sees_images(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether a prompt may show images; where it may not, a request that does is refused."""
         ...
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """How many requests the engine wants in hand."""
         ...
 

@@ -59,7 +59,7 @@ def resolve_dtype(
         return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
     flags = this_cpu_flags()
     if options.dtype != "auto":
-        return asked(options.dtype, flags, config) if device == "cpu" else DtypeChoice(dtype=options.dtype)
+        return requested_dtype(options.dtype, flags, config) if device == "cpu" else DtypeChoice(dtype=options.dtype)
     if stored == "float32":
         half = half_format(device, flags)
         weights = all_parameters(config, trust_remote_code=options.trust_remote_code) if half else None
@@ -68,10 +68,10 @@ def resolve_dtype(
         return DtypeChoice(dtype=stored or "auto")
     seconds = measure_products(config)
     weights = all_parameters(config, trust_remote_code=options.trust_remote_code)
-    return choose(stored, seconds, flags, weights=weights, free_bytes=available_bytes() - reserved_bytes)
+    return choose_cpu_dtype(stored, seconds, flags, weights=weights, free_bytes=available_bytes() - reserved_bytes)
 
 
-def asked(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
+def requested_dtype(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
     """The format that the user asked for on a CPU, and what it costs where the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
@@ -79,7 +79,7 @@ def asked(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
     return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
 
 
-def choose(
+def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
     """The format on a CPU for a checkpoint in 16 bits.

@@ -8,7 +8,7 @@ from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request, Unparsed
 
 
-def admit(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
+def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
     """The request and its tokens, or the completion of one that does not fit.
 
     Raises:

@@ -32,17 +32,17 @@ class ScriptedEngine:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
             reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
             know, or for which the function raises LookupError, fails with `error`.
-        window: how many requests it likes to have in hand.
+        max_in_flight: how many requests it wants at once.
         thinking: whether the judge of the script is asked to think.
     """
 
-    takes_grammar = False
-    sees_images = True  # a function of the prompt may look at them
+    supports_grammar = False
+    supports_images = True  # a function of the prompt may look at them
 
-    def __init__(self, script: Script, *, window: int = 256, thinking: Thinking = NOT_ASKED) -> None:
+    def __init__(self, script: Script, *, max_in_flight: int = 256, thinking: Thinking = NOT_ASKED) -> None:
         self.thinking = thinking
         self._script = script
-        self._window = window
+        self._max_in_flight = max_in_flight
         self._waiting: deque[Request] = deque()
 
     @classmethod
@@ -64,9 +64,9 @@ class ScriptedEngine:
         return cls(script, thinking=thinking)
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """How many requests the engine wants in hand."""
-        return self._window
+        return self._max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Hand requests over.

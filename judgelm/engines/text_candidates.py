@@ -17,7 +17,7 @@ NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TokenStep:
     """One place of a reply: the token that stands there, and the likeliest ones with their probabilities."""
 
     token: str
@@ -25,7 +25,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class CandidateShares:
     """Where the probability lies.
 
     Attributes:
@@ -59,7 +59,7 @@ class TextTree:
         self._known: dict[str, Mapping[str, float]] = {}
         self._borrowed: dict[str, Mapping[str, float]] = {}
 
-    def follow(self, node: str, text: str, steps: Sequence[Step]) -> None:
+    def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
         """Learn from a reply that went on from a node.
 
         Args:
@@ -114,7 +114,7 @@ class TextTree:
             left -= open_[node]
         return needed
 
-    def shares(self) -> Shares:
+    def shares(self) -> CandidateShares:
         """Spread the probability over the tree as far as it is known."""
         mass = {"": 1.0}
         credited: dict[str, float] = {}
@@ -145,7 +145,7 @@ class TextTree:
             credit(node, here * rest)
             untold = {suffix[0] for suffix in self._suffixes[node]} - {piece[:1] for piece in follows}
             unlisted += here * min(rest, len(untold) * min(follows.values(), default=1.0))
-        return Shares(candidates=credited, open=open_, unlisted=unlisted)
+        return CandidateShares(candidates=credited, open=open_, unlisted=unlisted)
 
     def logprobs(self) -> tuple[float, ...]:
         """For each candidate what `Completion.candidate_logprobs` says."""

@@ -256,7 +256,7 @@ def _unfinished(
     job: BatchJob, stream: SampleStream, engine: Engine, finished: set[int], stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
     """What is left to judge of the input's samples, or of their parts; of a pipe as it arrives."""
-    source: Iterable[Sample | None] = prefetch(stream, hold=engine.window) if "-" in job.inputs else stream
+    source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if "-" in job.inputs else stream
     solves = {} if job.self_answers is None else read_self_answers(job.self_answers)
     for sample in source:
         for part in (None,) if sample is None else job.parts(with_self_answers(sample, solves)):

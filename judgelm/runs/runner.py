@@ -1,7 +1,7 @@
 """Drives many flows over one engine at once.
 
 As a flow's last completion arrives its next requests go in, so the engine's batch never drains at the end of a round;
-at most `engine.window` requests are in hand, so memory stays bounded however long the input is.
+at most `engine.max_in_flight` requests are in hand, so memory stays bounded however long the input is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,7 +88,7 @@ def drive(
     try:
         while more or running:
             outgoing: list[Request] = []
-            while more and in_hand + len(outgoing) < engine.window:
+            while more and in_hand + len(outgoing) < engine.max_in_flight:
                 number, item = next(source, end)
                 if item is None:
                     more = number >= 0

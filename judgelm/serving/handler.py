@@ -133,7 +133,7 @@ class Desk:
             ConfigError: no such mode or option.
             BusyError, EngineError: as `answer`.
         """
-        if question.sample.images and not self.loaded.engine.sees_images:
+        if question.sample.images and not self.loaded.engine.supports_images:
             raise InputError('field "images": this judge cannot see images; leave them out')
         [judgment] = await self._judge_all([question])
         return judgment

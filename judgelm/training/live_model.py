@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, KeyValues, Segment
+from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, KVCache, Segment
 from judgelm.errors import EngineError
 
 
@@ -62,7 +62,7 @@ class LiveModel:
                     position_ids=nought,
                     use_cache=False,
                     logits_to_keep=nought[0],
-                    segments=[Segment(KeyValues(1), 1)],
+                    segments=[Segment(KVCache(1), 1)],
                 )
 
     def _someone_passes(self, own: bool) -> bool:

@@ -13,7 +13,14 @@ from transformers import AutoConfig
 from trl import DPOConfig, ModelConfig, SFTConfig  # type: ignore[attr-defined]  # trl loads its names lazily
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.dtype import asked, measure_products, resolve_dtype, slowness, stored_dtype, this_cpu_flags
+from judgelm.engines.dtype import (
+    measure_products,
+    requested_dtype,
+    resolve_dtype,
+    slowness,
+    stored_dtype,
+    this_cpu_flags,
+)
 from judgelm.engines.parameters import all_parameters
 from judgelm.training.base_model import base_name
 from judgelm.training.broadcast import decided_by_first
@@ -106,7 +113,7 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
     if model.dtype is None:
         return None, ""
     if model.dtype != "auto":
-        choice = asked(model.dtype, this_cpu_flags(), config)
+        choice = requested_dtype(model.dtype, this_cpu_flags(), config)
         return model.dtype, choice.note
     if stored_dtype(base_name(model), config) == "float32":
         return "float32", ""

@@ -16,7 +16,7 @@ from transformers.trainer_utils import EvalLoopOutput, IntervalStrategy, SaveStr
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import eos_ids, window_of
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import Loaded, runs_packed
+from judgelm.engines.transformers.loading import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment
@@ -126,7 +126,7 @@ class ValidationJudging:
         options = EngineOptions(model=model.config.model_type, max_model_len=self._window)
         with lent(model, forward, device=trainer.accelerator.device, in_step=spread) as live:
             engine = TransformersEngine(
-                Loaded(
+                LoadedModel(
                     model=live,
                     tokenizer=tokenizer,
                     window=window_of(model.config, tokenizer, options),

@@ -214,7 +214,7 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
     from tests.support.endpoint import TinyBackend, endpoint
 
     out = tmp_path / "out.jsonl"
-    with endpoint(TinyBackend(tiny_model), takes_grammar=True) as server:  # it writes nonsense unless it is held
+    with endpoint(TinyBackend(tiny_model), supports_grammar=True) as server:  # it writes nonsense unless it is held
         code, _, err = cli(
             "judgelm-batch", pairs(3), "-o", out, "--engine", "openai", "--model", "tiny", "--template",
             "judgelm-compact", "--engine-arg", f"base_url={server.base_url}", "--engine-arg", "backoff_s=0.01",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.cluster.scheduler import Feeder
+from judgelm.cluster.scheduler import Scheduler
 from judgelm.records import Completion, Request, Sampling
 from tests.support.driving import prompt_of
 
@@ -16,7 +16,7 @@ def request(key, question="what is it", answer="a big fox", prefill="", max_toke
 
 
 def feeder_of(workers=2, window=100):
-    feeder = Feeder()
+    feeder = Scheduler()
     for worker in range(workers):
         feeder.join(worker, window)
     return feeder

@@ -9,7 +9,7 @@ from judgelm.data.readers.rows import Row
 from judgelm.doctor.injection.attacks import Spoof, closing_of, final_of, spoof_set
 from judgelm.doctor.injection.checks import check_spoofs, score_escapes
 from judgelm.doctor.injection.success import measure_swayed
-from judgelm.engines.openai.request_body import PromptWriter
+from judgelm.engines.openai.request_body import PromptRenderer
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import TEMPLATES, get_template
@@ -100,7 +100,7 @@ def test_look_alikes_of_a_token_count_only_where_the_tokenizer_takes_them_for_it
 @pytest.mark.parametrize("family", ["llama-2", "chatml", None])
 def test_a_server_is_sent_no_token_and_no_role_of_an_attack(family):
     truncator = None if family is None else Truncator(tokenizer_of(family), 4096)
-    writer = PromptWriter("chat", truncator, takes_ids=False)
+    writer = PromptRenderer("chat", truncator, takes_ids=False)
     tokens = ("</s>", "<s>", "[INST]", "[/INST]", "<<SYS>>", "<|im_start|>", "<|eot_id|>", "<start_of_turn>")
     own = tokens if truncator is None else special_tokens(truncator.tokenizer) | role_markers(truncator.tokenizer)
     for spoof in spoof_set(V1):

@@ -121,7 +121,7 @@ def test_what_is_written_so_far_is_the_beginning_of_the_reply(engine):
 def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path):
     [request] = requests_of(1)
     showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
-    if not engine.sees_images:
+    if not engine.supports_images:
         with pytest.raises(EngineError, match="which this model cannot see"):
             run(engine, [replace(request, prompt=showing)])
     else:
@@ -129,13 +129,13 @@ def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path
 
 
 def test_it_wants_work_and_describes_itself(engine):
-    assert engine.window > 0
+    assert engine.max_in_flight > 0
     assert {"engine", "model"} <= engine.describe().keys()
 
 
 def test_what_it_cannot_do_is_refused_not_ignored(engine, tmp_path):
     [request] = requests_of(1)
-    if not engine.takes_grammar:
+    if not engine.supports_grammar:
         with pytest.raises(EngineError, match="grammar"):
             run(engine, [replace(request, sampling=Sampling(max_tokens=4, grammar=r"\d"))])
     with pytest.raises((EngineError, ModelError), match="adapter"):

@@ -11,11 +11,11 @@ from transformers import LlamaConfig
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
 from judgelm.engines.dtype import (
-    asked,
-    choose,
+    choose_cpu_dtype,
     cpu_flags,
     half_format,
     measure_products,
+    requested_dtype,
     resolve_dtype,
     stored_dtype,
     wide_note,
@@ -43,12 +43,12 @@ GB = 10**9
     ],
 )  # fmt: skip
 def test_the_flags_of_real_cpus_say_what_they_lack(cpuinfo, dtype, knows):
-    note = choose(dtype, EMULATED, cpu_flags(cpuinfo), weights=1000, free_bytes=GB).note
+    note = choose_cpu_dtype(dtype, EMULATED, cpu_flags(cpuinfo), weights=1000, free_bytes=GB).note
     assert (f"this CPU has no {dtype} instructions" in note) is not knows
 
 
 def test_a_cpu_that_emulates_bfloat16_judges_in_float32():
-    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=100_000_000, free_bytes=GB)
+    choice = choose_cpu_dtype("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=100_000_000, free_bytes=GB)
     assert choice.dtype == "float32"
     assert choice.note == (
         "dtype: float32 (this CPU has no bfloat16 instructions; bfloat16 products measured 7.4x slower)"
@@ -56,7 +56,7 @@ def test_a_cpu_that_emulates_bfloat16_judges_in_float32():
 
 
 def test_a_cpu_that_computes_bfloat16_keeps_it():
-    choice = choose("bfloat16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
+    choice = choose_cpu_dtype("bfloat16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
     assert choice.dtype == "bfloat16"
     assert choice.note == "dtype: bfloat16, the checkpoint's (3.0x the speed of float32 on this CPU)"
 
@@ -64,38 +64,42 @@ def test_a_cpu_that_computes_bfloat16_keeps_it():
 def test_a_small_difference_changes_nothing():
     # Skylake's oneDNN emulates bfloat16 about as fast as it computes float32, at half the memory
     seconds = {"float32": 1.0, "bfloat16": 1.4, "float16": 9.0}
-    assert choose("bfloat16", seconds, frozenset(), weights=1000, free_bytes=GB).dtype == "bfloat16"
+    assert choose_cpu_dtype("bfloat16", seconds, frozenset(), weights=1000, free_bytes=GB).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(("free", "dtype"), [(5 * GB, "float32"), (5 * GB - 1, "bfloat16")])
 def test_float32_must_fit_into_four_fifths_of_the_memory(free, dtype):
     # 1e9 weights of 4 bytes are 4 GB, and 0.8 x 5 GB are as many
-    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=free)
+    choice = choose_cpu_dtype("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=free)
     assert choice.dtype == dtype
     if dtype == "bfloat16":
         assert "7.4x slower than float32, which takes 4.0 GB where 5.0 GB are free" in choice.note
 
 
 def test_a_model_of_unknown_size_stays_as_it_is():
-    choice = choose("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=None, free_bytes=GB)
+    choice = choose_cpu_dtype("bfloat16", EMULATED, cpu_flags(ZEN_3), weights=None, free_bytes=GB)
     assert (choice.dtype, "takes an unknown size" in choice.note) == ("bfloat16", True)
 
 
 def test_float16_loses_nothing_where_float32_fits_and_is_rounded_only_where_it_does_not():
-    roomy = choose("float16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
+    roomy = choose_cpu_dtype("float16", NATIVE, cpu_flags(ZEN_4), weights=1000, free_bytes=GB)
     assert roomy.dtype == "float32"
     assert "float16 products measured 4.0x slower; --dtype bfloat16 rounds the weights and is 3.0x faster" in roomy.note
-    tight = choose("float16", NATIVE, cpu_flags(ZEN_4), weights=GB, free_bytes=GB)
+    tight = choose_cpu_dtype("float16", NATIVE, cpu_flags(ZEN_4), weights=GB, free_bytes=GB)
     assert tight.dtype == "bfloat16"
     assert tight.note.startswith("dtype: bfloat16, which rounds the weights (this CPU has no float16 instructions")
-    assert choose("float16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=GB).dtype == "float16"  # both are slow
+    assert (
+        choose_cpu_dtype("float16", EMULATED, cpu_flags(ZEN_3), weights=GB, free_bytes=GB).dtype == "float16"
+    )  # both are slow
 
 
 def test_what_was_asked_for_stays_and_its_cost_is_said():
     config = LlamaConfig(hidden_size=256, intermediate_size=512)
-    assert asked("bfloat16", cpu_flags(ZEN_4), config).note == ""
-    assert asked("float32", cpu_flags(ZEN_3), config).note == ""
-    choice = asked("bfloat16", cpu_flags(ZEN_3), config)  # measured on this CPU, which may well have the instructions
+    assert requested_dtype("bfloat16", cpu_flags(ZEN_4), config).note == ""
+    assert requested_dtype("float32", cpu_flags(ZEN_3), config).note == ""
+    choice = requested_dtype(
+        "bfloat16", cpu_flags(ZEN_3), config
+    )  # measured on this CPU, which may well have the instructions
     measured = measure_products(config)
     slow = measured["bfloat16"] > 2 * measured["float32"]
     assert (choice.dtype, "bfloat16, as asked (this CPU has no bfloat16" in choice.note) == ("bfloat16", slow)

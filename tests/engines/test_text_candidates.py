@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.engines.text_candidates import Step, TextTree, frequencies
+from judgelm.engines.text_candidates import TextTree, TokenStep, frequencies
 
 
 def steps(*places):
     """Each place: the token that stands there, and the likeliest ones."""
-    return tuple(Step(token=token, tops=tuple(tops.items())) for token, tops in places)
+    return tuple(TokenStep(token=token, tops=tuple(tops.items())) for token, tops in places)
 
 
 def probabilities(tree):

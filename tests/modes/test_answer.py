@@ -46,7 +46,7 @@ def test_what_was_not_answered_has_no_text():
 
 def test_the_runner_drives_answers_as_it_drives_judgments():
     draws = [Draw(Sample(id=str(i), question=f"q{i}", answers=()), Decoding()) for i in range(20)]
-    engine = ScriptedEngine(lambda prompt: prompt.spans[-1].text.upper(), window=3)
+    engine = ScriptedEngine(lambda prompt: prompt.spans[-1].text.upper(), max_in_flight=3)
     assert {one.draw.question.id: one.text for one in run(draws, Answering(), engine)} == {
         str(i): f"Q{i}" for i in range(20)
     }

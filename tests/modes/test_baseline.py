@@ -165,7 +165,7 @@ def test_another_number_of_answers_is_refused():
 
 def test_many_samples_on_the_scripted_engine():
     samples = [Sample(id=str(number), question="q", answers=(f"a{number}", "b")) for number in range(20)]
-    engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, window=3)
+    engine = ScriptedEngine({"*": "Feedback: B is right. [RESULT] B"}, max_in_flight=3)
     judgments = list(judge(samples, Baseline(judge="prometheus-relative", both_orders=True), engine))
     # B each time is the second answer as given and the first one swapped: position alone.
     assert {(one.winner, one.consistent) for one in judgments} == {("tie", False)}

@@ -20,7 +20,7 @@ from judgelm.runs.stats import RunStats
 class GrammaticalEngine(ScriptedEngine):
     """Scripted, and answers what is held to a grammar with `5 7`, if the grammar allows it."""
 
-    takes_grammar = True
+    supports_grammar = True
 
     def __init__(self, script):
         super().__init__(script)

@@ -235,8 +235,8 @@ class Slow(ScriptedEngine):
 
 job = BatchJob(inputs=({pairs!r},), out={out!r})
 cascade = Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
-run_batch(cascade.small_job, Pairwise(distribution=True), Slow({{"*": "5 5"}}, window=1), hooks=BatchHooks())
-run_batch(cascade.large_job(cascade.unsure()), Pairwise(), Slow({{"*": "8 2"}}, window=1), hooks=BatchHooks())
+run_batch(cascade.small_job, Pairwise(distribution=True), Slow({{"*": "5 5"}}, max_in_flight=1), hooks=BatchHooks())
+run_batch(cascade.large_job(cascade.unsure()), Pairwise(), Slow({{"*": "8 2"}}, max_in_flight=1), hooks=BatchHooks())
 join_runs(cascade)
 """
 

@@ -23,7 +23,7 @@ def test_both_orders_are_put_back_in_sample_order():
 
 def test_every_sample_is_judged_once_whatever_the_window():
     for window in (1, 2, 7, 1000):
-        engine = ScriptedEngine({"*": "8 6\n"}, window=window)
+        engine = ScriptedEngine({"*": "8 6\n"}, max_in_flight=window)
         judged = [judgment.sample_id for judgment in judge(samples(50), Pairwise(both_orders=True), engine)]
         assert sorted(judged, key=int) == [str(i) for i in range(50)]
 
@@ -36,7 +36,7 @@ def test_samples_are_read_only_as_there_is_room():
             read.append(sample.id)
             yield sample
 
-    running = judge(source(), Pairwise(), ScriptedEngine({"*": "8 6\n"}, window=10))
+    running = judge(source(), Pairwise(), ScriptedEngine({"*": "8 6\n"}, max_in_flight=10))
     next(running)
     assert len(read) <= 11
 
@@ -49,7 +49,7 @@ class Recording(ScriptedEngine):
     """Notes what is aborted, and answers one request at a time, the last first."""
 
     def __init__(self, script):
-        super().__init__(script, window=8)
+        super().__init__(script, max_in_flight=8)
         self.aborted = []
 
     def collect(self, timeout_s):
@@ -78,7 +78,7 @@ class Broken(ScriptedEngine):
     """Breaks on its second turn."""
 
     def __init__(self):
-        super().__init__({"*": "8 6\n"}, window=4)
+        super().__init__({"*": "8 6\n"}, max_in_flight=4)
         self.turns = 0
 
     def collect(self, timeout_s) -> list[Completion]:

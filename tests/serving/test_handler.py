@@ -377,7 +377,7 @@ def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():
             asyncio.run(desk.judge(Question(sample=sample, options={"orders": 2})))
         with pytest.raises(InputError, match="mode single: expected 1 answer"):
             asyncio.run(desk.judge(Question(sample=sample, mode="single")))
-        desk.loaded.engine.sees_images = False
+        desk.loaded.engine.supports_images = False
         with pytest.raises(InputError, match="cannot see images"):
             asyncio.run(desk.judge(Question(sample=replace(sample, images=("data:,x",)))))
         assert desk.service.counts.asked == 0

@@ -151,7 +151,7 @@ class Server:
     models: tuple = ("tiny",)
     has_models: bool = True
     has_completions: bool = True
-    takes_grammar: bool = False
+    supports_grammar: bool = False
     logprobs: bool = True
     most_logprobs: int = 20
     chat_form: bool = False
@@ -376,7 +376,7 @@ class _Handler(BaseHTTPRequestHandler):
             "temperature": body.get("temperature", 1.0),
             "stop": [] if control.ignores_stop else body.get("stop", []),
             "seed": body.get("seed", 0),
-            "grammar": body.get("structured_outputs", {}).get("regex") if control.takes_grammar else None,
+            "grammar": body.get("structured_outputs", {}).get("regex") if control.supports_grammar else None,
         }
         if control.window is not None:
             length = len(prompt) if isinstance(prompt, list) else len(control.backend.tokenizer(prompt)["input_ids"])

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.loading import Loaded
+from judgelm.engines.transformers.loading import LoadedModel
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.training.live_model import lent
@@ -23,7 +23,7 @@ def texts_of(model, forward, tokenizer, samples, *, in_step):
     """What the model writes about each sample, by id, in both orders."""
     with lent(model, forward, device=torch.device("cpu"), in_step=in_step) as live:
         eos = frozenset({tokenizer.eos_token_id})
-        loaded = Loaded(model=live, tokenizer=tokenizer, window=256, eos_ids=eos, quantization=None, identity={})
+        loaded = LoadedModel(model=live, tokenizer=tokenizer, window=256, eos_ids=eos, quantization=None, identity={})
         engine = TransformersEngine(loaded, max_num_batched_tokens=128)
         mode = Pairwise(template=TEMPLATE, both_orders=True)
         return {one.sample_id: [shown.text for shown in one.shown] for one in judge(samples, mode, engine)}

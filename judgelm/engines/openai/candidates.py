@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from judgelm.engines.openai.choices import Replier
-from judgelm.engines.openai.request_body import TOP_LOGPROBS, PromptWriter, Written
+from judgelm.engines.openai.choices import ReplySampler
+from judgelm.engines.openai.request_body import TOP_LOGPROBS, PromptRenderer, RenderedPrompt
 from judgelm.engines.openai.response import Choice
 from judgelm.engines.openai.unsupported_params import FEW_TOP_LOGPROBS
 from judgelm.engines.text_candidates import NEGLIGIBLE, TextTree, frequencies
@@ -15,7 +15,7 @@ from judgelm.records import Request, Sampling
 _MOST_TOKENS_ON = 8
 
 
-class CandidateAsker:
+class CandidateScorer:
     """Finds candidates' log-probabilities on one server.
 
     Args:
@@ -24,13 +24,13 @@ class CandidateAsker:
         samples: how many replies to draw where there are no log-probabilities.
     """
 
-    def __init__(self, replier: Replier, writer: PromptWriter, samples: int) -> None:
+    def __init__(self, replier: ReplySampler, writer: PromptRenderer, samples: int) -> None:
         self._replier = replier
         self._writer = writer
         self._samples = samples
 
     async def logprobs(
-        self, written: Written, request: Request, choices: Sequence[Choice]
+        self, written: RenderedPrompt, request: Request, choices: Sequence[Choice]
     ) -> tuple[tuple[float, ...], str]:
         """As `Completion.candidate_logprobs` and `Completion.approximation` have them.
 
@@ -61,7 +61,7 @@ class CandidateAsker:
             )
         return tree.logprobs(), "; ".join(part for part in (borrowed, self._unlisted(tree, choices)) if part)
 
-    async def _explore(self, tree: TextTree, written: Written, request: Request) -> None:
+    async def _explore(self, tree: TextTree, written: RenderedPrompt, request: Request) -> None:
         """Have the model go on from other beginnings until what is left is negligible."""
         longest = max(len(one) for one in request.candidates)
         while needed := tree.needed():
@@ -72,7 +72,7 @@ class CandidateAsker:
                 for look in looks:
                     look.cancel()
 
-    async def _go_on(self, tree: TextTree, written: Written, node: str, characters: int) -> None:
+    async def _go_on(self, tree: TextTree, written: RenderedPrompt, node: str, characters: int) -> None:
         """Learn what follows a node; the reply's own path is learned on the way."""
         further = replace(written, content=self._writer.after(written, node))
         # no token has less than a character, so the rest of a candidate needs no more tokens than it has of those
@@ -82,7 +82,7 @@ class CandidateAsker:
         tree.follow(node, choice.text or "", choice.steps or ())
         tree.close(node)
 
-    async def _sampled(self, written: Written, request: Request) -> tuple[tuple[float, ...], str]:
+    async def _sampled(self, written: RenderedPrompt, request: Request) -> tuple[tuple[float, ...], str]:
         """Without stop strings, which candidates may contain."""
         sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._samples, grammar=None)
         replies = await self._replier.draw(written, sampling)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from judgelm.engines.openai.pool import Pool
-from judgelm.engines.openai.request_body import Written, body_of
+from judgelm.engines.openai.pool import EndpointPool
+from judgelm.engines.openai.request_body import RenderedPrompt, request_body
 from judgelm.engines.openai.response import Choice
 from judgelm.engines.openai.unsupported_params import CHAT_TEMPLATE
 from judgelm.prompts.thinking import template_arguments
@@ -15,7 +15,7 @@ class UnusableReplyError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replies:
+class SampledReplies:
     """Drawn replies, and what the server billed for them."""
 
     choices: tuple[Choice, ...]
@@ -23,7 +23,7 @@ class Replies:
     completion_tokens: int
 
 
-class Replier:
+class ReplySampler:
     """Draws replies of one model.
 
     Args:
@@ -32,12 +32,12 @@ class Replier:
         thinking: what the server is told of it, for its chat template.
     """
 
-    def __init__(self, pool: Pool, model: str, thinking: ThinkingMode = "absent") -> None:
+    def __init__(self, pool: EndpointPool, model: str, thinking: ThinkingMode = "absent") -> None:
         self._told = template_arguments(thinking)
         self.pool = pool
         self._model = model
 
-    async def draw(self, written: Written, sampling: Sampling, *, logprobs: bool = False) -> Replies:
+    async def draw(self, written: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> SampledReplies:
         """`sampling.n` replies; a greedy one is drawn once, since all would be alike (vLLM refuses more).
 
         Raises:
@@ -50,7 +50,7 @@ class Replier:
         while len(choices) < wanted:
             # the same seed would give the same replies again
             rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
-            body = body_of(self._model, written, rest, logprobs=logprobs)
+            body = request_body(self._model, written, rest, logprobs=logprobs)
             if self._told and written.api == "chat":
                 body[CHAT_TEMPLATE] = self._told
             got, usage = await self.pool.ask(written.api, body)
@@ -58,13 +58,13 @@ class Replier:
             prompt_tokens = usage.prompt_tokens
             completion_tokens += usage.completion_tokens
         copies = sampling.n if greedy else 1
-        return Replies(
+        return SampledReplies(
             choices=choices[:wanted] * copies,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens * copies,
         )
 
-    def ended(self, choice: Choice, written: Written, sampling: Sampling) -> tuple[str, FinishReason]:
+    def ended(self, choice: Choice, written: RenderedPrompt, sampling: Sampling) -> tuple[str, FinishReason]:
         """The reply's text as the contract has it, and why it ended.
 
         Raises:

@@ -23,7 +23,7 @@ class OverBudgetError(Exception):
 
 
 @dataclass(slots=True)
-class Item:
+class CostEntry:
     """One request on the bill.
 
     Attributes:
@@ -35,7 +35,7 @@ class Item:
     free: bool = False
 
 
-class Bill:
+class CostTracker:
     """Counts one endpoint's tokens. Lives in the endpoint's event loop.
 
     Args:
@@ -56,16 +56,16 @@ class Bill:
         self._settled = asyncio.Event()
 
     @asynccontextmanager
-    async def item(self, body: Mapping[str, Any]) -> AsyncIterator[Item]:
+    async def item(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
         """Enter a request, for as long as it is under way.
 
         Raises:
             OverBudgetError: it may cost more than is left, whatever those under way turn out to cost.
         """
-        most = most_usage(body)
+        most = max_usage(body)
         await self._room_for(most)
         self._reserved += most
-        item = Item()
+        item = CostEntry()
         try:
             yield item
         finally:
@@ -111,7 +111,7 @@ class Bill:
             await self._settled.wait()
 
 
-def most_usage(body: Mapping[str, Any]) -> Usage:
+def max_usage(body: Mapping[str, Any]) -> Usage:
     """The most tokens that a request can be billed with.
 
     Of text that is a token for each byte of UTF-8, which no tokenizer that falls back to bytes exceeds, and what a

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.engines.openai.endpoint import Api, Endpoint, GaveUpError, TroubleError
+from judgelm.engines.openai.endpoint import Api, Endpoint, RetriesExhaustedError, TransientError
 from judgelm.engines.openai.options import EndpointOptions
-from judgelm.engines.openai.pool import Pool
+from judgelm.engines.openai.pool import EndpointPool
 from judgelm.engines.openai.response import BadReplyError
 from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.errors import EngineError, ModelError
@@ -18,27 +18,29 @@ _GRAMMAR = "ZQ[0-9]{2}"  # nothing that a model would write of itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServerCapabilities:
     """What the server has.
 
     Attributes:
         api: where prompts go.
         takes_ids: whether /completions takes token ids.
-        takes_grammar: whether it holds replies to a regular expression, as vLLM does.
+        supports_grammar: whether it holds replies to a regular expression, as vLLM does.
         window: the model's window, where the server says it.
     """
 
     api: Api
     takes_ids: bool
-    takes_grammar: bool
+    supports_grammar: bool
     window: int | None
 
 
-async def discover_all(pool: Pool, model: str, options: EndpointOptions, hello: list[int] | None) -> Served:
+async def discover_servers(
+    pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
+) -> ServerCapabilities:
     """What all servers can; one that cannot be reached is left out for a while and taken to be like the others.
 
     Raises:
-        EngineError, ModelError: as `discover`: no server can be reached, or one of them is not usable.
+        EngineError, ModelError: as `discover_server`: no server can be reached, or one of them is not usable.
     """
     asked = list(zip(pool.endpoints, options.each, strict=True))
     found = await asyncio.gather(*(_discovered(one, model, own, hello) for one, own in asked))
@@ -48,28 +50,30 @@ async def discover_all(pool: Pool, model: str, options: EndpointOptions, hello: 
     for endpoint, one in zip(pool.endpoints, found, strict=True):
         if isinstance(one, EngineError):
             pool.leave_out(endpoint)
-    served = [one for one in found if isinstance(one, Served)]
+    served = [one for one in found if isinstance(one, ServerCapabilities)]
     if len({one.api for one in served}) > 1:  # then what they have in common
-        return await discover_all(pool, model, replace(options, api="chat"), hello)
+        return await discover_servers(pool, model, replace(options, api="chat"), hello)
     windows = [one.window for one in served if one.window is not None]
-    return Served(
+    return ServerCapabilities(
         api=served[0].api,
         takes_ids=all(one.takes_ids for one in served),
-        takes_grammar=all(one.takes_grammar for one in served),
+        supports_grammar=all(one.supports_grammar for one in served),
         window=min(windows, default=None),
     )
 
 
 async def _discovered(
     endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
-) -> Served | EngineError:
+) -> ServerCapabilities | EngineError:
     try:
-        return await discover(endpoint, model, options, hello)
+        return await discover_server(endpoint, model, options, hello)
     except EngineError as error:
         return error
 
 
-async def discover(endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None) -> Served:
+async def discover_server(
+    endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
+) -> ServerCapabilities:
     """Ask the server, with a handful of one-token requests.
 
     Args:
@@ -94,10 +98,10 @@ async def discover(endpoint: Endpoint, model: str, options: EndpointOptions, hel
         refused = await _tried(endpoint, model, "chat", [{"role": "user", "content": _HELLO}])
     if refused is not None:
         raise _unusable(refused, models, model, options)
-    return Served(
+    return ServerCapabilities(
         api=api,
         takes_ids=takes_ids,
-        takes_grammar=await _holds_to_a_grammar(endpoint, model, api),
+        supports_grammar=await _holds_to_a_grammar(endpoint, model, api),
         window=models.get(model),
     )
 
@@ -106,7 +110,7 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
     """The models that the server lists, and their windows; empty where it lists none."""
     try:
         data = await endpoint.models()
-    except TroubleError as trouble:
+    except TransientError as trouble:
         if trouble.kind in ("connection", "timeout"):
             raise EngineError(
                 f"{options.address} cannot be reached: {trouble.finding}; is the server running, and is "
@@ -135,7 +139,7 @@ async def _tried(endpoint: Endpoint, model: str, api: Api, content: object) -> R
     except RefusedError as refused:
         # a reasoning model may find one token too few, which shows that it is there
         return None if api == "chat" and refused.status == 400 and "model" not in _subject(refused) else refused
-    except GaveUpError as error:
+    except RetriesExhaustedError as error:
         return RefusedError(500, str(error))
     return None
 
@@ -146,7 +150,7 @@ async def _holds_to_a_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
     body = _smallest(model, api, content) | {"max_tokens": 8, "structured_outputs": {"regex": _GRAMMAR}}
     try:
         choices, _ = await endpoint.ask(api, body)
-    except (RefusedError, GaveUpError):
+    except (RefusedError, RetriesExhaustedError):
         return False
     return re.fullmatch(_GRAMMAR, (choices[0].text or "").strip()) is not None
 

@@ -15,8 +15,8 @@ from urllib.request import getproxies
 
 import openai
 
-from judgelm.engines.openai.cost import Bill, Item
-from judgelm.engines.openai.limiter import Gate
+from judgelm.engines.openai.cost import CostEntry, CostTracker
+from judgelm.engines.openai.limiter import AdaptiveLimiter
 from judgelm.engines.openai.options import EndpointOptions
 from judgelm.engines.openai.response import (
     BadReplyError,
@@ -28,11 +28,11 @@ from judgelm.engines.openai.response import (
     read_usage,
     words_of,
 )
-from judgelm.engines.openai.unsupported_params import RefusedError, lesson_of, without
+from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
 
 Api = Literal["completions", "chat"]
-Kind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
+ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 
 RATE_LIMIT_PATIENCE_S = 600.0
 _LONGEST_BACKOFF_S = 60.0
@@ -44,12 +44,12 @@ _NO_KEY = "none-needed"
 _LONGEST_WORDS = 400
 
 
-class GaveUpError(Exception):
+class RetriesExhaustedError(Exception):
     """This one request was tried often enough, while others were answered."""
 
 
 @dataclass(eq=False)
-class TroubleError(Exception):
+class TransientError(Exception):
     """Something that a later try may mend.
 
     Attributes:
@@ -57,7 +57,7 @@ class TroubleError(Exception):
         unbilled: whether the server certainly did not answer, so that it cannot bill anything.
     """
 
-    kind: Kind
+    kind: ErrorKind
     finding: str
     pause_s: float | None = None
     unbilled: bool = False
@@ -88,14 +88,14 @@ class Endpoint:
         bill: what all that cost.
     """
 
-    def __init__(self, options: EndpointOptions, most: int, bill: Bill | None = None) -> None:
+    def __init__(self, options: EndpointOptions, most: int, bill: CostTracker | None = None) -> None:
         self._options = options
         self._client = _client(options)
-        self.gate = Gate(most)
+        self.gate = AdaptiveLimiter(most)
         self.given_up: frozenset[str] = frozenset()
         self.requests = 0
-        self.retries: Counter[Kind] = Counter()
-        self.bill = bill or Bill(options)
+        self.retries: Counter[ErrorKind] = Counter()
+        self.bill = bill or CostTracker(options)
         self._answered_at = 0.0
 
     async def models(self) -> Any:
@@ -132,14 +132,14 @@ class Endpoint:
         given_up = self.given_up
         while True:
             try:
-                answer = await self._try(api, without(body, given_up), patience)
+                answer = await self._try(api, without_unsupported(body, given_up), patience)
             except RefusedError as refused:
                 self._answered_at = time.monotonic()
-                lesson = lesson_of(refused, without(body, given_up))
+                lesson = unsupported_param(refused, without_unsupported(body, given_up))
                 if lesson is None or lesson in given_up:
                     raise
                 given_up |= {lesson}
-            except TroubleError as trouble:
+            except TransientError as trouble:
                 await self._recover(trouble, patience)
             else:
                 self.given_up |= given_up
@@ -165,17 +165,17 @@ class Endpoint:
                 return await self._replies(api, body, item)
             except BadReplyError as error:
                 finding = self.words(f"the reply is not what the API promises ({error})")
-                raise TroubleError("bad_format", finding) from None  # its text may repeat the key
+                raise TransientError("bad_format", finding) from None  # its text may repeat the key
             except RefusedError:
                 item.free = True
                 raise
-            except TroubleError as trouble:
+            except TransientError as trouble:
                 item.free = trouble.unbilled
                 if trouble.kind in ("rate_limited", "timeout"):  # a server with a queue says nothing, and is late
                     self.gate.overloaded(sent_at, trouble.pause_s)
                 raise
 
-    async def _replies(self, api: Api, body: dict[str, Any], item: Item) -> tuple[tuple[Choice, ...], Usage]:
+    async def _replies(self, api: Api, body: dict[str, Any], item: CostEntry) -> tuple[tuple[Choice, ...], Usage]:
         resource = self._client.completions if api == "completions" else self._client.chat.completions
         content = "prompt" if api == "completions" else "messages"
         arguments = {"model": body["model"], content: body[content]}
@@ -202,13 +202,13 @@ class Endpoint:
             unsent = type(cause).__name__ in _NEVER_CONNECTED
             if isinstance(error, TimeoutError | openai.APITimeoutError):
                 finding = f"no reply within {self._options.timeout_s:g} s"
-                raise TroubleError("timeout", finding, unbilled=unsent) from error
+                raise TransientError("timeout", finding, unbilled=unsent) from error
             finding = self.words(str(cause) or type(cause).__name__)
-            raise TroubleError("connection", finding, unbilled=unsent) from error
+            raise TransientError("connection", finding, unbilled=unsent) from error
         except openai.APIStatusError as error:
             raise self._judged(error) from None  # its text may repeat the key
 
-    def _judged(self, error: openai.APIStatusError) -> TroubleError | RefusedError:
+    def _judged(self, error: openai.APIStatusError) -> TransientError | RefusedError:
         """Whether trying again may help."""
         status, said = error.status_code, self.words(words_of(error))
         pause_s = pause_of(error.response.headers)
@@ -216,12 +216,12 @@ class Endpoint:
         if refused.fatal or refused.over_the_rate_limit_alone:
             return refused
         if status == 429 or (status in _BUSY and pause_s is not None):
-            return TroubleError("rate_limited", f"HTTP {status}: {said}", pause_s, unbilled=True)
+            return TransientError("rate_limited", f"HTTP {status}: {said}", pause_s, unbilled=True)
         if status >= 500 or status in _AGAIN:
-            return TroubleError("server_error", f"HTTP {status}: {said}", unbilled=status not in _GATEWAY_GAVE_UP)
+            return TransientError("server_error", f"HTTP {status}: {said}", unbilled=status not in _GATEWAY_GAVE_UP)
         return refused
 
-    async def _recover(self, trouble: TroubleError, patience: _Patience) -> None:
+    async def _recover(self, trouble: TransientError, patience: _Patience) -> None:
         """Wait before the next try, or say that there will be none."""
         waited_s = time.monotonic() - patience.since
         if trouble.kind == "rate_limited":
@@ -238,7 +238,7 @@ class Endpoint:
             return
         finding = f"{trouble.finding}, {patience.tries} tries in {waited_s:.0f} s"
         if self._answered_at > patience.since:
-            raise GaveUpError(finding)
+            raise RetriesExhaustedError(finding)
         raise EngineError(
             f"{self._options.address} does not answer: {finding}; run the same command again to go on once it is back"
         )

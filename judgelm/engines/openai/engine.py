@@ -15,18 +15,18 @@ import openai
 
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.images import ImageError
-from judgelm.engines.openai.candidates import CandidateAsker
-from judgelm.engines.openai.choices import Replier, UnusableReplyError
-from judgelm.engines.openai.cost import OverBudgetError, most_usage
-from judgelm.engines.openai.discovery import Served, discover_all
-from judgelm.engines.openai.endpoint import GaveUpError
+from judgelm.engines.openai.candidates import CandidateScorer
+from judgelm.engines.openai.choices import ReplySampler, UnusableReplyError
+from judgelm.engines.openai.cost import OverBudgetError, max_usage
+from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers
+from judgelm.engines.openai.endpoint import RetriesExhaustedError
 from judgelm.engines.openai.event_loop import LoopThread
 from judgelm.engines.openai.options import EndpointOptions, endpoint_options
-from judgelm.engines.openai.pool import Pool
-from judgelm.engines.openai.request_body import PromptWriter, Written, body_of
+from judgelm.engines.openai.pool import EndpointPool
+from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt, request_body
 from judgelm.engines.openai.response import Usage
 from judgelm.engines.openai.unsupported_params import RefusedError
-from judgelm.engines.request_preparation import admit, refuse_images
+from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
 from judgelm.prompts.truncation import Truncator
@@ -54,13 +54,13 @@ class OpenAIEngine:
         self,
         options: EndpointOptions,
         model: str,
-        pool: Pool,
-        served: Served,
+        pool: EndpointPool,
+        served: ServerCapabilities,
         truncator: Truncator | None,
         loop: LoopThread,
         thinking: Thinking = NOT_ASKED,
     ) -> None:
-        self.takes_grammar = served.takes_grammar
+        self.supports_grammar = served.supports_grammar
         self.thinking = thinking
         self._options = options
         self._model = model
@@ -68,9 +68,9 @@ class OpenAIEngine:
         self._served = served
         self._truncator = truncator
         self._loop: LoopThread | None = loop
-        self._writer = PromptWriter(served.api, truncator, takes_ids=served.takes_ids)
-        self._replier = Replier(pool, model, thinking.asked)
-        self._candidates = CandidateAsker(self._replier, self._writer, options.candidate_samples)
+        self._writer = PromptRenderer(served.api, truncator, takes_ids=served.takes_ids)
+        self._replier = ReplySampler(pool, model, thinking.asked)
+        self._candidates = CandidateScorer(self._replier, self._writer, options.candidate_samples)
         self._in_hand: dict[str, int] = {}
         self._numbers = 0
         self._done: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
@@ -88,10 +88,10 @@ class OpenAIEngine:
         endpoint_args = endpoint_options(options)
         tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
         hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
-        pool = Pool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
+        pool = EndpointPool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
         loop = LoopThread()
         try:
-            served = loop.run(discover_all(pool, options.model, endpoint_args, hello))
+            served = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
             asked = options.thinking or "absent"
             window = served.window if tokenizer is None else _window(tokenizer, served, options)
             truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=asked)
@@ -107,12 +107,12 @@ class OpenAIEngine:
         return cls(endpoint_args, options.model, pool, served, truncator, loop, thinking)
 
     @property
-    def sees_images(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether images can be sent; whether the model looks at them, only its server knows."""
         return self._options.api != "completions"
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """So many that there is always one waiting for a place, whatever was finished since the last look."""
         return _HANDS_PER_PLACE * self._pool.most
 
@@ -215,7 +215,7 @@ class OpenAIEngine:
             if not isinstance(prepared, Completion):
                 request, written = prepared
                 drawn = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
-                total += most_usage(body_of(self._model, written, drawn, logprobs=False))
+                total += max_usage(request_body(self._model, written, drawn, logprobs=False))
         return self._pool.bill.usd(total)
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class OpenAIEngine:
         if loop is not None:
             loop.close(self._pool.close())
 
-    def _prepared(self, request: Request) -> tuple[Request, Written] | Completion:
+    def _prepared(self, request: Request) -> tuple[Request, RenderedPrompt] | Completion:
         """The request as it is sent, or the completion of one that cannot be."""
         prompt = request.prompt
         half = _HALF_A_CHARACTER.search("".join(span.text for span in prompt.spans) + prompt.prefill)
@@ -234,7 +234,7 @@ class OpenAIEngine:
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
         tokenized = None
         if self._truncator is not None and not prompt.images:
-            admitted = admit(self._truncator, request)
+            admitted = prepare_request(self._truncator, request)
             if isinstance(admitted, Completion):
                 return admitted
             request, tokenized = admitted
@@ -243,7 +243,7 @@ class OpenAIEngine:
         except ImageError as error:
             return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
 
-    def _start(self, loop: LoopThread, number: int, request: Request, written: Written) -> None:
+    def _start(self, loop: LoopThread, number: int, request: Request, written: RenderedPrompt) -> None:
         async def answer() -> None:
             try:
                 done = await self._answer(request, written)
@@ -255,7 +255,7 @@ class OpenAIEngine:
 
         loop.start(number, answer(), lambda error: self._done.put((number, error)))
 
-    async def _answer(self, request: Request, written: Written) -> Completion:
+    async def _answer(self, request: Request, written: RenderedPrompt) -> Completion:
         try:
             return await self._completion(request, written)
         except RefusedError as refused:
@@ -266,10 +266,10 @@ class OpenAIEngine:
             if refused.fatal:
                 raise EngineError(f"{self._options.address} does not serve {self._model!r}: {refused}") from None
             return _failed(request, written, str(refused))
-        except (GaveUpError, OverBudgetError, UnusableReplyError) as error:
+        except (RetriesExhaustedError, OverBudgetError, UnusableReplyError) as error:
             return _failed(request, written, str(error))
 
-    async def _completion(self, request: Request, written: Written) -> Completion:
+    async def _completion(self, request: Request, written: RenderedPrompt) -> Completion:
         asks = bool(request.candidates)
         replies = await self._replier.draw(written, request.sampling, logprobs=asks)
         ended = [self._replier.ended(choice, written, request.sampling) for choice in replies.choices]
@@ -292,13 +292,13 @@ class OpenAIEngine:
         )
 
     def _check(self, request: Request) -> None:
-        if request.sampling.grammar is not None and not self.takes_grammar:
+        if request.sampling.grammar is not None and not self.supports_grammar:
             raise EngineError(
                 f"{self._options.address} does not hold replies to a grammar (vLLM's server does); leave it out"
             )
         if request.adapter is not None:
             raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
-        if not self.sees_images:
+        if not self.supports_images:
             refuse_images(request, "/completions takes text alone; pass --engine-arg api=auto")
         if request.sampling.n < 1 or request.sampling.max_tokens < 1:
             raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
@@ -318,7 +318,7 @@ class OpenAIEngine:
         return "the server's window is smaller than the model's: pass it as --window-tokens"
 
 
-def _failed(request: Request, written: Written, why: str, *, too_long: bool = False) -> Completion:
+def _failed(request: Request, written: RenderedPrompt, why: str, *, too_long: bool = False) -> Completion:
     return Completion(
         key=request.key,
         texts=(),
@@ -335,7 +335,7 @@ def _tokenizer(source: str, options: EngineOptions) -> Any:
     return load_tokenizer(source, None, options)
 
 
-def _window(tokenizer: Any, served: Served, options: EngineOptions) -> int:
+def _window(tokenizer: Any, served: ServerCapabilities, options: EngineOptions) -> int:
     """The shortest that user, server and tokenizer say, less what a chat server wraps around a plain prompt."""
     stated = (options.max_model_len, served.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]

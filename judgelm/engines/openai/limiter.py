@@ -10,7 +10,7 @@ import time
 _LONGEST_PAUSE_S = 300.0
 
 
-class Gate:
+class AdaptiveLimiter:
     """Lets so many requests through at once, and none while the server has asked for a pause.
 
     Args:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from judgelm.engines.openai.cost import Bill
-from judgelm.engines.openai.endpoint import Api, Endpoint, GaveUpError, Kind
+from judgelm.engines.openai.cost import CostTracker
+from judgelm.engines.openai.endpoint import Api, Endpoint, ErrorKind, RetriesExhaustedError
 from judgelm.engines.openai.options import EndpointOptions
 from judgelm.engines.openai.response import Choice, Usage
 from judgelm.engines.openai.unsupported_params import RefusedError
@@ -50,7 +50,7 @@ class _Member:
             self.out_until = now + min(_OUT_S * 2 ** min(self.failures - 1, 10), _LONGEST_OUT_S)
 
 
-class Pool:
+class EndpointPool:
     """Sends each request to one of the servers. Lives in one event loop.
 
     Args:
@@ -64,7 +64,7 @@ class Pool:
 
     def __init__(self, options: EndpointOptions, most: int) -> None:
         self._options = options
-        self.bill = Bill(options)
+        self.bill = CostTracker(options)
         self._members = [_Member(Endpoint(one, most, self.bill)) for one in options.each]
         self.moved = 0
 
@@ -89,7 +89,7 @@ class Pool:
         return sum(one.requests for one in self.endpoints)
 
     @property
-    def retries(self) -> Counter[Kind]:
+    def retries(self) -> Counter[ErrorKind]:
         """How often what went wrong and was tried again at the same server."""
         return sum((one.retries for one in self.endpoints), Counter())
 
@@ -123,7 +123,7 @@ class Pool:
                 tried.append(member)
                 try:
                     return await self._asked(member, api, body)
-                except (EngineError, GaveUpError) as failure:
+                except (EngineError, RetriesExhaustedError) as failure:
                     error = failure
                 except RefusedError as refused:
                     if not refused.fatal:

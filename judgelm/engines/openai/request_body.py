@@ -30,7 +30,7 @@ _BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class RenderedPrompt:
     """A prompt ready to be sent.
 
     Attributes:
@@ -50,7 +50,7 @@ class Written:
     sanitized: int = 0
 
 
-class PromptWriter:
+class PromptRenderer:
     """Writes prompts for one server.
 
     Args:
@@ -65,7 +65,7 @@ class PromptWriter:
         self._takes_ids = takes_ids and truncator is not None
         self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
-    def write(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> Written:
+    def write(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
         """The prompt as it is sent; one with images as chat messages, which alone can hold them.
 
         Args:
@@ -86,11 +86,11 @@ class PromptWriter:
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
         truncations = tokenized.truncations if tokenized is not None else ()
-        return Written(
+        return RenderedPrompt(
             api="chat", content=messages, continued=prompt.prefill, truncations=truncations, sanitized=sanitized
         )
 
-    def after(self, written: Written, reply: str) -> list[int] | str:
+    def after(self, written: RenderedPrompt, reply: str) -> list[int] | str:
         """What a completion reads that goes on from the beginning of a reply."""
         if isinstance(written.content, str):
             return written.content + reply
@@ -100,12 +100,12 @@ class PromptWriter:
         # a token across the border would change what the model has read: then the reply is tokenised by itself
         return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
 
-    def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> Written:
+    def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
         if tokenized is None:
             spans, sanitized = self._sanitized(prompt.spans)
             text = "".join(span.text for span in spans) + prompt.prefill
-            return Written(api="completions", content=text, text=text, sanitized=sanitized)
-        return Written(
+            return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
+        return RenderedPrompt(
             api="completions",
             content=tokenized.ids if self._takes_ids else tokenized.text,
             text=tokenized.text,
@@ -131,7 +131,7 @@ class PromptWriter:
         return sanitizer(text)
 
 
-def body_of(model: str, written: Written, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
+def request_body(model: str, written: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
     """The request for `sampling.n` replies, as OpenAI's reference has it; `openai_quirks` takes away from it."""
     body: dict[str, Any] = {
         "model": model,

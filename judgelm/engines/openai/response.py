@@ -16,7 +16,7 @@ from typing import Any
 import openai
 from pydantic import BaseModel, Field, ValidationError
 
-from judgelm.engines.text_candidates import Step
+from judgelm.engines.text_candidates import TokenStep
 from judgelm.jsonl import parse_json
 
 _DURATION = re.compile(r"(\d++(?:\.\d++)?)(ms|s|m|h)?")
@@ -43,7 +43,7 @@ class Choice:
     text: str | None
     finish_reason: str
     refusal: str | None
-    steps: tuple[Step, ...] | None
+    steps: tuple[TokenStep, ...] | None
     thinking: str = ""
 
 
@@ -160,7 +160,7 @@ def _choice(given: _Choice) -> Choice:
     )
 
 
-def _steps(given: _Logprobs) -> tuple[Step, ...] | None:
+def _steps(given: _Logprobs) -> tuple[TokenStep, ...] | None:
     if given.content is not None:
         tops = [[(one.token, one.logprob) for one in token.top_logprobs or ()] for token in given.content]
         chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in given.content]
@@ -176,12 +176,12 @@ def _steps(given: _Logprobs) -> tuple[Step, ...] | None:
     return tuple(_step(token, logprob, top) for (token, logprob), top in zip(chosen, tops, strict=True))
 
 
-def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> Step:
+def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
     """One place; some servers do not list the token itself among the likeliest."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
     if not all(one < 0.01 for _, one in listed):  # a NaN is not either
         raise BadReplyError(f"logprobs: {token!r} has no log-probabilities but {listed[:3]}")
-    return Step(token=token, tops=tuple((piece, math.exp(one)) for piece, one in listed))
+    return TokenStep(token=token, tops=tuple((piece, math.exp(one)) for piece, one in listed))
 
 
 def words_of(error: openai.APIStatusError) -> str:

@@ -50,7 +50,7 @@ class RefusedError(Exception):
         return f"HTTP {self.status}: {self.message}"
 
 
-def lesson_of(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
+def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
     """What to give up, so that the server may take the request; None where it says nothing that could help.
 
     Args:
@@ -71,7 +71,7 @@ def lesson_of(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
     return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
 
 
-def without(body: Mapping[str, Any], given_up: Collection[str]) -> dict[str, Any]:
+def without_unsupported(body: Mapping[str, Any], given_up: Collection[str]) -> dict[str, Any]:
     """The body as the server takes it."""
     taken = {name: value for name, value in body.items() if name not in given_up}
     if "max_tokens" in given_up:

@@ -9,7 +9,7 @@ from judgelm.engines.adapter_files import check_weights
 from judgelm.errors import ModelError
 
 
-def put_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
+def load_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
     """The model with the adapter on it; merged where the weights allow it, so that it costs nothing.
 
     Raises:

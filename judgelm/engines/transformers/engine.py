@@ -15,15 +15,15 @@ import torch
 import transformers
 
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.request_preparation import admit, refuse_images
+from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.transformers.image_features import ImageFeatures
-from judgelm.engines.transformers.loading import Loaded, load, why_blind
-from judgelm.engines.transformers.memory import is_out_of_memory, storable_tokens
+from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
+from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.packed_attention import Segment
-from judgelm.engines.transformers.prefix_cache import WORTH_IT, Known, RecentPrompts, common
-from judgelm.engines.transformers.sequences import Reply, Waiting, draw
-from judgelm.engines.transformers.tree_scoring import CandidateTokens, tree_inputs, tree_logprobs
+from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, sample_token
+from judgelm.engines.transformers.tree_scoring import CandidateTokenizer, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request
@@ -42,9 +42,11 @@ class TransformersEngine:
         max_num_seqs: most replies under way at once.
     """
 
-    takes_grammar = False
+    supports_grammar = False
 
-    def __init__(self, loaded: Loaded, *, max_num_batched_tokens: int | None = None, max_num_seqs: int = 256) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, max_num_batched_tokens: int | None = None, max_num_seqs: int = 256
+    ) -> None:
         self._loaded = loaded
         self._notes = loaded.notes
         self._device = torch.device(loaded.model.device)
@@ -55,12 +57,12 @@ class TransformersEngine:
         self.thinking = loaded.thinking
         self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
-        self._candidates = CandidateTokens(loaded.tokenizer)
-        self._waiting: deque[Waiting] = deque()
-        self._running: list[Reply] = []
+        self._candidates = CandidateTokenizer(loaded.tokenizer)
+        self._waiting: deque[QueuedRequest] = deque()
+        self._running: list[RunningSequence] = []
         self._finished: list[Completion] = []
-        self._store_tokens = storable_tokens(loaded.model, self._device)
-        self._recent = RecentPrompts(self._store_tokens // 8)
+        self._kv_capacity = kv_capacity(loaded.model, self._device)
+        self._prefix_cache = PrefixCache(self._kv_capacity // 8)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -73,12 +75,12 @@ class TransformersEngine:
         return cls(loaded, max_num_batched_tokens=options.max_num_batched_tokens, max_num_seqs=options.max_num_seqs)
 
     @property
-    def sees_images(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether the model takes images."""
         return self._loaded.vision is not None
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """Twice what runs at once, so that the next prompts are tokenised before room is made."""
         return 2 * self.max_num_seqs
 
@@ -91,27 +93,27 @@ class TransformersEngine:
         for request in requests:
             _check(request)
             if self._loaded.vision is None:
-                refuse_images(request, why_blind(str(self._loaded.model.config.model_type)))
-            admitted = admit(self._truncator, request)
+                refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
+            admitted = prepare_request(self._truncator, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
                 continue
             request, tokenized = admitted
             tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
             waiting = self._queued(request, tokenized, tree)
-            if self._recent.goes_on(waiting):
+            if self._prefix_cache.goes_on(waiting):
                 self._waiting.appendleft(waiting)  # before what it goes on from is forgotten
             else:
                 self._waiting.append(waiting)
 
-    def _queued(self, request: Request, tokenized: TokenizedPrompt, tree: ScoreTree | None) -> Waiting:
+    def _queued(self, request: Request, tokenized: TokenizedPrompt, tree: ScoreTree | None) -> QueuedRequest:
         """The request with its images as the model takes them."""
         vision = self._loaded.vision
         if vision is None or not tokenized.images:
-            return Waiting(request, tokenized, tree)
+            return QueuedRequest(request, tokenized, tree)
         seen = tuple(vision.see(image) for image in tokenized.images)
         last = max(place for place, token in enumerate(tokenized.ids) if token == vision.token_id)
-        return Waiting(request, tokenized, tree, seen, last + 1)
+        return QueuedRequest(request, tokenized, tree, seen, last + 1)
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -161,14 +163,14 @@ class TransformersEngine:
             "out_of_memory": self.halvings,
             "max_num_batched_tokens": self.max_num_batched_tokens,
             "max_num_seqs": self.max_num_seqs,
-            "reused_prompt_tokens": self._recent.reused_tokens,
+            "reused_prompt_tokens": self._prefix_cache.reused_tokens,
         }
 
     def close(self) -> None:
         """Drop what is in hand, and the model."""
         self._waiting.clear()
         self._running.clear()
-        self._recent.clear()
+        self._prefix_cache.clear()
         self._images = None
         self.__dict__.pop("_loaded", None)
 
@@ -176,47 +178,49 @@ class TransformersEngine:
         """One pass; on out-of-memory nothing has changed but the budget, which is halved."""
         admitted = self._admit()
         try:
-            fresh = [Reply(waiting, self._recent.resume(waiting, known), 0) for waiting, known in admitted]
+            fresh = [
+                RunningSequence(waiting, self._prefix_cache.resume(waiting, known), 0) for waiting, known in admitted
+            ]
             logits = self._forward(fresh)
             for reply in fresh:
-                reply.store.advance(len(reply.source.tokenized.ids) - reply.store.length)
+                reply.kv.advance(len(reply.source.tokenized.ids) - reply.kv.length)
             self._score_trees(fresh, logits[len(self._running) :])
             begun = [reply.branches() for reply in fresh]
             for reply in fresh:
-                self._recent.keep(reply)
+                self._prefix_cache.keep(reply)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message = str(error)
         else:
             for reply in self._running:
-                reply.store.advance(1)
+                reply.kv.advance(1)
             self._extend([[reply] for reply in self._running] + begun, logits)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        self._retreat([waiting for waiting, _ in admitted], message)
+        self._shrink_batch([waiting for waiting, _ in admitted], message)
 
-    def _admit(self) -> list[tuple[Waiting, Known]]:
+    def _admit(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
         """New prompts for this pass, with what is known of them, within the budgets of tokens, sequences and memory.
 
         A prompt that has much in common with another of this pass waits for the next, when that is known.
         """
-        fresh: list[tuple[Waiting, Known]] = []
-        passed_over: list[Waiting] = []
+        fresh: list[tuple[QueuedRequest, CachedPrefix]] = []
+        passed_over: list[QueuedRequest] = []
         tokens = len(self._running)
-        stored = sum(reply.store.capacity for reply in self._running)
+        stored = sum(reply.kv.capacity for reply in self._running)
         sequences = len(self._running)
         while self._waiting and len(passed_over) < _LOOK_AHEAD:
             waiting = self._waiting[0]
             busy = bool(fresh or self._running)
             room = waiting.capacity * waiting.request.sampling.n
             replies = waiting.request.sampling.n
-            if busy and (sequences + replies > self.max_num_seqs or stored + room > self._store_tokens):
+            if busy and (sequences + replies > self.max_num_seqs or stored + room > self._kv_capacity):
                 break
-            known = self._recent.known(waiting)
+            known = self._prefix_cache.known(waiting)
             alike = [one for one, _ in fresh if one.tokenized.images == waiting.tokenized.images]
-            soon = max((common(one.ids, waiting) for one in alike), default=0)
-            if soon >= known.tokens + WORTH_IT:
+            soon = max((shared_tokens(one.ids, waiting) for one in alike), default=0)
+            if soon >= known.tokens + MIN_SHARED_TOKENS:
                 passed_over.append(self._waiting.popleft())
                 continue
             new = len(waiting.ids) - known.tokens
@@ -228,20 +232,20 @@ class TransformersEngine:
         self._waiting.extendleft(reversed(passed_over))
         return fresh
 
-    def _forward(self, fresh: list[Reply]) -> torch.Tensor:
+    def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
         """Logits at the last token of every reply under way and every new prompt, shape (sequences, vocabulary)."""
         ids: list[int] = []
         places: list[int] = []
         segments: list[Segment] = []
         for reply in self._running:
             ids.append(reply.ids[-1])
-            places.append(reply.store.length)
-            segments.append(Segment(reply.store, 1))
+            places.append(reply.kv.length)
+            segments.append(Segment(reply.kv, 1))
         for reply in fresh:
-            prompt, begun = reply.source.tokenized.ids, reply.store.length
+            prompt, begun = reply.source.tokenized.ids, reply.kv.length
             ids += prompt[begun:]
             places += range(begun, len(prompt))
-            segments.append(Segment(reply.store, len(prompt) - begun))
+            segments.append(Segment(reply.kv, len(prompt) - begun))
         last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
         if self._images is None or not any(reply.source.seen for reply in fresh):
             return self._run(ids, places, segments, last)
@@ -270,13 +274,13 @@ class TransformersEngine:
         logits: torch.Tensor = output.logits[0]
         return logits
 
-    def _score_trees(self, fresh: list[Reply], logits: torch.Tensor) -> None:
+    def _score_trees(self, fresh: list[RunningSequence], logits: torch.Tensor) -> None:
         """Evaluate the candidates of new prompts, one more pass for all of them."""
         scored = [(place, reply, reply.source.tree) for place, reply in enumerate(fresh) if reply.source.tree]
         if not scored:
             return
         trees: list[ScoreTree] = [tree for _, _, tree in scored if tree is not None]
-        ids, places, segments = tree_inputs(trees, [reply.store for _, reply, _ in scored], self._device)
+        ids, places, segments = tree_inputs(trees, [reply.kv for _, reply, _ in scored], self._device)
         inner = self._run(ids, places, segments, torch.arange(len(ids))) if ids else logits[:0]
         start = 0
         for (place, reply, _), tree in zip(scored, trees, strict=True):
@@ -286,24 +290,24 @@ class TransformersEngine:
             )
             start = end
 
-    def _extend(self, rows: list[list[Reply]], logits: torch.Tensor) -> None:
+    def _extend(self, rows: list[list[RunningSequence]], logits: torch.Tensor) -> None:
         """Add the next token to each reply; the `n` replies of a new prompt share a row of logits."""
         greedy = logits.argmax(-1).tolist()
-        running: list[Reply] = []
+        running: list[RunningSequence] = []
         for row, replies in enumerate(rows):
             for reply in replies:
-                reply.add(draw(reply, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
+                reply.add(sample_token(reply, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
                 if reply.finish_reason is None:
                     running.append(reply)
                 elif (completion := reply.source.collect(reply)) is not None:
                     self._finished.append(completion)
-                    self._recent.keep(reply)
+                    self._prefix_cache.keep(reply)
         self._running = running
 
-    def _retreat(self, fresh: list[Waiting], message: str) -> None:
+    def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone has failed."""
         self.halvings += 1
-        self._recent.clear()
+        self._prefix_cache.clear()
         if self._images is not None:
             self._images.clear()
         under_way = {id(reply.source): reply.source for reply in self._running}
@@ -320,7 +324,7 @@ class TransformersEngine:
             self._running = []
             self._finished += [source.failed(f"out of memory: {message}") for source in under_way.values()]
 
-    def _restart(self, sources: list[Waiting]) -> None:
+    def _restart(self, sources: list[QueuedRequest]) -> None:
         """Put requests back to the start, all their replies with them."""
         dropped = {id(source) for source in sources}
         self._running = [reply for reply in self._running if id(reply.source) not in dropped]

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from judgelm.engines.transformers.sequences import Reply
-from judgelm.engines.transformers.vision import Seen, Vision
+from judgelm.engines.transformers.sequences import RunningSequence
+from judgelm.engines.transformers.vision import ProcessedImage, Vision
 from judgelm.errors import EngineError
 
 _MOST = 16
@@ -27,7 +27,7 @@ class ImageFeatures:
         self._token = vision.token_id
         self._kept: OrderedDict[str, Tensor] = OrderedDict()
 
-    def embedded(self, ids: Tensor, fresh: Sequence[Reply], start: int) -> Tensor:
+    def embedded(self, ids: Tensor, fresh: Sequence[RunningSequence], start: int) -> Tensor:
         """The embeddings of a packed row, with the features of the images that new prompts show.
 
         Args:
@@ -43,7 +43,7 @@ class ImageFeatures:
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for reply in fresh:
-            prompt, begun = reply.source.tokenized.ids, reply.store.length
+            prompt, begun = reply.source.tokenized.ids, reply.kv.length
             if reply.source.seen and begun == 0:
                 features = torch.cat([self._features(seen) for seen in reply.source.seen])
                 places = [start + place for place, token in enumerate(prompt) if token == self._token]
@@ -60,7 +60,7 @@ class ImageFeatures:
         """Give the memory back."""
         self._kept.clear()
 
-    def _features(self, seen: Seen) -> Tensor:
+    def _features(self, seen: ProcessedImage) -> Tensor:
         """Shape (tokens of the image, hidden size)."""
         if seen.source not in self._kept:
             model = self._model

@@ -50,7 +50,7 @@ _NEEDS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedModel:
     """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from.
 
     `vision` reads images for it; None where it takes text alone. `notes` are lines for the user on what was chosen,
@@ -68,7 +68,7 @@ class Loaded:
     thinking: Thinking = NOT_ASKED
 
 
-def load(options: EngineOptions) -> Loaded:
+def load(options: EngineOptions) -> LoadedModel:
     """Load model, tokenizer and adapter.
 
     Raises:
@@ -92,7 +92,7 @@ def _without_progress_bars() -> Iterator[None]:
             hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
+def _load(base: str, adapter: str | None, options: EngineOptions) -> LoadedModel:
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
     sees = _sees(base, options)
@@ -100,14 +100,14 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> Loaded:
     model = _load_model(base, options, device, dtype=choice.dtype, sees=sees)
     if adapter is not None:
         require("peft", extra="train")
-        from judgelm.engines.transformers.adapters import put_adapter
+        from judgelm.engines.transformers.adapters import load_adapter
 
-        model = put_adapter(model, adapter, merge=options.quantization is None)
+        model = load_adapter(model, adapter, merge=options.quantization is None)
     model.eval()
     _check_attention(model, base)
     pack(model)
     window = window_of(model.config, tokenizer, options)
-    return Loaded(
+    return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         window=window,
@@ -133,11 +133,11 @@ def _sees(source: str, options: EngineOptions) -> bool:
     if kind in IMAGE_TOKEN_MODELS:
         return True
     if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
-        raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {why_blind(kind)}")
+        raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
     return False
 
 
-def why_blind(kind: str) -> str:
+def no_vision_reason(kind: str) -> str:
     """Why this engine shows a model of this kind no images, and what to do."""
     if kind in _IMAGE_MODELS:
         needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the places of image tokens")

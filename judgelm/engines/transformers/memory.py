@@ -9,7 +9,7 @@ import torch
 _MEMORY_SHARE = 0.5
 
 
-def storable_tokens(model: Any, device: torch.device) -> int:
+def kv_capacity(model: Any, device: torch.device) -> int:
     """How many tokens of keys and values fit into half of the memory that is free now."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads

@@ -1,4 +1,4 @@
-"""Attention over packed sequences: no padding, no mask, a key-value store of its own for each sequence.
+"""Attention over packed sequences: no padding, no mask, a key-value kv of its own for each sequence.
 
 Tokens of many sequences stand in one row, so every matrix product of the model runs over all of them at once;
 only attention looks at one sequence at a time. New prompts and single decode steps ride in the same pass. The
@@ -21,7 +21,7 @@ _CAUSAL_BLOCK = 128
 _ROOM = 64
 
 
-class KeyValues:
+class KVCache:
     """Keys and values of one sequence, per layer, with room for more as they come.
 
     Tokens written during a pass count only once `advance` is called, so a pass that ran out of memory can be repeated.
@@ -75,15 +75,15 @@ class KeyValues:
         """Count tokens that a finished pass has written."""
         self.length += tokens
 
-    def take(self, source: "KeyValues", tokens: int) -> None:
+    def take(self, source: "KVCache", tokens: int) -> None:
         """Begin with a copy of another sequence's first tokens; this one is still empty."""
         for layer, (keys, values) in source._layers.items():
             self.write(layer, keys[:, :, :tokens], values[:, :, :tokens])
         self.length = tokens
 
-    def fork(self) -> "KeyValues":
+    def fork(self) -> "KVCache":
         """A copy that goes on by itself: another sample of the same prompt."""
-        twin = KeyValues(self.capacity, self._expected)
+        twin = KVCache(self.capacity, self._expected)
         twin.length = self.length
         twin._layers = {layer: (keys.clone(), values.clone()) for layer, (keys, values) in self._layers.items()}
         return twin
@@ -93,15 +93,15 @@ class Segment:
     """A run of new tokens of one sequence within a pass.
 
     Attributes:
-        store: the sequence's keys and values.
+        kv: the sequence's keys and values.
         tokens: how many new tokens there are.
         tree: for a score tree, shape (tokens, tokens), True where a node may look at a node; its tokens are not kept.
     """
 
-    __slots__ = ("store", "tokens", "tree")
+    __slots__ = ("kv", "tokens", "tree")
 
-    def __init__(self, store: KeyValues, tokens: int, tree: Tensor | None = None) -> None:
-        self.store = store
+    def __init__(self, kv: KVCache, tokens: int, tree: Tensor | None = None) -> None:
+        self.kv = kv
         self.tokens = tokens
         self.tree = tree
 
@@ -146,14 +146,14 @@ def packed_attention(
     start = 0
     for segment in segments:
         span = slice(start, start + segment.tokens)
-        extend = segment.store.write if segment.tree is None else segment.store.joined
+        extend = segment.kv.write if segment.tree is None else segment.kv.joined
         keys, values = extend(layer, key[:, :, span], value[:, :, span])
         mask = _mask(segment, keys.shape[2], sliding_window, query.device)
         one = query[:, :, span]
         if softcap is not None:
             out[:, span] = _softcapped(one, keys, values, mask, scaling, softcap).transpose(1, 2)
         elif mask is None and segment.tokens == 1 and _slow_for_one_token(query):
-            out[:, span] = _next_token(one, *segment.store.whole(layer), keys.shape[2], scaling).transpose(1, 2)
+            out[:, span] = _next_token(one, *segment.kv.whole(layer), keys.shape[2], scaling).transpose(1, 2)
         elif mask is None and query.device.type == "cpu":
             _causal(one, keys, values, scaling, out[:, span])
         else:
@@ -219,7 +219,7 @@ def _slow_for_one_token(query: Tensor) -> bool:
 def _next_token(query: Tensor, keys: Tensor, values: Tensor, length: int, scaling: float | None) -> Tensor:
     """Attention of one token by two plain products, as precise as transformers' `eager` attention.
 
-    The products run over the whole room of the store: over a part of it they would first copy that part, which takes
+    The products run over the whole room of the kv: over a part of it they would first copy that part, which takes
     longer than what lies behind it.
     """
     heads, size = keys.shape[1], keys.shape[3]

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 
 from judgelm.engines.score_tree import ScoreTree
-from judgelm.engines.transformers.packed_attention import KeyValues
-from judgelm.engines.transformers.vision import Seen
+from judgelm.engines.transformers.packed_attention import KVCache
+from judgelm.engines.transformers.vision import ProcessedImage
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
 
 
-class Ended(NamedTuple):
+class FinishedSequence(NamedTuple):
     """What is left of a reply that has ended; not its keys and values, which would outlive it until a collection."""
 
     text: str
@@ -20,7 +20,7 @@ class Ended(NamedTuple):
     tokens: int
 
 
-class Waiting:
+class QueuedRequest:
     """A tokenised request, and its replies as they end.
 
     Args:
@@ -36,7 +36,7 @@ class Waiting:
         request: Request,
         tokenized: TokenizedPrompt,
         tree: ScoreTree | None,
-        seen: tuple[Seen, ...] = (),
+        seen: tuple[ProcessedImage, ...] = (),
         images_end: int = 0,
     ) -> None:
         self.request = request
@@ -46,7 +46,7 @@ class Waiting:
         self.images_end = images_end
         self.ids = np.array(tokenized.ids, np.int32)
         self.candidate_logprobs: tuple[float, ...] | None = None
-        self._ended: dict[int, Ended] = {}
+        self._ended: dict[int, FinishedSequence] = {}
 
     @property
     def capacity(self) -> int:
@@ -57,9 +57,9 @@ class Waiting:
         """Forget the replies that have ended."""
         self._ended.clear()
 
-    def collect(self, reply: "Reply") -> Completion | None:
+    def collect(self, reply: "RunningSequence") -> Completion | None:
         """Take a reply that has ended; the completion once all have."""
-        self._ended[reply.number] = Ended(reply.text, reply.finish_reason or "error", len(reply.ids))
+        self._ended[reply.number] = FinishedSequence(reply.text, reply.finish_reason or "error", len(reply.ids))
         n = self.request.sampling.n
         if len(self._ended) < n:
             return None
@@ -87,12 +87,12 @@ class Waiting:
         )
 
 
-class Reply:
+class RunningSequence:
     """One reply under way: its tokens so far and the keys and values behind them."""
 
-    def __init__(self, source: Waiting, store: KeyValues, number: int) -> None:
+    def __init__(self, source: QueuedRequest, kv: KVCache, number: int) -> None:
         self.source = source
-        self.store = store
+        self.kv = kv
         self.number = number
         self.ids: list[int] = []
         self.text = ""
@@ -102,10 +102,10 @@ class Reply:
         if self.generator is not None:
             self.generator.manual_seed(sampling.seed + number)
 
-    def branches(self) -> "list[Reply]":
+    def branches(self) -> "list[RunningSequence]":
         """All `n` replies to the prompt, which has just been read."""
         others = range(1, self.source.request.sampling.n)
-        return [self, *(Reply(self.source, self.store.fork(), number) for number in others)]
+        return [self, *(RunningSequence(self.source, self.kv.fork(), number) for number in others)]
 
     def add(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
         """Append a token and see whether the reply ends with it."""
@@ -135,7 +135,7 @@ def _end(text: str, stop: int, sampling: Sampling) -> int:
     return stop + next(len(mark) for mark in sampling.stop if text.startswith(mark, stop))
 
 
-def draw(reply: Reply, logits: torch.Tensor, greedy: int) -> int:
+def sample_token(reply: RunningSequence, logits: torch.Tensor, greedy: int) -> int:
     """The next token: the likeliest, or one drawn with the reply's own generator."""
     if reply.generator is None:
         return greedy

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from judgelm.engines.score_tree import ScoreTree, build_tree
-from judgelm.engines.transformers.packed_attention import KeyValues, Segment
+from judgelm.engines.transformers.packed_attention import KVCache, Segment
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
 _TAIL_CHARACTERS = 32
 
 
-class CandidateTokens:
+class CandidateTokenizer:
     """Token ids of replies as they would follow a prompt; remembered, since runs ask for the same ones."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -40,21 +40,21 @@ class CandidateTokens:
 
 
 def tree_inputs(
-    trees: Sequence[ScoreTree], stores: Sequence[KeyValues], device: torch.device
+    trees: Sequence[ScoreTree], caches: Sequence[KVCache], device: torch.device
 ) -> tuple[list[int], list[int], list[Segment]]:
     """Token ids, positions and segments of all trees' inner nodes, packed."""
     ids: list[int] = []
     places: list[int] = []
     segments: list[Segment] = []
-    for tree, store in zip(trees, stores, strict=True):
+    for tree, kv in zip(trees, caches, strict=True):
         if not tree.tokens:
             continue
         ids += tree.tokens
-        places += (store.length + depth for depth in tree.depths)
+        places += (kv.length + depth for depth in tree.depths)
         sees = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool, device=device)
         for node in range(len(tree.tokens)):
             sees[node, tree.ancestors(node)] = True
-        segments.append(Segment(store, len(tree.tokens), sees))
+        segments.append(Segment(kv, len(tree.tokens), sees))
     return ids, places, segments
 
 

@@ -20,7 +20,7 @@ _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ProcessedImage:
     """One image as the model takes it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Vision:
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
-        self._seen: OrderedDict[str, Seen] = OrderedDict()
+        self._seen: OrderedDict[str, ProcessedImage] = OrderedDict()
 
     @classmethod
     def load(cls, base: str, options: EngineOptions) -> "Vision":
@@ -88,7 +88,7 @@ class Vision:
         """
         return self.see(image).text
 
-    def see(self, image: str) -> Seen:
+    def see(self, image: str) -> ProcessedImage:
         """The image as the model takes it.
 
         Raises:
@@ -99,7 +99,7 @@ class Vision:
             return self._seen[image]
         picture = read_image(image)
         text, pixels = self._processed(picture)
-        self._seen[image] = Seen(source=image, picture=picture, text=text, pixels=pixels)
+        self._seen[image] = ProcessedImage(source=image, picture=picture, text=text, pixels=pixels)
         if len(self._seen) > _MOST:
             self._seen.popitem(last=False)
         return self._seen[image]

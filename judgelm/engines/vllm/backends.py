@@ -74,7 +74,7 @@ class Backend(Protocol):
         ...
 
 
-class InProcess:
+class InProcessBackend:
     """vLLM's engine, stepped by this thread; only one at a time, since they would share torch's process groups.
 
     Raises:
@@ -84,11 +84,11 @@ class InProcess:
     _loaded = False
 
     def __init__(self, arguments: EngineArgs) -> None:
-        if InProcess._loaded:
+        if InProcessBackend._loaded:
             raise EngineError("this process already runs a vLLM engine, and there can be only one: close it first")
         with quiet_start(arguments.model, multiprocessing=False):
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
-        InProcess._loaded = True
+        InProcessBackend._loaded = True
 
     @property
     def config(self) -> VllmConfig:
@@ -127,10 +127,10 @@ class InProcess:
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
-        InProcess._loaded = False
+        InProcessBackend._loaded = False
 
 
-class InLoopThread:
+class AsyncBackend:
     """vLLM's asynchronous engine with its child processes, in an event loop of its own thread."""
 
     def __init__(self, arguments: EngineArgs) -> None:

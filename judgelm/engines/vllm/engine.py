@@ -24,21 +24,21 @@ from judgelm.engines.adapter_files import check_weights
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
-from judgelm.engines.request_preparation import admit, refuse_images
+from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.score_tree import ROOT
 from judgelm.engines.transformers.sequences import read_reply
-from judgelm.engines.transformers.tree_scoring import CandidateTokens
+from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.engines.transformers.vision import Vision
-from judgelm.engines.vllm.backends import Backend, InLoopThread, InProcess, RefusedError
+from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError
 from judgelm.engines.vllm.engine_args import (
+    batch_note,
     choose_dtype,
-    devices,
+    device_count,
     engine_args,
     generation_config,
     has_vision,
-    most_adapters,
-    settled_arguments,
-    step_note,
+    max_adapters,
+    resolved_args,
 )
 from judgelm.engines.vllm.prompts import tokens_prompt
 from judgelm.engines.vllm.sampling import branch_sampling, reply_sampling
@@ -48,7 +48,7 @@ from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
 
 
-class _InHand:
+class _InFlight:
     """A request under way: its reply as far as it is written, and the branches of its candidates' tree."""
 
     __slots__ = ("failure", "output", "pending", "request", "search", "tokenized")
@@ -77,7 +77,7 @@ class VllmEngine:
         thinking: whether the model is asked to think.
     """
 
-    takes_grammar = True
+    supports_grammar = True
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class VllmEngine:
         thinking: Thinking = NOT_ASKED,
     ) -> None:
         self._backend: Backend | None = backend
-        self._settled = settled_arguments(backend.config)
+        self._settled = resolved_args(backend.config)
         self._dtype = str(backend.config.model_config.dtype).removeprefix("torch.")
         self._notes = notes
         self._arguments = arguments
@@ -104,11 +104,11 @@ class VllmEngine:
         self._vision = vision
         self.thinking = thinking
         self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.asked)
-        self._candidates = CandidateTokens(tokenizer)
+        self._candidates = CandidateTokenizer(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
-        self._in_hand: dict[str, _InHand] = {}
-        self._by_id: dict[str, _InHand] = {}
+        self._in_hand: dict[str, _InFlight] = {}
+        self._by_id: dict[str, _InFlight] = {}
         self._serial = count()
         self._finished: list[Completion] = []
         self._counts = Counter(requests=0, branches=0, prompt_tokens=0, cached_prompt_tokens=0)
@@ -125,7 +125,7 @@ class VllmEngine:
         tokenizer = load_tokenizer(base, adapter, options)
         choice = choose_dtype(base, options)
         arguments = engine_args(base, adapter, tokenizer, options, dtype=choice.dtype)
-        backend = InProcess(arguments) if devices(arguments) == 1 else InLoopThread(arguments)
+        backend = InProcessBackend(arguments) if device_count(arguments) == 1 else AsyncBackend(arguments)
         engine = cls(
             backend,
             arguments,
@@ -133,7 +133,7 @@ class VllmEngine:
             identity=identity_of(base, adapter, options),
             stops=eos_ids(generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
-            notes=tuple(note for note in (choice.note, step_note(backend.config, options)) if note),
+            notes=tuple(note for note in (choice.note, batch_note(backend.config, options)) if note),
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
         )
         if adapter is not None:
@@ -145,12 +145,12 @@ class VllmEngine:
         return engine
 
     @property
-    def sees_images(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether the model takes images."""
         return self._vision is not None
 
     @property
-    def window(self) -> int:
+    def max_in_flight(self) -> int:
         """Twice what runs at once, so that a request is always waiting where one ends."""
         return 2 * int(self._arguments.max_num_seqs or 1)
 
@@ -161,15 +161,15 @@ class VllmEngine:
             EngineError: an adapter that cannot be loaded, or a way of sampling that vLLM does not have.
             ModelError: an adapter without weights, or with unsafe ones.
         """
-        fresh: list[_InHand] = []
+        fresh: list[_InFlight] = []
         for request in requests:
             if self._vision is None:
                 refuse_images(request, "its config has no vision part; choose a vision-language model")
-            admitted = admit(self._truncator, request)
+            admitted = prepare_request(self._truncator, request)
             if isinstance(admitted, Completion):
                 self._finished.append(admitted)
             else:
-                fresh.append(_InHand(*admitted, self._search(*admitted)))
+                fresh.append(_InFlight(*admitted, self._search(*admitted)))
         for one in sorted(fresh, key=lambda one: one.tokenized.ids):  # the prefix cache forgets what is far apart
             self._in_hand[one.request.key] = one
             self._counts["requests"] += 1
@@ -248,7 +248,7 @@ class VllmEngine:
             )
         return CandidateSearch(tree, self._followed_mass)
 
-    def _add(self, one: _InHand, node: int, sampling: SamplingParams) -> None:
+    def _add(self, one: _InFlight, node: int, sampling: SamplingParams) -> None:
         """Ask vLLM to go on from a node of the tree; the root is the prompt's end."""
         number = str(next(self._serial))
         self._by_id[number] = one
@@ -285,7 +285,7 @@ class VllmEngine:
         if not one.pending and self._in_hand.pop(one.request.key, None) is not None:
             self._finished.append(self._completion(one))
 
-    def _learn(self, one: _InHand, node: int, output: RequestOutput) -> None:
+    def _learn(self, one: _InFlight, node: int, output: RequestOutput) -> None:
         self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
         self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
         if node == ROOT:
@@ -297,13 +297,13 @@ class VllmEngine:
             places = [{token: found.logprob for token, found in place.items()} for place in reply.logprobs or ()]
             one.search.learn(node, list(reply.token_ids), places)
 
-    def _forget(self, one: _InHand) -> None:
+    def _forget(self, one: _InFlight) -> None:
         for number in one.pending:
             del self._by_id[number]
         self._running.abort(one.pending)
         one.pending.clear()
 
-    def _completion(self, one: _InHand) -> Completion:
+    def _completion(self, one: _InFlight) -> Completion:
         request, tokenized = one.request, one.tokenized
         texts: list[str] = []
         reasons: list[FinishReason] = ["error"] if one.output is None or one.failure else []
@@ -326,7 +326,7 @@ class VllmEngine:
             error=one.failure,
         )
 
-    def _read(self, one: _InHand, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
+    def _read(self, one: _InFlight, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
         text, reason = read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
         return one.tokenized.opening + text, reason
 
@@ -335,7 +335,7 @@ class VllmEngine:
             if not self._arguments.enable_lora:
                 raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
             check_weights(adapter)
-            most = most_adapters(self._arguments)
+            most = max_adapters(self._arguments)
             if most is not None and len(self._adapters) >= most:
                 raise EngineError(
                     f"adapter {adapter}: on a CPU this engine has room for {most}; load it with "

@@ -109,7 +109,7 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
     return resolve_dtype(base, config, options, device=current_platform.device_type, reserved_bytes=reserved)
 
 
-def settled_arguments(config: VllmConfig) -> dict[str, Any]:
+def resolved_args(config: VllmConfig) -> dict[str, Any]:
     """Arguments as vLLM settled them: those that decide speed and memory, for the manifest."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
@@ -126,7 +126,7 @@ def settled_arguments(config: VllmConfig) -> dict[str, Any]:
     }
 
 
-def step_note(config: VllmConfig, options: EngineOptions) -> str:
+def batch_note(config: VllmConfig, options: EngineOptions) -> str:
     """The prompt tokens of a step, where they are vLLM's choice for this device; else empty."""
     if options.max_num_batched_tokens is not None:
         return ""
@@ -143,12 +143,12 @@ def generation_config(base: str, options: EngineOptions) -> Any:
         return None
 
 
-def devices(arguments: EngineArgs) -> int:
+def device_count(arguments: EngineArgs) -> int:
     """How many devices the arguments ask for."""
     return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
 
 
-def most_adapters(arguments: EngineArgs) -> int | None:
+def max_adapters(arguments: EngineArgs) -> int | None:
     """How many adapters the engine can ever load; None where vLLM exchanges them as they are needed."""
     return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
 

@@ -149,7 +149,7 @@ def pictured(judge: Judge, question: str, answer: str, reference: str, image: st
         InputError: a text is blank, or a judge that sees has no image.
     """
     _refuse_blank({"the reference": reference})
-    sees = judge.engine.sees_images
+    sees = judge.engine.supports_images
     if sees and image is None:
         raise InputError("there is no image; choose one")
     sample = _sample(question, [answer], reference, images=(image,) if sees and image is not None else ())

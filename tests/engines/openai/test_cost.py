@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.openai.cost import most_usage
+from judgelm.engines.openai.cost import max_usage
 from judgelm.engines.openai.response import Usage
 from judgelm.errors import ConfigError
 from judgelm.modes.pairwise import Pairwise
@@ -56,7 +56,7 @@ class Counting(ScriptedBackend):
     ],
 )
 def test_the_most_that_a_request_can_be_billed_with(body, usage):
-    assert most_usage(body) == Usage(prompt_tokens=usage[0], completion_tokens=usage[1])
+    assert max_usage(body) == Usage(prompt_tokens=usage[0], completion_tokens=usage[1])
 
 
 @pytest.mark.parametrize("fault", [None, "429", "500", "types", "null_text", "no_choices"])

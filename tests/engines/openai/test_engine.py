@@ -223,9 +223,9 @@ def test_what_the_server_refuses_is_left_out_from_then_on():
 
 
 def test_a_grammar_where_the_server_knows_them(backend):
-    with endpoint(backend, takes_grammar=True) as server:
+    with endpoint(backend, supports_grammar=True) as server:
         engine = load(server)
-        assert engine.takes_grammar
+        assert engine.supports_grammar
         [text] = answer(engine, grammar=r"[0-9] [0-9]", max_tokens=12).texts
         assert len(text) == 3
         assert text.replace(" ", "").isdigit()
@@ -235,7 +235,7 @@ def test_a_grammar_where_the_server_knows_them(backend):
 def test_a_grammar_is_refused_where_the_server_ignores_it():
     with endpoint() as server:
         engine = load(server)
-        assert not engine.takes_grammar
+        assert not engine.supports_grammar
         with pytest.raises(EngineError, match="does not hold replies to a grammar"):
             engine.submit([request_of(grammar=r"\d")])
         with pytest.raises(EngineError, match="n and max_tokens must be 1 or more"):

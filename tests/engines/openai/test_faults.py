@@ -8,7 +8,7 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai import endpoint as openai_calls
-from judgelm.engines.openai.limiter import Gate
+from judgelm.engines.openai.limiter import AdaptiveLimiter
 from judgelm.engines.openai.response import pause_of
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
@@ -142,7 +142,7 @@ def test_how_servers_say_when_to_come_back(headers, seconds):
 
 
 def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
-    gate = Gate(32)
+    gate = AdaptiveLimiter(32)
     for _ in range(5):
         gate.overloaded(0.0, None)  # all five were sent before the first refusal
     assert gate.limit == 16

@@ -5,7 +5,7 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
-from judgelm.engines.openai.cost import most_usage
+from judgelm.engines.openai.cost import max_usage
 from judgelm.errors import EngineError
 from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import run
@@ -80,4 +80,4 @@ def test_the_bill_reckons_with_the_most_an_image_may_cost():
     parts = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
     body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 5}
     # 50,000 for the image, 3 bytes of text, 16 for the message, 64 around it all
-    assert most_usage(body).prompt_tokens == 50_083
+    assert max_usage(body).prompt_tokens == 50_083

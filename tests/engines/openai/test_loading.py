@@ -89,7 +89,7 @@ def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
     with endpoint() as server:
         address = server.base_url.replace("http://", "http://me:secret@")
         engine = load(server, {"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
-        assert engine.window == 4 * 3
+        assert engine.max_in_flight == 4 * 3
         assert engine.describe()["endpoint"] == server.base_url
         engine.close()
 

@@ -47,7 +47,7 @@ def judged_by(server):
 def test_the_load_is_shared_by_how_much_each_has_in_hand():
     with endpoint(delay_s=0.01) as one, endpoint(delay_s=0.01) as other:
         engine = load(one, other, concurrency=4)
-        assert engine.window == 4 * (4 + 4)
+        assert engine.max_in_flight == 4 * (4 + 4)
         assert engine.describe()["endpoint"] == f"{one.base_url},{other.base_url}"
         assert_all_judged(list(judge(SAMPLES, MODE, engine)))
         engine.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.engines.openai.unsupported_params import RefusedError, lesson_of, without
+from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
 
 BODY = {
     "model": "m",
@@ -32,7 +32,7 @@ BODY = {
 def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
     refused = RefusedError(400, words)
     assert refused.too_long
-    assert lesson_of(refused, BODY) is None
+    assert unsupported_param(refused, BODY) is None
 
 
 @pytest.mark.parametrize(
@@ -54,16 +54,16 @@ def test_the_words_of_servers_for_a_prompt_that_is_too_long(words):
     ],
 )
 def test_which_field_to_give_up(status, words, param, lesson):
-    assert lesson_of(RefusedError(status, words, param=param), BODY) == lesson
+    assert unsupported_param(RefusedError(status, words, param=param), BODY) == lesson
 
 
 def test_few_logprobs_are_tried_before_none():
-    fewer = without(BODY, {"many_logprobs"})
+    fewer = without_unsupported(BODY, {"many_logprobs"})
     assert fewer["top_logprobs"] == 5
-    assert lesson_of(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
-    assert without(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
+    assert unsupported_param(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
+    assert without_unsupported(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
 
 
 def test_the_body_without_what_was_given_up():
-    found = without(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
+    found = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
     assert found == {"model": "m", "messages": [], "max_completion_tokens": 8}

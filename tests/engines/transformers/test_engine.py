@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.packed_attention import KeyValues
+from judgelm.engines.transformers.packed_attention import KVCache
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
@@ -101,7 +101,7 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
         kept = []
         for turn in range(4):
             run(engine, [replace(one, key=f"{turn}-{one.key}") for one in varied_requests(60, n=2, temperature=1.0)])
-            kept.append(sum(type(one) is KeyValues for one in gc.get_objects()))
+            kept.append(sum(type(one) is KVCache for one in gc.get_objects()))
     finally:
         gc.enable()
     assert kept[-1] == kept[1] <= 2 * 64, "the latest prompts' alone"

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 
-from judgelm.engines.transformers.packed_attention import KeyValues, Segment, packed_attention
+from judgelm.engines.transformers.packed_attention import KVCache, Segment, packed_attention
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])
@@ -14,7 +14,7 @@ from judgelm.engines.transformers.packed_attention import KeyValues, Segment, pa
 def test_a_next_token_is_attended_as_by_the_fused_kernel(kv_heads, scaling):
     torch.manual_seed(0)
     layer, prompts = SimpleNamespace(layer_idx=0), (1, 40, 200)
-    stores = [KeyValues(length + 7) for length in prompts]  # room that is never written must not count
+    stores = [KVCache(length + 7) for length in prompts]  # room that is never written must not count
     past = [torch.randn(2, 1, kv_heads, length, 16).bfloat16() for length in prompts]
     for store, (keys, values) in zip(stores, past, strict=True):
         store.write(0, keys, values)

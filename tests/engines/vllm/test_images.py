@@ -38,7 +38,7 @@ def judged(name, judge, pictures):
     """Texts and the first candidates' log-probabilities, by key."""
     arguments = {"kv_cache_memory_bytes": 1 << 28} if name == "vllm" else {}
     engine = load_engine(name, EngineOptions(model=str(judge), dtype="float32", engine_args=arguments))
-    assert engine.sees_images
+    assert engine.supports_images
     found = run(engine, requests_of(pictures))
     engine.close()
     return {key: [one.texts[0], max(one.candidate_logprobs)] for key, one in found.items()}

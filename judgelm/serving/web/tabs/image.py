@@ -18,7 +18,7 @@ _BLIND = (
 
 def image_tab(judge: Judge, service: Service) -> None:
     """Lay the tab out."""
-    sees = judge.engine.sees_images
+    sees = judge.engine.supports_images
     html("image-help", value="" if sees else notice(*_BLIND), visible=not sees)
     image = gr.Image(
         label="Image",
