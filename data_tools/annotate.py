@@ -39,7 +39,7 @@ from judgelm.runs.cost_estimate import (
 )
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.stats import RunStats
-from judgelm.runs.teacher import Replies, RowWriter, TeacherPrompts
+from judgelm.runs.teacher import ReplyIndex, RowWriter, TeacherPrompts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -118,8 +118,8 @@ def annotate(
     tokens_of = token_counter(tokenizer, chars_per_token)
     before = RunStats()
     requests = (mode.request(sample) for sample in pending_samples(job, before))
-    found = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, most_reply=reason_tokens)
-    show_estimate(found, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
+    expected = estimate(requests, tokens_of, expected_reply=expected_reply_tokens, most_reply=reason_tokens)
+    show_estimate(expected, tokenizer or f"{chars_per_token:g} characters a token", prices, spent, max_cost)
     if estimate_only:
         return
     if engine != "openai":  # the others bill nothing; the estimate knows the prices all the same
@@ -142,7 +142,7 @@ def annotate(
         engine_args=arguments,
     )
     with judge:
-        total = found.requests + before.skipped
+        total = expected.requests + before.skipped
         tally, over_budget = ask(job, replace(mode, scale=judge.format.scale), judge, total, quiet=quiet)
         stats = judge.engine.stats()
     show_result(tally, write_rows(job, prompts, out, drop_disagreeing=drop_disagreeing), stats)
@@ -198,7 +198,7 @@ def ask(job: BatchJob, mode: Teaching, judge: Judge, total: int, *, quiet: bool)
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
     """All rows that can be had by now, in the input's order; the file appears when it is whole."""
     partial = Path(f"{out}.partial")
-    with Replies(Path(job.out)) as replies, Appender(partial, overwrite=True) as file:
+    with ReplyIndex(Path(job.out)) as replies, Appender(partial, overwrite=True) as file:
         writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):
             if (row := writer.row(sample)) is not None:
@@ -207,12 +207,14 @@ def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagr
     return writer.counts
 
 
-def show_estimate(found: Estimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None) -> None:
+def show_estimate(
+    expected: Estimate, measure: str, prices: Prices | None, spent: float, max_cost: float | None
+) -> None:
     """What is about to be asked."""
-    lines = [f"to ask: {found.requests:,} prompts, about {found.prompt_tokens:,} tokens by {measure}"]
-    lines += [f"replies: assumed to have {found.expected_reply} tokens each, {found.most_reply} at most"]
+    lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
+    lines += [f"replies: assumed to have {expected.expected_reply} tokens each, {expected.most_reply} at most"]
     if prices is not None:
-        likely, worst = found.usd(prices)
+        likely, worst = expected.usd(prices)
         lines += [f"cost: about {likely:,.4f} USD, {worst:,.4f} USD if every reply is as long as it may be"]
         lines += [f"spent in earlier sessions: {spent:,.4f} USD"] if spent else []
         if max_cost is not None and spent + likely > max_cost:
@@ -224,8 +226,8 @@ def show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) ->
     """What became of it, on standard output."""
     print(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
     print(f"{tally.rejected:>8}  input lines that cannot be used")
-    for what, count in sorted(counts.items(), key=lambda one: (one[0] != "rows", one[0])):
-        print(f"{count:>8}  {what}")
+    for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != "rows", item[0])):
+        print(f"{count:>8}  {outcome}")
     if "completion_tokens" in stats:
         cost = (
             f", {stats['cost_usd']:,.4f} USD (at most {stats['cost_usd_at_most']:,.4f})" if "cost_usd" in stats else ""

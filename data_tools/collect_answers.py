@@ -21,8 +21,8 @@ from collections import Counter
 from pathlib import Path
 
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
-from judgelm.data.answers.files import AnswerSet, PairDraw, pair_rows, read_questions
-from judgelm.data.answers.generators import Answerer, answerer_of, merged, parse_answerer
+from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
+from judgelm.data.answers.generators import AnswerGenerator, build_generator, merge_generators, parse_generator
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
@@ -74,7 +74,7 @@ def parse_options() -> argparse.Namespace:
 
 def collect_all(options: argparse.Namespace) -> int:
     """Let each model answer; one that cannot be loaded does not keep the others from it."""
-    answerers = merged([*configured(options.config), *map(parse_answerer, options.answerer)])
+    answerers = merge_generators([*configured(options.config), *map(parse_generator, options.answerer)])
     if not answerers:
         raise ConfigError("no answerer; name one with --answerer name=...,model=... or in a --config file")
     questions = questions_of(options.questions, options.limit)
@@ -122,14 +122,17 @@ class Log:
         )
 
 
-def configured(path: Path | None) -> list[Answerer]:
+def configured(path: Path | None) -> list[AnswerGenerator]:
     """The answerers of a configuration file."""
     if path is None:
         return []
     given = read_yaml(path)
     if not isinstance(given, dict) or given.keys() != {"answerers"} or not isinstance(given["answerers"], list):
         raise ConfigError(f"--config {path}: expected a list under the one name answerers")
-    return [answerer_of(one if isinstance(one, dict) else {"name": one}) for one in given["answerers"]]
+    return [
+        build_generator(settings if isinstance(settings, dict) else {"name": settings})
+        for settings in given["answerers"]
+    ]
 
 
 def questions_of(path: str, limit: int | None = None) -> list[Sample]:
@@ -147,7 +150,7 @@ def draw_pairs(options: argparse.Namespace) -> int:
         raise ConfigError(f"--pairs-per-question {options.pairs_per_question}: it must be 1 or more")
     questions = questions_of(options.questions)
     answers = AnswerSet(options.answers, drop_truncated=options.drop_truncated)
-    draw = PairDraw(pairs=options.pairs_per_question, seed=options.seed, same_model=options.same_model)
+    draw = PairSampler(pairs=options.pairs_per_question, seed=options.seed, same_model=options.same_model)
     counts: Counter[str] = Counter()
     partial = Path(f"{options.out}.partial")
     with Appender(partial, overwrite=True) as file:
@@ -155,8 +158,8 @@ def draw_pairs(options: argparse.Namespace) -> int:
             file.write(row)
     os.replace(partial, options.out)
     counts["answers that failed or were dropped"] = answers.left_out
-    for what, count in counts.items():
-        print(f"{count:>8}  {what}")
+    for outcome, count in counts.items():
+        print(f"{count:>8}  {outcome}")
     return 0
 
 

@@ -22,10 +22,10 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from judgelm.data.formats.labels import as_written
+from judgelm.data.formats.labels import json_scores
 from judgelm.data.formats.review_tables import join_reviews
 from judgelm.data.readers.rows import Reject, Row
-from judgelm.data.samples import SampleStream, rejected
+from judgelm.data.samples import SampleStream, reject_row
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.records import Label, Sample
@@ -45,8 +45,8 @@ def main() -> int:
         for path in outputs(options).values():
             Path(f"{path}.partial").unlink(missing_ok=True)
         return 1
-    for what, count in counts.items():
-        print(f"{count:>8}  {what}")
+    for outcome, count in counts.items():
+        print(f"{count:>8}  {outcome}")
     return 0
 
 
@@ -148,7 +148,7 @@ def from_rows(
                 if sample.id in seen:
                     raise InputError(f'id "{sample.id}" appeared before in another file; ids must be unique')
             except InputError as error:
-                on_reject(rejected(row, error))
+                on_reject(reject_row(row, error))
                 continue
             seen.add(sample.id)
             counts["rows read"] += 1
@@ -188,7 +188,7 @@ def _label_fields(label: Label, scores: list[float] | None) -> dict[str, object]
         pair = {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]
     if pair is not None:
         text = f"{pair[0]:g} {pair[1]:g}\n{label.reason or ''}"
-        return {"score": as_written(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
+        return {"score": json_scores(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
     fields: dict[str, object] = {"winner": label.winner}
     if label.probability is not None:
         fields["probability"] = label.probability

@@ -52,10 +52,10 @@ def rows(count: int, seed: int, split: Split, start: int = 0) -> Iterator[dict[s
     return generate(count, seed=seed, split=split, start=start)
 
 
-def write(path: Path, found: Iterable[dict[str, object]]) -> None:
+def write(path: Path, rows_to_write: Iterable[dict[str, object]]) -> None:
     """Write rows as JSONL."""
     with path.open("w", encoding="utf-8") as file:
-        for row in found:
+        for row in rows_to_write:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

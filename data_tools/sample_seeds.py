@@ -67,8 +67,8 @@ def read_config(path: Path) -> SeedsConfig:
         return SeedsConfig.model_validate(read_yaml(path))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ConfigError(f"{path}: {place}: {first['msg']}; see configs/data/seeds.yaml") from error
+        option = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise ConfigError(f"{path}: {option}: {first['msg']}; see configs/data/seeds.yaml") from error
 
 
 def write(config: SeedsConfig, out: Path) -> SeedSample:
@@ -107,7 +107,7 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
 
 def report(sample: SeedSample) -> None:
     """A line for each source."""
-    columns = ("read", "rejected", "other_category", "duplicates", "available", "asked", "taken")
+    columns = ("read", "rejected", "other_category", "duplicates", "available", "requested", "taken")
     print(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
     for name, count in sample.counts.items():
         print(f"{name:<16}" + "".join(f"{asdict(count)[column]:>16}" for column in columns))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.data.word_diff import Piece
+from judgelm.data.word_diff import DiffPiece
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.errors import JudgelmError, ModelError
@@ -91,13 +91,13 @@ def show_one(
     if not options.swap:
         show_row(console, f"row {pair.sample.id}", show(pair, tokenizer, rows), (), options)
         return
-    found = show_swapped(pair, tokenizer, rows)
-    before, after = found.changed
-    show_row(console, f"row {pair.sample.id}", found.before, before, options)
-    show_row(console, f"row {pair.sample.id}, swapped", found.after, after, options)
-    for problem in found.ambiguous:
+    swapped = show_swapped(pair, tokenizer, rows)
+    before, after = swapped.changed
+    show_row(console, f"row {pair.sample.id}", swapped.before, before, options)
+    show_row(console, f"row {pair.sample.id}, swapped", swapped.after, after, options)
+    for problem in swapped.ambiguous:
         console.print(
-            f"The reason is ambiguous ({problem.why}): “…{visible(problem.found)}…”. A build leaves this pair "
+            f"The reason is ambiguous ({problem.code}): “…{visible(problem.excerpt)}…”. A build leaves this pair "
             "unswapped (ambiguous: keep), or swaps it without the reason, as above (ambiguous: drop_reason).",
             style="yellow",
             markup=False,
@@ -105,7 +105,7 @@ def show_one(
 
 
 def show_row(
-    console: Console, title: str, row: ShownRow | LeftOut, changed: Sequence[Piece], options: argparse.Namespace
+    console: Console, title: str, row: ShownRow | LeftOut, changed: Sequence[DiffPiece], options: argparse.Namespace
 ) -> None:
     """One row under its counts."""
     console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")

@@ -22,7 +22,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from judgelm.data.answers.contrastive_pairs import asked, asked_about, pair, read_answers, read_known
+from judgelm.data.answers.contrastive_pairs import (
+    contrastive_pair,
+    generator_prompts,
+    read_answers,
+    read_solved_questions,
+    source_question_id,
+)
 from judgelm.data.answers.qa_sampling import TARGET, sample_by_type, type_counts
 from judgelm.data.benchmarks.base import plain_row
 from judgelm.data.formats.qa import qa_row, read_qa
@@ -92,26 +98,26 @@ def own_references(options: argparse.Namespace) -> list[Mapping[str, object]]:
         raise ConfigError(f"--tau {options.tau}: it is a share of the judge's own answers, 0 to 1")
     rows: list[Mapping[str, object]] = []
     for key, solves in read_self_answers(options.file).items():
-        found = majority([one.get("answer") for one in solves])
-        if found.passes(options.tau):
-            text = next(one["text"] for one in solves if one.get("answer") == found.answer)
-            rows.append({"id": key, "reference": text if options.whole else found.answer})
+        agreed = majority([solve.get("answer") for solve in solves])
+        if agreed.passes(options.tau):
+            text = next(solve["text"] for solve in solves if solve.get("answer") == agreed.answer)
+            rows.append({"id": key, "reference": text if options.whole else agreed.answer})
     return rows
 
 
 def generator_questions(options: argparse.Namespace) -> list[Mapping[str, object]]:
     """Two questions for each."""
-    return [plain_row(sample) for sample in asked(read_known(options.file), seed=options.seed)]
+    return [plain_row(sample) for sample in generator_prompts(read_solved_questions(options.file), seed=options.seed)]
 
 
 def right_and_wrong(options: argparse.Namespace) -> list[Mapping[str, object]]:
     """The pairs; their truths go into a file of their own."""
     texts: dict[str, list[str]] = {}
     for key, text in read_answers(options.answers):
-        texts.setdefault(asked_about(key), []).append(text)
-    samples = list(read_known(options.file))
-    found = [pair(sample, texts.get(sample.id, []), options.task, seed=options.seed) for sample in samples]
-    made = [one for one in found if one is not None]
+        texts.setdefault(source_question_id(key), []).append(text)
+    samples = list(read_solved_questions(options.file))
+    pairs = [contrastive_pair(sample, texts.get(sample.id, []), options.task, seed=options.seed) for sample in samples]
+    made = [drawn for drawn in pairs if drawn is not None]
     print(f"{len(samples) - len(made):,} questions without a right or without a wrong response", file=sys.stderr)
     if options.out.exists():
         raise RunError(f"{options.out}: is there already; choose another -o, or remove it")

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from judgelm.cli.batch.options import parse_pairs
-from judgelm.data.answers.generators import parse_answerer
+from judgelm.data.answers.generators import parse_generator
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError
@@ -126,7 +126,7 @@ def test_an_argument_that_cannot_be_is_not_repeated(folder, more):
 )
 def test_an_answerer_that_cannot_be_is_not_repeated(text):
     with pytest.raises(ConfigError) as raised:
-        parse_answerer(text)
+        parse_generator(text)
     assert_unseen(str(raised.value))
 
 

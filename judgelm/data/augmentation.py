@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from judgelm.data.labelled_pair import LabelledPair, draw
-from judgelm.data.swap.swap_names import Ambiguous, exchange
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
+from judgelm.data.swap.swap_names import Ambiguous, swap_names
 from judgelm.records import Label, Winner
 
 OnAmbiguous = Literal["keep", "drop_reason"]
@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swapped:
+class SwappedPair:
     """A pair with its answers exchanged, and what that met.
 
     Attributes:
@@ -36,7 +36,7 @@ class Swapped:
     ambiguous: tuple[Ambiguous, ...] = ()
 
 
-def swap(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swapped:
+def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
     """Exchange answers, models, scores, winner, votes and the names in both reasons.
 
     Swapping what was swapped gives the pair back, unless a reason was dropped.
@@ -47,10 +47,10 @@ def swap(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swapped:
     """
     sample = pair.sample
     quotable = (*sample.answers, sample.question, *([sample.reference] if sample.reference is not None else []))
-    found = [_mirrored(label, quotable) for label in (pair.plain, pair.referenced)]
-    ambiguous = tuple(problem for _, problem in found if problem is not None)
+    swapped_labels = [_mirrored(label, quotable) for label in (pair.plain, pair.referenced)]
+    ambiguous = tuple(problem for _, problem in swapped_labels if problem is not None)
     if ambiguous and on_ambiguous == "keep":
-        return Swapped(pair=pair, ambiguous=ambiguous)
+        return SwappedPair(pair=pair, ambiguous=ambiguous)
     swapped = replace(
         pair,
         sample=replace(
@@ -59,16 +59,16 @@ def swap(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swapped:
             answer_models=sample.answer_models[::-1],
             metadata=_exchanged_keys(sample.metadata),
         ),
-        plain=found[0][0],
-        referenced=found[1][0],
+        plain=swapped_labels[0][0],
+        referenced=swapped_labels[1][0],
         swapped=not pair.swapped,
     )
-    return Swapped(pair=swapped, ambiguous=ambiguous)
+    return SwappedPair(pair=swapped, ambiguous=ambiguous)
 
 
 def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> bool:
     """Whether this epoch shows the pair the other way round."""
-    return draw(seed, pair.sample.id, "swap", epoch) < probability
+    return uniform_hash(seed, pair.sample.id, "swap", epoch) < probability
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
@@ -79,7 +79,7 @@ def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: 
     """
     if pair.referenced is None:
         return pair.without_reference()
-    if pair.plain is None or draw(seed, pair.sample.id, "reference", epoch) >= probability:
+    if pair.plain is None or uniform_hash(seed, pair.sample.id, "reference", epoch) >= probability:
         return replace(pair, plain=None)
     return pair.without_reference()
 
@@ -104,7 +104,7 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
     )
     if label.reason is None:
         return mirrored, None
-    reason = exchange(label.reason, _PAIR_ORDER, quotable)
+    reason = swap_names(label.reason, _PAIR_ORDER, quotable)
     if isinstance(reason, Ambiguous):
         return replace(mirrored, reason=None), reason
     return replace(mirrored, reason=reason.text), None
@@ -114,6 +114,6 @@ def _exchanged_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
     """`answer1_metadata` and the like under the other number; everything else as it is."""
     exchanged = {}
     for key, value in metadata.items():
-        found = _NUMBERED.fullmatch(key)
-        exchanged[key if found is None else f"{found[1]}{3 - int(found[2])}{found[3]}"] = value
+        match = _NUMBERED.fullmatch(key)
+        exchanged[key if match is None else f"{match[1]}{3 - int(match[2])}{match[3]}"] = value
     return exchanged

@@ -105,9 +105,9 @@ class _Sketcher:
         return sketch
 
 
-def _similarity(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.float64]:
+def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Estimated Jaccard similarity along the last axis; the share of bytes that agree by chance is taken out."""
-    agreeing = np.count_nonzero(one == other, axis=-1) / PERMUTATIONS
+    agreeing = np.count_nonzero(first == second, axis=-1) / PERMUTATIONS
     similarity: NDArray[np.float64] = np.maximum(0.0, (agreeing - _CHANCE) / (1 - _CHANCE))
     return similarity
 
@@ -175,20 +175,20 @@ def _low_bytes(sketch: NDArray[np.uint32]) -> bytes:
     return sketch.astype(np.uint8).tobytes()
 
 
-def _row_similarity(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> float:
-    question, first, second = one
+def _row_similarity(row: tuple[bytes, ...], other: tuple[bytes, ...]) -> float:
+    question, first, second = row
     as_is = min(_text_similarity(first, other[1]), _text_similarity(second, other[2]))
     swapped = min(_text_similarity(first, other[2]), _text_similarity(second, other[1]))
     return min(_text_similarity(question, other[0]), max(as_is, swapped))
 
 
-def _text_similarity(one: bytes, other: bytes) -> float:
+def _text_similarity(first: bytes, second: bytes) -> float:
     """Of two packed texts: 16 bytes of digest, then the sketch where the text has enough words."""
-    if one[:16] == other[:16]:
+    if first[:16] == second[:16]:
         return 1.0
-    if len(one) == 16 or len(other) == 16:
+    if len(first) == 16 or len(second) == 16:
         return 0.0
-    return float(_similarity(np.frombuffer(one, np.uint8, offset=16), np.frombuffer(other, np.uint8, offset=16)))
+    return float(_similarity(np.frombuffer(first, np.uint8, offset=16), np.frombuffer(second, np.uint8, offset=16)))
 
 
 class QuestionGroups:

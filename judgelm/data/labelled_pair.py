@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from judgelm.data.formats.labels import as_written
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, rejected
+from judgelm.data.formats.labels import json_scores
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
@@ -68,7 +68,7 @@ def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject)
         try:
             plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
         except InputError as error:
-            use.reject(rejected(row, error))
+            use.reject(reject_row(row, error))
             continue
         if sample.reference is None:
             referenced = None
@@ -77,9 +77,9 @@ def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject)
     use.require_used()
 
 
-def draw(seed: int, sample_id: str, what: str, epoch: int = 0) -> float:
+def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> float:
     """A number in [0, 1) that depends on seed, sample, purpose and epoch alone, never on a row's place."""
-    text = f"{seed}:{what}:{epoch}:{sample_id}" if epoch else f"{seed}:{what}:{sample_id}"
+    text = f"{seed}:{purpose}:{epoch}:{sample_id}" if epoch else f"{seed}:{purpose}:{sample_id}"
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -119,7 +119,7 @@ def score_line(scores: tuple[float, ...]) -> str:
 
 
 def _score(label: Label | None) -> list[float] | None:
-    return None if label is None or label.scores is None else as_written(label.scores)
+    return None if label is None or label.scores is None else json_scores(label.scores)
 
 
 def _text(label: Label | None) -> str | None:

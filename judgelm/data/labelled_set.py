@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, rejected
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
@@ -48,7 +48,7 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
         try:
             label = stream.format.label(row, with_reference)
         except InputError as error:
-            use.reject(rejected(row, error))
+            use.reject(reject_row(row, error))
             continue
         use.used += 1
         samples[sample.id] = sample
@@ -70,8 +70,8 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
 
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
     wanted = "score_w_reference or text_w_reference" if with_reference else "a label"
-    found = stream.format.mapping.get("label")
-    read_as = f"with labels in {found}" if found else "and has no field that holds labels"
+    label_fields = stream.format.mapping.get("label")
+    read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"
     finding = f"none of its {stream.read} rows has {wanted} that can be used"
     return InputError(f"{path}: {finding}; it was read as {stream.format.name}, {read_as}")
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
-from judgelm.data.formats.catalog import LABELS, Format, recognise
-from judgelm.data.readers.fields import described, reference_field, row_error, row_id
+from judgelm.data.formats.catalog import LABELS, Format, detect_format
+from judgelm.data.readers.fields import describe, reference_field, row_error, row_id
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, rejected
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
@@ -18,25 +18,25 @@ __all__ = [
     "OnReject",
     "ReferencePolicy",
     "SampleStream",
-    "fits",
-    "in_words",
+    "allows_count",
+    "count_range_text",
     "join_outputs",
     "raise_reject",
     "read_references",
-    "rejected",
+    "reject_row",
 ]
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
 
 
-def fits(count: int, answers: tuple[int, int | None]) -> bool:
+def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
     """Whether a number of answers is within the fewest and the most."""
     fewest, most = answers
     return fewest <= count and (most is None or count <= most)
 
 
-def in_words(answers: tuple[int, int | None]) -> str:
+def count_range_text(answers: tuple[int, int | None]) -> str:
     """`2 answers`, `1 answer`, `2 answers or more`, `1 to 3 answers`."""
     fewest, most = answers
     if most is None:
@@ -106,7 +106,7 @@ class SampleStream:
         self._repeats: dict[str, int] = {}
         self._rows = read_rows(paths[0]) if len(paths) == 1 else join_outputs(paths[0], paths[1])
         self._first = self._first_row(" and ".join(paths))
-        self.format = recognise(self._first, label_rows=label_rows)
+        self.format = detect_format(self._first, label_rows=label_rows)
         if self.format.note and not (label_rows and self.format.name == LABELS.name):
             raise row_error(self._first, self.format.note)
 
@@ -141,7 +141,7 @@ class SampleStream:
             try:
                 sample = self._sample(row)
             except InputError as error:
-                self._refuse(rejected(row, error))
+                self._refuse(reject_row(row, error))
                 continue
             self.read += 1
             yield row, sample
@@ -151,16 +151,16 @@ class SampleStream:
 
     def _sample(self, row: Row) -> Sample:
         sample = self.format.sample(row)
-        if self._answers is not None and not fits(len(sample.answers), self._answers):
-            finding = f"expected {in_words(self._answers)}, got {len(sample.answers)}"
+        if self._answers is not None and not allows_count(len(sample.answers), self._answers):
+            finding = f"expected {count_range_text(self._answers)}, got {len(sample.answers)}"
             raise row_error(row, f"{finding}; judgelm modes shows which --mode judges how many")
         # Hashes cost about 80 MB per million ids, the ids themselves twice that. Should two ids ever share a 64-bit
         # hash (in a million, one chance in tens of millions), the later row is a reject or gets "-2": seen, not lost.
-        number = hash(sample.id)
-        if number in self._seen:
+        id_hash = hash(sample.id)
+        if id_hash in self._seen:
             sample = self._repeated(row, sample)
         else:
-            self._seen.add(number)
+            self._seen.add(id_hash)
         if sample.metadata and "coerced" in sample.metadata and self.format.name.startswith("pandalm"):
             coerced = sample.metadata["coerced"]
             self.coerced += len(coerced) if isinstance(coerced, list) else 0
@@ -229,11 +229,11 @@ def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
             continue
         partner = partners.pop(str(first.data["instruction"]), None)
         if partner is None:
-            yield rejected(first, InputError(f"no row of {second_path} has this instruction"))
+            yield reject_row(first, InputError(f"no row of {second_path} has this instruction"))
         else:
             yield Row(first.file, first.line, _joined(first.data, partner.data))
     for partner in partners.values():
-        yield rejected(partner, InputError(f"no row of {first_path} has this instruction"))
+        yield reject_row(partner, InputError(f"no row of {first_path} has this instruction"))
 
 
 def _joined(first: dict[str, object], second: dict[str, object]) -> dict[str, object]:
@@ -255,9 +255,9 @@ def _outputs(path: str) -> Iterator[Row | Reject]:
             if not any_good:
                 finding = "two input files are joined only where both hold AlpacaEval outputs (instruction, output)"
                 raise row_error(row, f"{finding}; found the fields {', '.join(row.data) or 'none'}")
-            yield rejected(row, InputError(f'field "instruction": expected text, got {described(instruction)}'))
+            yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
         elif instruction in seen:
-            yield rejected(row, InputError("this instruction appeared before in this file; keep one output"))
+            yield reject_row(row, InputError("this instruction appeared before in this file; keep one output"))
         else:
             any_good = True
             seen.add(instruction)

@@ -9,14 +9,14 @@ from typing import NamedTuple
 _WORD = re.compile(r"\d+(?:\.\d+)?|\w+|\s+|.", re.DOTALL)
 
 
-class Piece(NamedTuple):
+class DiffPiece(NamedTuple):
     """A stretch of a text, and whether the other text has something else in its place."""
 
     text: str
     changed: bool
 
 
-def changes(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
+def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
     """Both texts in pieces; each one's pieces joined are the text.
 
     First lines, where scores stand, are compared with each other, and so is what follows them. Texts of equally many
@@ -28,10 +28,10 @@ def changes(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
     return first[0] + rest[0], first[1] + rest[1]
 
 
-def _changes(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
+def _changes(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece]]:
     old, new = _WORD.findall(before), _WORD.findall(after)
     if len(old) == len(new):
-        differs = [one != other for one, other in zip(old, new, strict=True)]
+        differs = [old_word != other for old_word, other in zip(old, new, strict=True)]
         return _pieces(old, differs), _pieces(new, differs)
     old_differs, new_differs = [True] * len(old), [True] * len(new)
     for start, other, size in SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks():
@@ -39,6 +39,6 @@ def _changes(before: str, after: str) -> tuple[list[Piece], list[Piece]]:
     return _pieces(old, old_differs), _pieces(new, new_differs)
 
 
-def _pieces(words: Iterable[str], differs: Iterable[bool]) -> list[Piece]:
-    together = groupby(zip(words, differs, strict=True), key=lambda one: one[1])
-    return [Piece("".join(word for word, _ in run), changed) for changed, run in together]
+def _pieces(words: Iterable[str], differs: Iterable[bool]) -> list[DiffPiece]:
+    together = groupby(zip(words, differs, strict=True), key=lambda item: item[1])
+    return [DiffPiece("".join(word for word, _ in run), changed) for changed, run in together]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.data.answers.files import answer_row
-from judgelm.data.answers.generators import Answerer
+from judgelm.data.answers.generators import AnswerGenerator
 from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
@@ -62,7 +62,7 @@ class AnswerStats:
 
 def collect(
     questions: Sequence[Sample],
-    answerer: Answerer,
+    answerer: AnswerGenerator,
     out: Path,
     *,
     retry: Retry = "engine",
@@ -106,7 +106,7 @@ def collect(
 
 def _collect(
     draws: Sequence[Draw],
-    answerer: Answerer,
+    answerer: AnswerGenerator,
     engine_name: str,
     engine: Engine,
     files: RunFiles,
@@ -132,7 +132,7 @@ def _collect(
     return stats
 
 
-def _asked(answerer: Answerer) -> dict[str, Any]:
+def _asked(answerer: AnswerGenerator) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
     options = asdict(answerer.options)
     kept = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization")}
@@ -155,7 +155,7 @@ def _all_there(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: R
     return AnswerStats(skipped=len(draws), earlier_failures=failures)
 
 
-def _takes_chat(answerer: Answerer, engine: str) -> bool:
+def _takes_chat(answerer: AnswerGenerator, engine: str) -> bool:
     """Whether questions are put as chat: as the answerer says, or by the model's tokenizer or the server's API."""
     if answerer.form != "auto":
         return answerer.form == "chat"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
-from judgelm.data.formats.labels import as_written
+from judgelm.data.formats.labels import json_scores
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Judgment, Sample, Winner
 from judgelm.runs.serialization import judgment_from_row
@@ -75,16 +75,16 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
     return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
 
 
-class Replies:
+class ReplyIndex:
     """The judgments of a run file by id, the later of two; read when asked for, so that memory holds only places."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._places: dict[str, int] = {}
-        place = 0
+        offset = 0
         for line in self._file:
-            self._places[json.loads(line)["id"]] = place
-            place += len(line)
+            self._places[json.loads(line)["id"]] = offset
+            offset += len(line)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +111,7 @@ class RowWriter:
         drop_disagreeing: leave judgments out whose two orders name different winners, or of which one failed.
     """
 
-    def __init__(self, prompts: TeacherPrompts, replies: Replies, *, drop_disagreeing: bool = False) -> None:
+    def __init__(self, prompts: TeacherPrompts, replies: ReplyIndex, *, drop_disagreeing: bool = False) -> None:
         self._prompts = prompts
         self._replies = replies
         self._drop = drop_disagreeing
@@ -126,11 +126,11 @@ class RowWriter:
             self.counts["pairs without a reference"] += 1
         for with_reference in readings:
             suffix = "_w_reference" if with_reference else ""
-            found = self._usable(sample.id, with_reference, agree)
-            if found is not None and found.scores is not None:
-                first, second = found.scores
-                labels[f"score{suffix}"] = as_written(found.scores)
-                labels[f"text{suffix}"] = f"{first:g} {second:g}\n{found.reason or ''}"
+            judgment = self._usable(sample.id, with_reference, agree)
+            if judgment is not None and judgment.scores is not None:
+                first, second = judgment.scores
+                labels[f"score{suffix}"] = json_scores(judgment.scores)
+                labels[f"text{suffix}"] = f"{first:g} {second:g}\n{judgment.reason or ''}"
         self.counts["rows" if labels else "pairs without a usable judgment: no row"] += 1
         return _row(sample, labels, agree) if labels else None
 
@@ -156,16 +156,16 @@ class RowWriter:
 
     def _judged(self, pair: str, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
         """A judgment with scores; what it lacks is counted."""
-        found = self._replies.get(prompt_id(pair, with_reference=with_reference, swapped=swapped))
-        if found is None:
+        judgment = self._replies.get(prompt_id(pair, with_reference=with_reference, swapped=swapped))
+        if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1
-        elif found.failure is not None:
-            self.counts[f"{reading}: failed, {found.failure.code}"] += 1
+        elif judgment.failure is not None:
+            self.counts[f"{reading}: failed, {judgment.failure.code}"] += 1
         else:
-            lacks = found.shown[0].reason_failure
+            lacks = judgment.shown[0].reason_failure
             if lacks is not None and not swapped:
                 self.counts[f"{reading}: scores without a whole reason, {lacks.code}"] += 1
-            return found
+            return judgment
         return None
 
 

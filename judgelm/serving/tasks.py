@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, cast
 
-from judgelm.data.formats.catalog import recognise
+from judgelm.data.formats.catalog import detect_format
 from judgelm.data.readers.rows import Row
-from judgelm.data.samples import fits, in_words
+from judgelm.data.samples import allows_count, count_range_text
 from judgelm.errors import InputError
 from judgelm.modes.flow import BatchMode, ChecksSamples
 from judgelm.records import Sample
@@ -59,7 +59,7 @@ def read_question(body: Mapping[str, Any]) -> Question:
         raise InputError(f'field "options": permutations is {orders}; a server shows at most {_MOST_ORDERS} orders')
     row = Row(_PLACE, 1, {name: value for name, value in body.items() if name not in _OWN})
     try:
-        known = recognise(row)
+        known = detect_format(row)
         if known.note:
             raise InputError(known.note)
         sample = known.sample(row)
@@ -76,8 +76,8 @@ def settled(sample: Sample, mode: BatchMode) -> Sample:
     Raises:
         InputError: the mode cannot judge it.
     """
-    if not fits(len(sample.answers), mode.answers):
-        raise InputError(f"mode {mode.name}: expected {in_words(mode.answers)}, got {len(sample.answers)}")
+    if not allows_count(len(sample.answers), mode.answers):
+        raise InputError(f"mode {mode.name}: expected {count_range_text(mode.answers)}, got {len(sample.answers)}")
     if mode.reference == "use" and sample.reference is None:
         raise InputError(f'mode {mode.name}: field "reference" is missing, which it judges by')
     if mode.reference == "ignore":

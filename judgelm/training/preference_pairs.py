@@ -26,10 +26,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.data.augmentation import swap
+from judgelm.data.augmentation import swap_answers
 from judgelm.data.formats.catalog import Format
 from judgelm.data.formats.labels import split_review
-from judgelm.data.labelled_pair import LabelledPair, draw, score_line
+from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.fields import optional_text
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
@@ -182,7 +182,7 @@ class JudgmentPairBuilder(RowMaker):
         else:
             side = labelled.without_reference()
         if reply.shown.order != (0, 1):
-            side = swap(side, "drop_reason").pair
+            side = swap_answers(side, "drop_reason").pair
         if side.label is None or side.label.scores is None:
             return "no teacher scores"
         if reply.scores is not None and self._right(reply.scores, side.label.scores):
@@ -197,12 +197,15 @@ class JudgmentPairBuilder(RowMaker):
 
     def _swapped(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
         """Both judgments the other way round where this epoch draws it so and both can be; else as they are."""
-        drawn = draw(self.options.seed, pair.chosen.sample.id, "swap while training", epoch) < self.options.swap_prob
+        drawn = (
+            uniform_hash(self.options.seed, pair.chosen.sample.id, "swap while training", epoch)
+            < self.options.swap_prob
+        )
         if not drawn:
             return pair
         sides = (pair.chosen, pair.rejected)
         labels = [label for side in sides for label in (side.plain, side.referenced) if label is not None]
-        turned = [swap(side).pair for side in sides] if all(label.winner for label in labels) else list(sides)
+        turned = [swap_answers(side).pair for side in sides] if all(label.winner for label in labels) else list(sides)
         done = all(after.swapped != before.swapped for before, after in zip(sides, turned, strict=True))
         self.counts.swapped += done
         self.counts.not_swapped += not done
@@ -211,7 +214,7 @@ class JudgmentPairBuilder(RowMaker):
     def _texts(self, sample: Sample, chosen: Label, rejected: Label, epoch: int) -> list[tuple[str, str]]:
         """First line and reason of either judgment."""
         texts = [_line_and_reason(label) for label in (chosen, rejected)]
-        drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
+        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         keep = drawn or texts[0][0] == texts[1][0]
         return [
             (self._truncator.sanitize(line)[0] + "\n", self._truncator.sanitize(reason)[0] if keep else "")

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from judgelm.data.augmentation import swap
-from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.augmentation import swap_answers
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.readers.rows import Reject
-from judgelm.data.samples import SampleStream, rejected
+from judgelm.data.samples import SampleStream, reject_row
 from judgelm.data.swap.swap_names import Ambiguous
-from judgelm.data.word_diff import Piece, changes
+from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
@@ -75,7 +75,7 @@ class ShownSwap:
 
     before: ShownRow | LeftOut
     after: ShownRow | LeftOut
-    changed: tuple[list[Piece], list[Piece]]
+    changed: tuple[list[DiffPiece], list[DiffPiece]]
     ambiguous: tuple[Ambiguous, ...]
 
 
@@ -97,7 +97,7 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
         try:
             plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
         except InputError as error:
-            refuse(rejected(row, error))
+            refuse(reject_row(row, error))
             continue
         number += 1
         yield number, LabelledPair(sample=sample, plain=plain, referenced=referenced)
@@ -136,7 +136,7 @@ def the_pair(path: str, pair_id: str) -> LabelledPair:
 def random_pairs(path: str, count: int, seed: int) -> list[LabelledPair]:
     """Rows drawn by seed and id alone, in the file's order."""
     pairs = numbered_pairs(path, lambda number, reject: None)
-    drawn = heapq.nsmallest(count, pairs, key=lambda one: (draw(seed, one[1].sample.id, "show"), one[0]))
+    drawn = heapq.nsmallest(count, pairs, key=lambda one: (uniform_hash(seed, one[1].sample.id, "show"), one[0]))
     return [pair for _, pair in sorted(drawn, key=lambda one: one[0])]
 
 
@@ -176,13 +176,13 @@ def show_swapped(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> Sho
     """
     if len(pair.sample.answers) != 2:
         raise ConfigError(f"row {pair.sample.id} has {len(pair.sample.answers)} answers; only a pair can be swapped")
-    done = swap(pair, "drop_reason")
+    done = swap_answers(pair, "drop_reason")
     before, after = (show(one, tokenizer, options) for one in (pair, done.pair))
     targets = (row.target if isinstance(row, ShownRow) else "" for row in (before, after))
-    return ShownSwap(before=before, after=after, changed=changes(*targets), ambiguous=done.ambiguous)
+    return ShownSwap(before=before, after=after, changed=diff_words(*targets), ambiguous=done.ambiguous)
 
 
-def as_text(row: ShownRow, changed: Sequence[Piece] = (), *, plain: bool = False, boundaries: bool = False) -> Text:
+def as_text(row: ShownRow, changed: Sequence[DiffPiece] = (), *, plain: bool = False, boundaries: bool = False) -> Text:
     """The row for a terminal: line ends, special tokens and cuts visible, control characters harmless.
 
     Args:

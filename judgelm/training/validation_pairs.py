@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from judgelm.data.labelled_pair import LabelledPair, draw, read_labelled
+from judgelm.data.labelled_pair import LabelledPair, read_labelled, uniform_hash
 from judgelm.errors import InputError
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label, Sample
@@ -112,7 +112,7 @@ def draw_pairs(paths: Sequence[str], *, ways: Sequence[Way], count: int, seed: i
                 if any(_label(pair, way) is not None for way in ways):
                     available += 1
                     name = f"{place}:{pair.sample.id}"
-                    yield draw(seed, name, "validation"), available, name, pair
+                    yield uniform_hash(seed, name, "validation"), available, name, pair
 
     drawn = heapq.nsmallest(count, numbered(), key=lambda one: one[:2])
     if not drawn:

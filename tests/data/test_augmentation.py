@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.augmentation import drop_reference, replace_reference, should_swap, swap
-from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
+from judgelm.data.augmentation import drop_reference, replace_reference, should_swap, swap_answers
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 from judgelm.data.swap.swap_names import Ambiguous
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample
@@ -41,7 +41,7 @@ def test_everything_that_has_a_place_is_exchanged():
         answer2_metadata={"decoding": "top_p"},
         note="kept",
     )
-    done = swap(pair).pair
+    done = swap_answers(pair).pair
     assert done.swapped
     assert done.sample.answers == ("two", "one")
     assert done.sample.answer_models == ("n", "m")
@@ -59,11 +59,11 @@ def test_everything_that_has_a_place_is_exchanged():
 
 def test_a_reason_that_does_not_say_which_answer_keeps_the_pair_or_goes():
     unclear = pair_of(label_of((8.0, 6.0), "1 is better than 2."), label_of((5.0, 9.0), "Assistant 2 is right."))
-    kept = swap(unclear, "keep")
+    kept = swap_answers(unclear, "keep")
     assert kept.pair is unclear
-    assert swap(unclear) == kept
+    assert swap_answers(unclear) == kept
     assert [type(one) for one in kept.ambiguous] == [Ambiguous]
-    without = swap(unclear, "drop_reason")
+    without = swap_answers(unclear, "drop_reason")
     assert without.pair.plain.reason is None
     assert without.pair.plain.scores == (6.0, 8.0)
     assert without.pair.referenced.reason == "Assistant 1 is right."
@@ -74,32 +74,32 @@ def test_a_quotation_of_any_text_of_the_pair_stays(holder):
     said = "Model A costs less."
     pair = pair_of(label_of((8.0, 6.0), f'Assistant 1 repeats "{said}"'), reference=None)
     texts = {holder: ("one", said) if holder == "answers" else said}
-    done = swap(replace(pair, sample=replace(pair.sample, **texts)))
+    done = swap_answers(replace(pair, sample=replace(pair.sample, **texts)))
     assert done.pair.plain.reason == f'Assistant 2 repeats "{said}"'
-    assert [problem.why for problem in swap(pair).ambiguous] == ["quoted_name"]  # nobody says so here
+    assert [problem.code for problem in swap_answers(pair).ambiguous] == ["quoted_name"]  # nobody says so here
 
 
 def test_a_label_without_scores_is_mirrored():
-    done = swap(pair_of(Label(sample_id="", winner=1, votes=(1, 2)), reference=None))
+    done = swap_answers(pair_of(Label(sample_id="", winner=1, votes=(1, 2)), reference=None))
     assert (done.pair.plain.winner, done.pair.plain.scores, done.pair.plain.votes) == (2, None, (2, 1))
 
 
 @given(SCORES, SCORES, REASONS, REASONS, TEXTS, TEXTS, st.sampled_from(["keep", "drop_reason"]))
 def test_swap_is_an_involution_and_mirrors_the_labels(scores, others, reason, other, first, second, on_ambiguous):
     pair = pair_of(label_of(scores, reason or None), label_of(others, other or None), answers=(first, second))
-    once = swap(pair, on_ambiguous)
+    once = swap_answers(pair, on_ambiguous)
     assert once.pair.plain.scores == (scores[::-1] if once.pair.swapped else scores)
     if once.pair.swapped:
         assert once.pair.plain.winner == winner_of(scores[::-1])
     if not once.ambiguous:
         assert once.pair.swapped
-        assert swap(once.pair, on_ambiguous).pair == pair
+        assert swap_answers(once.pair, on_ambiguous).pair == pair
 
 
 @given(SCORES, REASONS)
 def test_no_pair_is_ever_changed(scores, reason):
     pair, same = (pair_of(label_of(scores, reason), label_of(scores), answer1_metadata={"a": [1]}) for _ in range(2))
-    swap(pair, "drop_reason")
+    swap_answers(pair, "drop_reason")
     drop_reference(pair, 0.5, seed=1, epoch=2)
     replace_reference(pair, "another")
     judgelm_row(pair)["score"].append(3)
@@ -129,10 +129,16 @@ def test_another_reference_leaves_the_judgment_made_with_the_old_one_behind():
 
 
 def test_draws_are_uniform_and_depend_on_seed_purpose_id_and_epoch_alone():
-    drawn = [draw(0, str(number), "swap") for number in range(4000)]
+    drawn = [uniform_hash(0, str(number), "swap") for number in range(4000)]
     assert 0.47 < sum(one < 0.5 for one in drawn) / 4000 < 0.53  # 3.8 standard deviations of 0.0079
-    assert draw(0, "5", "swap") == drawn[5]
-    others = {draw(1, "5", "swap"), draw(0, "5", "reference"), draw(0, "5", "swap", 1), draw(0, "6", "swap"), drawn[5]}
+    assert uniform_hash(0, "5", "swap") == drawn[5]
+    others = {
+        uniform_hash(1, "5", "swap"),
+        uniform_hash(0, "5", "reference"),
+        uniform_hash(0, "5", "swap", 1),
+        uniform_hash(0, "6", "swap"),
+        drawn[5],
+    }
     assert len(others) == 5
 
 
@@ -146,7 +152,7 @@ def test_an_epoch_draws_anew():
 def test_what_is_drawn_is_the_pairs_own_draw_and_must_be_below_the_probability():
     for number in range(20):
         pair = pair_of(label_of((8.0, 6.0)), label_of((5.0, 9.0)), pair_id=str(number))
-        for_swap, for_reference = (draw(3, str(number), purpose, 2) for purpose in ("swap", "reference"))
+        for_swap, for_reference = (uniform_hash(3, str(number), purpose, 2) for purpose in ("swap", "reference"))
         for more, drawn in ((0.0, False), (1e-9, True)):
             assert should_swap(pair, for_swap + more, seed=3, epoch=2) is drawn
             shown = drop_reference(pair, for_reference + more, seed=3, epoch=2)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.seeds.mix import apportioned, filled_up
+from judgelm.data.seeds.mix import apportion, redistributed
 from judgelm.data.seeds.sampling import Seed, SeedSource, normalised, read_seeds, sample_seeds
 from judgelm.errors import ConfigError, InputError
 
@@ -144,7 +144,7 @@ def test_the_mix_is_kept_and_the_questions_are_distinct(write):
     assert [seed.source for seed in found] == ["x"] * 35 + ["y"] * 15
     assert len({normalised(seed.question) for seed in found}) == len({seed.id for seed in found}) == 50
     first, second = sample.counts["x"], sample.counts["y"]
-    assert (first.read, first.duplicates, first.available, first.asked, first.taken) == (65, 5, 60, 35, 35)
+    assert (first.read, first.duplicates, first.available, first.requested, first.taken) == (65, 5, 60, 35, 35)
     assert (second.read, second.rejected, second.available, second.taken) == (51, 1, 50, 15)
     assert [reject.line for reject in rejects] == [51]
     assert all(seed.origin.startswith(f"{seed.source}.jsonl:") for seed in found)
@@ -208,7 +208,10 @@ def test_too_few_says_what_is_missing_and_redistribution_is_counted(write):
         "sources more files or smaller shares, take a size of about 20, or let the others fill up (redistribute)"
     )
     sample = sample_seeds(sources, mix, 50, 0, redistribute=True)
-    assert {name: (count.asked, count.taken) for name, count in sample.counts.items()} == {"x": (25, 10), "y": (25, 40)}
+    assert {name: (count.requested, count.taken) for name, count in sample.counts.items()} == {
+        "x": (25, 10),
+        "y": (25, 40),
+    }
     assert len(list(sample)) == 50
     with pytest.raises(InputError, match="size 91: all sources together have 90 seeds; ask for fewer"):
         sample_seeds(sources, mix, 91, 0, redistribute=True)
@@ -243,9 +246,9 @@ def test_files_that_change_between_the_readings_are_an_error(write):
 
 def test_largest_remainders():
     # 10 x (0.34, 0.33, 0.33) = 3.4, 3.3, 3.3: one left over, to the largest remainder
-    assert apportioned(10, {"a": 0.34, "b": 0.33, "c": 0.33}) == {"a": 4, "b": 3, "c": 3}
+    assert apportion(10, {"a": 0.34, "b": 0.33, "c": 0.33}) == {"a": 4, "b": 3, "c": 3}
     # a gives 1 of 5; of the 9 left 3/5 are 5.4 and 2/5 are 3.6, but c has 3: then b gives 6
-    assert filled_up({"a": 5, "b": 3, "c": 2}, {"a": 1, "b": 9, "c": 3}, {"a": 0.5, "b": 0.3, "c": 0.2}) == {
+    assert redistributed({"a": 5, "b": 3, "c": 2}, {"a": 1, "b": 9, "c": 3}, {"a": 0.5, "b": 0.3, "c": 0.2}) == {
         "a": 1,
         "c": 3,
         "b": 6,
@@ -257,7 +260,7 @@ def test_filling_up_gives_the_size_and_no_more_than_there_is(given_sources, data
     shares = {str(place): float(share) for place, (share, _) in enumerate(given_sources)}
     available = {str(place): count for place, (_, count) in enumerate(given_sources)}
     size = data.draw(st.integers(0, sum(available.values())))
-    taken = filled_up(apportioned(size, shares), available, shares)
+    taken = redistributed(apportion(size, shares), available, shares)
     assert sum(taken.values()) == size
     assert all(0 <= taken[name] <= available[name] for name in available)
 

@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from judgelm.data.synthetic.generators import Answer
-from judgelm.data.synthetic.pairs import ANSWERERS, FACTS, KINDS, VICES, generate, is_held_out
+from judgelm.data.synthetic.pairs import FACTS, GENERATORS, KINDS, VICES, generate, is_held_out
 from judgelm.data.synthetic.questions import Question
 from judgelm.data.synthetic.teacher import find, noiseless_score, review
 from judgelm.errors import ConfigError
@@ -90,7 +90,7 @@ def test_ids_are_unique_across_splits():
 
 def test_two_different_answerers_answer_each_question():
     assert all(row["answer1_model_id"] != row["answer2_model_id"] for row in rows("train"))
-    assert {row["answer1_model_id"] for row in rows("train")} == {who.model_id for who in ANSWERERS}
+    assert {row["answer1_model_id"] for row in rows("train")} == {who.model_id for who in GENERATORS}
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.word_diff import Piece, changes
+from judgelm.data.word_diff import DiffPiece, diff_words
 
 
 def changed(pieces):
@@ -9,29 +9,29 @@ def changed(pieces):
 
 
 def test_exchanged_names_are_compared_word_by_word():
-    before, after = changes("Assistant 1 and 2 get 8.5 and 6.", "Assistant 2 and 1 get 8.5 and 6.")
+    before, after = diff_words("Assistant 1 and 2 get 8.5 and 6.", "Assistant 2 and 1 get 8.5 and 6.")
     # by common runs alone, "1" would be found again in the other text
     assert changed(before) == ["1", "2"]
     assert changed(after) == ["2", "1"]
 
 
 def test_a_score_is_one_word():
-    before, after = changes("8.5 6\nclear", "6 8.5\nclear")
+    before, after = diff_words("8.5 6\nclear", "6 8.5\nclear")
     assert (changed(before), changed(after)) == (["8.5", "6"], ["6", "8.5"])
-    assert before[-1] == Piece("\nclear", changed=False)
+    assert before[-1] == DiffPiece("\nclear", changed=False)
 
 
 def test_a_dropped_reason_is_changed_as_a_whole_and_scores_by_themselves():
-    before, after = changes("3 9\nthe former wins by 9", "9 3\n")
+    before, after = diff_words("3 9\nthe former wins by 9", "9 3\n")
     assert changed(before) == ["3", "9", "the former wins by 9"]
     assert changed(after) == ["9", "3"]
 
 
 def test_a_longer_text_keeps_what_it_shares():
-    before, after = changes("one is clear", "one is very clear")
+    before, after = diff_words("one is clear", "one is very clear")
     assert (changed(before), changed(after)) == ([], ["very "])
 
 
 @given(st.text(), st.text())
 def test_pieces_joined_are_the_texts(before, after):
-    assert tuple("".join(piece.text for piece in pieces) for pieces in changes(before, after)) == (before, after)
+    assert tuple("".join(piece.text for piece in pieces) for pieces in diff_words(before, after)) == (before, after)

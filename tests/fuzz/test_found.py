@@ -13,8 +13,8 @@ from judgelm.data.formats.qa import read_qa
 from judgelm.data.labelled_pair import judgelm_row, read_labelled
 from judgelm.data.ratings.table import read_ratings
 from judgelm.data.readers.files import read_rows
-from judgelm.data.swap.quotes import quotes_in
-from judgelm.data.swap.swap_names import exchange
+from judgelm.data.swap.quotes import find_quotes
+from judgelm.data.swap.swap_names import swap_names
 from judgelm.data.swap.words import JOIN
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
@@ -50,11 +50,11 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
         assert isinstance(parse_scores(f"({' ' * 30_000}x", 3), Unparsed)
         assert tagged_answer("<ans>" * 20_000, "last") == ""
         assert JOIN.match(" " * 30_000) is None
-        assert [quote.content for quote in quotes_in("“" * 100_000 + '"“a"')] == ['"“a"']
+        assert [quote.content for quote in find_quotes("“" * 100_000 + '"“a"')] == ['"“a"']
         assert parse_level("Answer: " * 40_000 + "good", ("good", "bad")) == "good"
-        assert exchange("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
-        assert exchange("8 6 8:\n" * 8_000, (1, 0)).mentions == 0
-        assert exchange("Assistant 1 and " + "the first one " * 8_000, (1, 0)).why == "unnamed_ordinal"
+        assert swap_names("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
+        assert swap_names("8 6 8:\n" * 8_000, (1, 0)).mentions == 0
+        assert swap_names("Assistant 1 and " + "the first one " * 8_000, (1, 0)).why == "unnamed_ordinal"
 
 
 def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():

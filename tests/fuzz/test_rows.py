@@ -9,7 +9,7 @@ from judgelm.data.formats.catalog import FORMATS
 from judgelm.data.labelled_pair import judgelm_row, read_labelled
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import SampleStream
-from judgelm.data.swap.swap_names import Exchanged, exchange
+from judgelm.data.swap.swap_names import SwappedText, swap_names
 from tests.support import fuzzing
 
 TEXTS = fuzzing.texts("a", "8 6\nbecause", "\n\nHuman: ", "\n\nAssistant: ", "error", "Assistant 1", " ", "\n", "[[A]]")
@@ -161,9 +161,9 @@ def test_reasons(fuzz):
     """A reason whose answers change places: put back, it says what it said, or it is called ambiguous."""
 
     def check(text):
-        found = exchange(text, (1, 0))
-        if isinstance(found, Exchanged):
-            back = exchange(found.text, (1, 0))
-            assert not isinstance(back, Exchanged) or back.text == text
+        found = swap_names(text, (1, 0))
+        if isinstance(found, SwappedText):
+            back = swap_names(found.text, (1, 0))
+            assert not isinstance(back, SwappedText) or back.text == text
 
     fuzz(REASONS, check)

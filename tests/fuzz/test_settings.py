@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import load_config
-from judgelm.data.answers.generators import answerer_of, parse_answerer
+from judgelm.data.answers.generators import build_generator, parse_generator
 from judgelm.data.builder.options import build_options
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.scripted import ScriptedEngine
@@ -109,10 +109,10 @@ def test_options(fuzz):
     def check(given):
         (mode, options), answerer, build, text = given
         fuzzing.refusal(lambda: make_mode(mode, options))
-        fuzzing.refusal(lambda: answerer_of(answerer), "answerer")
+        fuzzing.refusal(lambda: build_generator(answerer), "answerer")
         fuzzing.refusal(lambda: build_options(build, "build.yaml"), "build.yaml")
         fuzzing.refusal(lambda: parse_pairs([text, f"a={text}"], "--engine-arg"), "--engine-arg")
-        fuzzing.refusal(lambda: parse_answerer(f"name=a,model=m,{text}"), "answerer")
+        fuzzing.refusal(lambda: parse_generator(f"name=a,model=m,{text}"), "answerer")
 
     modes = OPTIONS.flatmap(lambda one: st.tuples(st.just(one[0]), fuzzing.altered(st.just(one[1]))))
     fuzz(st.tuples(modes, fuzzing.altered(st.just(ANSWERER)), fuzzing.altered(st.just(BUILD)), VALUES), check)

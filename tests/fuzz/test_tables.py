@@ -9,7 +9,7 @@ from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.formats.qa import qa_row, read_qa
 from judgelm.data.formats.results import read_results
 from judgelm.data.formats.review_tables import join_reviews
-from judgelm.data.formats.reviews import in_both_orders, read_reviews
+from judgelm.data.formats.reviews import match_orders, read_reviews
 from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.data.readers.files import Reject
 from judgelm.data.samples import join_outputs, read_references
@@ -137,7 +137,7 @@ def test_joined_tables(fuzz, place):
         if fuzzing.refusal(lambda: joined.extend(join_reviews(paths[0], [paths[1]], [paths[2]])), *paths) is None:
             assert len(joined) == len(reviews)
         both = []
-        if fuzzing.refusal(lambda: both.append(in_both_orders(read_reviews(paths[2]))), paths[2]) is None:
+        if fuzzing.refusal(lambda: both.append(match_orders(read_reviews(paths[2]))), paths[2]) is None:
             [(pairs, alone)] = both
             assert 2 * len(pairs) + len(alone) == len(reviews)
         found = []

@@ -194,7 +194,7 @@ def test_one_model_more_than_shown_is_named():
 def test_lengths_are_bounded_by_the_ends_of_their_steps():
     [row] = data_tables.length_rows({("answer", 40): 5, ("answer", 0): 4, ("answer", 400): 1})
     # 4 below 20, 9 below 60, 10 below 420
-    assert (row.what, row.n, row.half, row.most, row.all) == ("answer", 10, 60, 60, 420)
+    assert (row.text_kind, row.n, row.half, row.most, row.all) == ("answer", 10, 60, 60, 420)
 
 
 def test_a_share_of_nothing_is_none():
@@ -205,7 +205,7 @@ def test_every_reason_to_drop_is_explained():
     from typing import get_args
 
     from judgelm.data.builder.cleaning import DropReason
-    from judgelm.data.swap.names import Why
+    from judgelm.data.swap.names import AmbiguityCode
 
     assert set(DROPPED) == set(get_args(DropReason))
-    assert set(AMBIGUOUS) == set(get_args(Why))
+    assert set(AMBIGUOUS) == set(get_args(AmbiguityCode))

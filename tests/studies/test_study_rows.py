@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.contrastive_pairs import pair
+from judgelm.data.answers.contrastive_pairs import contrastive_pair
 from judgelm.data.ratings.run_files import run_ratings
 from judgelm.data.samples import SampleStream
 from judgelm.jsonl import encode_line, read_jsonl
@@ -154,9 +154,11 @@ def test_what_is_concluded_counts_and_not_what_was_asked_for(tmp_path, capsys):
 
 def test_the_right_response_stands_in_both_places_over_many_questions():
     questions = [Sample(id=str(place), question="2 + 2?", answers=(), reference="4") for place in range(40)]
-    found = [pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
+    found = [contrastive_pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
     assert {truth["winner"] for _, truth in found} == {1, 2}
-    assert found == [pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions]  # whatever their order
+    assert found == [
+        contrastive_pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions
+    ]  # whatever their order
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_swapped_row_stands_beside_its_own_with_changed_words_marked(tokenizer
 
 def test_an_ambiguous_reason_is_dropped_and_said(tokenizer):
     found = show_swapped(pair(reason="The former is better than the latter."), tokenizer, options())
-    assert [problem.why for problem in found.ambiguous] == ["former_latter"]
+    assert [problem.code for problem in found.ambiguous] == ["former_latter"]
     assert found.after.target == "6 8\n"
 
 

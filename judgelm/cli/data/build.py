@@ -88,15 +88,15 @@ def _summary(built: Any, out: str) -> Table:
         table.add_row(f"  rejected, {source}: {why}", f"{rows:,}")
     for (source, why), rows in sorted(counts.dropped.items()):
         table.add_row(f"  dropped, {source}: {why}", f"{rows:,}")
-    for (source, what), rows in sorted(counts.repaired.items()):
-        table.add_row(f"  repaired, {source}: {what}", f"{rows:,}")
+    for (source, outcome), rows in sorted(counts.repaired.items()):
+        table.add_row(f"  repaired, {source}: {outcome}", f"{rows:,}")
     table.add_row("clean pairs", f"{counts.before.pairs:,}")
-    for what, pairs in sorted(counts.swapped.items()):
-        table.add_row(f"  {what}", f"{pairs:,}")
+    for outcome, pairs in sorted(counts.swapped.items()):
+        table.add_row(f"  {outcome}", f"{pairs:,}")
     for why, reasons in sorted(counts.ambiguous.items()):
         table.add_row(f"  ambiguous reason: {why}", f"{reasons:,}")
-    for what, pairs in sorted(counts.references.items()):
-        table.add_row(f"  reference: {what}", f"{pairs:,}")
+    for outcome, pairs in sorted(counts.references.items()):
+        table.add_row(f"  reference: {outcome}", f"{pairs:,}")
     for name, rows in built.files.items():
         table.add_row(name, f"{rows:,}")
     for size in built.subsets.too_large:

@@ -12,7 +12,7 @@ from judgelm.data.readers.rejects import RejectCounts
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
-    from judgelm.data.benchmarks.importer import Imported
+    from judgelm.data.benchmarks.importer import ImportResult
 
 EPILOG = """
 Examples:
@@ -45,10 +45,10 @@ def import_command(
     from judgelm.data.benchmarks.catalog import BENCHMARKS, get_benchmark
 
     if name is None:
-        write_json(json_out, {known: one.files for known, one in BENCHMARKS.items()})
+        write_json(json_out, {known: listed.files for known, listed in BENCHMARKS.items()})
         if not is_stdout(json_out):
-            for known, one in BENCHMARKS.items():
-                typer.echo(f"{known:14} {one.files}")
+            for known, listed in BENCHMARKS.items():
+                typer.echo(f"{known:14} {listed.files}")
         return
     benchmark = get_benchmark(name)
     if not files:
@@ -63,7 +63,7 @@ def import_command(
         _show(done)
 
 
-def _row(done: "Imported") -> dict[str, Any]:
+def _row(done: "ImportResult") -> dict[str, Any]:
     return {
         "benchmark": done.benchmark.name,
         "rows": done.rows,
@@ -78,7 +78,7 @@ def _row(done: "Imported") -> dict[str, Any]:
     }
 
 
-def _show(done: "Imported") -> None:
+def _show(done: "ImportResult") -> None:
     labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(done.winners.items()))
     counts = [f"{done.rows:,} rows"]
     counts += [f"labels {labels}"] if labels else []

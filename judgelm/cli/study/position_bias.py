@@ -51,7 +51,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
         InputError: a file cannot be read, is given twice, or has the same answers in the same order twice.
     """
     from judgelm.cli.evaluation import is_run_file
-    from judgelm.data.formats.reviews import joined_files, read_reviews
+    from judgelm.data.formats.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias.pairs import merge_groups, pairs_of_reviews, pairs_of_run
 
@@ -61,7 +61,7 @@ def _groups(files: list[tuple[str, Path]]) -> "dict[str, PairGroup]":
     runs = [(name, path) for name, path in files if is_run_file(path)]
     reviewed = [file for file in files if file not in runs]
     found = [(name, pairs_of_run(read_judgments(path))) for name, path in runs]
-    for places in joined_files(reviewed):
+    for places in group_files(reviewed):
         named = [reviewed[place] for place in places]
         found += pairs_of_reviews([(name, review) for name, path in named for review in read_reviews(str(path))])
     groups = merge_groups(found)

@@ -35,7 +35,7 @@ _NEEDS = "id, question, reference"
 _ANSWER_NEEDS = "question_id, text"
 
 
-def read_known(path: str) -> Iterator[Sample]:
+def read_solved_questions(path: str) -> Iterator[Sample]:
     """Questions whose right answer is known: `id`, `question`, `reference`, and `options`, `category` if any.
 
     Raises:
@@ -79,7 +79,7 @@ def _answer(row: Row) -> tuple[str, str] | None:
     return name, text_field(row, "text", _ANSWER_NEEDS)
 
 
-def asked(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
+def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
     """Two questions to the generator for each multiple-choice question: for the right option and for a wrong one.
 
     Args:
@@ -89,24 +89,24 @@ def asked(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
     Raises:
         InputError: a question has no options, or its reference is none of their letters.
     """
-    for one in questions:
-        shown = question_of(one)
+    for item in questions:
+        shown = question_of(item)
         letters = ascii_uppercase[: shown.letters]
-        right = None if one.reference is None else canonical(one.reference, "choice")
-        if "options" not in one.metadata or right is None or right not in letters:
-            raise InputError(f"question {one.id}: needs options and the letter of one as its reference")
-        wrong = random.Random(f"{seed}:{one.id}").choice([letter for letter in letters if letter != right])
+        right = None if item.reference is None else canonical(item.reference, "choice")
+        if "options" not in item.metadata or right is None or right not in letters:
+            raise InputError(f"question {item.id}: needs options and the letter of one as its reference")
+        wrong = random.Random(f"{seed}:{item.id}").choice([letter for letter in letters if letter != right])
         for letter in (right, wrong):
             text = _ASK.format(question=shown.text, letter=letter)
-            yield Sample(id=f"{one.id}{_MARK}{letter}", question=text, answers=(), category=one.category)
+            yield Sample(id=f"{item.id}{_MARK}{letter}", question=text, answers=(), category=item.category)
 
 
-def asked_about(question_id: str) -> str:
-    """The id of the question that one of `asked` is about; any other id as it is."""
+def source_question_id(question_id: str) -> str:
+    """The id of the question that one of `generator_prompts` is about; any other id as it is."""
     return question_id.partition(_MARK)[0]
 
 
-def pair(
+def contrastive_pair(
     question: Sample, texts: Sequence[str], task: Task, *, seed: int = 0
 ) -> tuple[Sample, Mapping[str, object]] | None:
     """One right and one wrong response out of a generator's, each drawn at random, in random places.

@@ -41,18 +41,18 @@ def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int 
     Raises:
         InputError: the file cannot be read, or holds no question.
     """
-    found: dict[str, Sample] = {}
+    by_id: dict[str, Sample] = {}
 
     def read(row: Row) -> Sample:
         question = _question(row)
-        if question.id in found:
+        if question.id in by_id:
             raise row_error(row, f'id "{question.id}" appeared before in this file; ids must be unique')
         return question
 
     questions = convert_rows(read_rows(path), read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
     for question in islice(questions, limit):
-        found[question.id] = question
-    return list(found.values())
+        by_id[question.id] = question
+    return list(by_id.values())
 
 
 def _question(row: Row) -> Sample:
@@ -126,18 +126,20 @@ class AnswerSet:
     @property
     def left_out(self) -> int:
         """How many answers cannot stand in a pair: failed, or truncated where those are dropped."""
-        return sum(text is None for found in self._found.values() for text in found.values())
+        return sum(text is None for texts in self._found.values() for text in texts.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
         """A question's answers, sorted, so that no file's order matters; with the reference as one of them if asked."""
-        found = [Candidate(*key, text) for key, text in self._found.get(question.id, {}).items() if text is not None]
+        candidates = [
+            Candidate(*key, text) for key, text in self._found.get(question.id, {}).items() if text is not None
+        ]
         if with_reference and question.reference is not None:
-            found.append(Candidate(REFERENCE_MODEL, "", question.reference))
-        return sorted(found)
+            candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
+        return sorted(candidates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairDraw:
+class PairSampler:
     """How pairs are drawn from a question's answers.
 
     Attributes:
@@ -154,18 +156,18 @@ class PairDraw:
         """At most `pairs` different pairs of different texts; more pairs begin with those of fewer."""
         rng = random.Random(f"{self.seed}:{question_id}")
         possible = [
-            (one, two)
-            for one, two in combinations(answers, 2)
-            if one.text.strip() != two.text.strip() and (self.same_model or one.model != two.model)
+            (first, second)
+            for first, second in combinations(answers, 2)
+            if first.text.strip() != second.text.strip() and (self.same_model or first.model != second.model)
         ]
         rng.shuffle(possible)
-        return [(two, one) if rng.random() < 0.5 else (one, two) for one, two in possible[: self.pairs]]
+        return [(second, first) if rng.random() < 0.5 else (first, second) for first, second in possible[: self.pairs]]
 
 
 def pair_rows(
     questions: Sequence[Sample],
     answers: AnswerSet,
-    draw: PairDraw,
+    draw: PairSampler,
     *,
     with_reference: bool = False,
     counts: Counter[str],
@@ -177,19 +179,19 @@ def pair_rows(
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:
         counts[f"questions with {len(pairs)} pairs"] += 1
-    for place in range(draw.pairs):
+    for index in range(draw.pairs):
         for question, pairs in zip(questions, drawn, strict=True):
-            if place < len(pairs):
+            if index < len(pairs):
                 counts["pairs"] += 1
-                yield _pair_row(question, place + 1, pairs[place])
+                yield _pair_row(question, index + 1, pairs[index])
 
 
-def _pair_row(question: Sample, number: int, pair: tuple[Candidate, Candidate]) -> dict[str, Any]:
-    row: dict[str, Any] = {"question_id": f"{question.id}-{number}", "question_body": question.question}
-    for place, answer in enumerate(pair, 1):
-        row[f"answer{place}_body"] = answer.text
-        row[f"answer{place}_model_id"] = answer.model
-        row[f"answer{place}_metadata"] = {"decoding_method": answer.decoding or None}
+def _pair_row(question: Sample, pair_number: int, pair: tuple[Candidate, Candidate]) -> dict[str, Any]:
+    row: dict[str, Any] = {"question_id": f"{question.id}-{pair_number}", "question_body": question.question}
+    for position, answer in enumerate(pair, 1):
+        row[f"answer{position}_body"] = answer.text
+        row[f"answer{position}_model_id"] = answer.model
+        row[f"answer{position}_metadata"] = {"decoding_method": answer.decoding or None}
     if question.reference is not None:
         row["reference"] = {"text": question.reference}
     category = {} if question.category is None else {"category": question.category}

@@ -26,7 +26,7 @@ _OWN, _ASKING, _DECODING = ("name", "engine", "form"), ("system", "plain", "max_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answerer:
+class AnswerGenerator:
     """A model to be loaded, and how it is asked.
 
     Attributes:
@@ -51,39 +51,39 @@ class Answerer:
             raise ConfigError(f"answerer {self.name}: form {self.form!r}: there are {', '.join(get_args(Form))}")
 
 
-def answerer_of(given: Mapping[str, Any]) -> Answerer:
+def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
     """An answerer from a mapping, each of whose names is checked.
 
     Raises:
         ConfigError: a name that nothing has, a value of another type, or no `name` and `model`.
     """
     rest = dict(given)
-    place = f"answerer {rest.get('name', f'of {len(given)} settings')}"
+    label = f"answerer {rest.get('name', f'of {len(given)} settings')}"
     if not rest.get("name") or not rest.get("model"):
-        raise ConfigError(f"{place}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
+        raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
     own = {name: rest.pop(name) for name in _OWN if name in rest}
     asking = {name: rest.pop(name) for name in _ASKING if name in rest}
     decodings = rest.pop("decodings", None)
     alone = {name: rest.pop(name) for name in _DECODING if name in rest}
     if decodings is not None and alone:
-        raise ConfigError(f"{place}: temperature and seed stand in decodings or alone, not in both places")
+        raise ConfigError(f"{label}: temperature and seed stand in decodings or alone, not in both places")
     if decodings is not None and not (isinstance(decodings, list) and decodings):
         raise ConfigError(
-            f"{place}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
+            f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
         )
-    return Answerer(
+    return AnswerGenerator(
         **own | {"name": str(own["name"])},
-        options=_checked(EngineOptions, current_names(rest), place, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
-        decodings=tuple(_checked(Decoding, one, f"{place}: decodings") for one in decodings or [alone]),
-        asking=_checked(Answering, asking, place),
+        options=_checked(EngineOptions, current_names(rest), label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
+        asking=_checked(Answering, asking, label),
     )
 
 
-def parse_answerer(text: str) -> Answerer:
+def parse_generator(text: str) -> AnswerGenerator:
     """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
 
     Raises:
-        ConfigError: as `answerer_of`, or a part that cannot be read.
+        ConfigError: as `build_generator`, or a part that cannot be read.
     """
     given: dict[str, Any] = {}
     for part in text.split(","):
@@ -94,44 +94,48 @@ def parse_answerer(text: str) -> Answerer:
                 f"--answerer: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
                 "a --config file"
             )
-        place = given.setdefault(into, {}) if into else given
+        target = given.setdefault(into, {}) if into else given
         try:
-            place[inner] = value if inner in ("name", "model") else parse_yaml(value)
+            target[inner] = value if inner in ("name", "model") else parse_yaml(value)
         except ConfigError as error:  # without the value, which may hold a password
             raise ConfigError(f"--answerer {name}=...: the value is no YAML ({error}); quote it") from error
-    return answerer_of(given)
+    return build_generator(given)
 
 
-def merged(answerers: Sequence[Answerer]) -> list[Answerer]:
+def merge_generators(answerers: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
     """One entry for each name, with all its decodings, so that each model is loaded once.
 
     Raises:
         ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
     """
-    found: dict[str, Answerer] = {}
-    for one in answerers:
-        earlier = found.get(one.name)
-        if earlier is not None and replace(earlier, decodings=one.decodings) != one:
-            raise ConfigError(f"answerer {one.name} is given twice, with other settings; give the second another name")
-        found[one.name] = one if earlier is None else replace(one, decodings=earlier.decodings + one.decodings)
-    for one in found.values():
-        if len({decoding.name for decoding in one.decodings}) < len(one.decodings):
-            raise ConfigError(f"answerer {one.name} has a decoding twice; give each another temperature or seed")
-    return list(found.values())
+    by_name: dict[str, AnswerGenerator] = {}
+    for answerer in answerers:
+        earlier = by_name.get(answerer.name)
+        if earlier is not None and replace(earlier, decodings=answerer.decodings) != answerer:
+            raise ConfigError(
+                f"answerer {answerer.name} is given twice, with other settings; give the second another name"
+            )
+        by_name[answerer.name] = (
+            answerer if earlier is None else replace(answerer, decodings=earlier.decodings + answerer.decodings)
+        )
+    for answerer in by_name.values():
+        if len({decoding.name for decoding in answerer.decodings}) < len(answerer.decodings):
+            raise ConfigError(f"answerer {answerer.name} has a decoding twice; give each another temperature or seed")
+    return list(by_name.values())
 
 
-def _checked(kind: Any, given: Any, place: str, beside: Sequence[str] = ()) -> Any:
+def _checked(kind: Any, given: Any, label: str, beside: Sequence[str] = ()) -> Any:
     """A dataclass from a mapping; `beside` are names that may stand next to its own."""
-    known = [one.name for one in fields(kind)]
+    known = [option.name for option in fields(kind)]
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{place}: expected names and values ({', '.join(known)}), got {type(given).__name__}")
+        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(given).__name__}")
     if unknown := given.keys() - set(known):
         there = ", ".join(dict.fromkeys((*beside, *known)))
-        raise ConfigError(f"{place}: {', '.join(sorted(map(str, unknown)))} does not exist; there are: {there}")
+        raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} does not exist; there are: {there}")
     try:
         return TypeAdapter(kind).validate_python(dict(given))
     except ValidationError as error:
         first: Any = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         shown = "" if name.startswith("engine_args") else f"={first['input']!r}"
-        raise ConfigError(f"{place}: {name}{shown}: {first['msg']}") from error
+        raise ConfigError(f"{label}: {name}{shown}: {first['msg']}") from error

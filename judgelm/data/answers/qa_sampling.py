@@ -41,21 +41,23 @@ def sample_by_type(
     """
     if target < 1:
         raise ConfigError(f"target is {target}; it must be at least 1")
-    used = [one for one in samples if _type(one) not in excluded_types(str(one.metadata.get("data_set", "")))]
+    used = [
+        sample for sample in samples if _type(sample) not in excluded_types(str(sample.metadata.get("data_set", "")))
+    ]
     by_type: dict[str, list[str]] = defaultdict(list)
-    for one in used:
-        by_type[_type(one)].append(one.id)
-    kept: set[str] = set()
+    for sample in used:
+        by_type[_type(sample)].append(sample.id)
+    chosen_ids: set[str] = set()
     for name, ids in by_type.items():
         share = len(ids) if len(ids) < whole_below else min(len(ids), round(target * len(ids) / len(used)))
         drawing = np.random.default_rng([seed, *name.encode()])
-        kept.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
-    return [one for one in used if one.id in kept]
+        chosen_ids.update(drawing.choice(sorted(ids), size=share, replace=False).tolist())
+    return [sample for sample in used if sample.id in chosen_ids]
 
 
 def type_counts(samples: Sequence[Sample]) -> Counter[str]:
     """How many questions of each answer type, as in the paper's Table 1."""
-    return Counter(_type(one) for one in samples)
+    return Counter(_type(sample) for sample in samples)
 
 
 def _type(sample: Sample) -> str:

@@ -11,10 +11,10 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from judgelm.data.formats.labels import as_written
-from judgelm.data.readers.fields import described, row_error
+from judgelm.data.formats.labels import json_scores
+from judgelm.data.readers.fields import describe, row_error
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, rejected
+from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
@@ -72,7 +72,7 @@ class Shape:
     needs: tuple[str, ...]
 
 
-def converted(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
+def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
     """Convert each row of a file, with its number from 1; a row that cannot be used is a reject.
 
     Raises:
@@ -105,10 +105,10 @@ def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
         error = row_error(row, f"no row of {shape.name}: it lacks {', '.join(missing)} and has the fields {fields}")
         if not known:
             raise InputError(f"{error}; give the published file, or name the benchmark that this is")
-        yield rejected(row, error)
+        yield reject_row(row, error)
 
 
-def only_file(files: Sequence[str], benchmark: str) -> str:
+def single_file(files: Sequence[str], benchmark: str) -> str:
     """The one file that was given.
 
     Raises:
@@ -131,7 +131,7 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
     if label is not None and label.winner is not None:
         row["winner"] = label.winner
     if label is not None and label.scores is not None:
-        row["scores"] = as_written(label.scores)
+        row["scores"] = json_scores(label.scores)
     more = {
         "votes": list(label.votes) if label is not None else None,
         "reason": None if label is None else label.reason,
@@ -146,15 +146,15 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
 def _in_json(value: object) -> object:
     """A value as JSON can say it: NaN, which tables have for nothing, is null; a date is its text."""
     if isinstance(value, Mapping):
-        return {str(name): _in_json(one) for name, one in value.items()}
+        return {str(name): _in_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_in_json(one) for one in value]
+        return [_in_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def one_of(row: Row, name: str, values: Mapping[object, str]) -> str:
+def choice_field(row: Row, name: str, values: Mapping[object, str]) -> str:
     """What a field's value stands for.
 
     Raises:
@@ -164,11 +164,11 @@ def one_of(row: Row, name: str, values: Mapping[object, str]) -> str:
     known = value in values if isinstance(value, str | int) and not isinstance(value, bool) else False
     if not known:
         expected = ", ".join(str(key) for key in values)
-        raise row_error(row, f'field "{name}": expected one of {expected}, got {described(value)}; correct the row')
+        raise row_error(row, f'field "{name}": expected one of {expected}, got {describe(value)}; correct the row')
     return values[value]
 
 
-def model_of_file(path: str) -> str:
+def model_from_filename(path: str) -> str:
     """A file's name without its endings, which names the model whose answers it holds."""
     name = Path(path).name
     for ending in (".gz", ".jsonl", ".json"):

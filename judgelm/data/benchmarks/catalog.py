@@ -15,8 +15,8 @@ from judgelm.data.benchmarks.questions import QA_BENCHMARKS
 from judgelm.errors import ConfigError
 
 BENCHMARKS: Mapping[str, Benchmark] = {
-    one.name: one
-    for one in (
+    benchmark.name: benchmark
+    for benchmark in (
         *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, PREFERENCES),
         *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS),
     )

@@ -9,8 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, one_of, plain_row
-from judgelm.data.readers.fields import described, field_error, row_error, row_id, text_field, texts_field
+from judgelm.data.benchmarks.base import (
+    Benchmark,
+    Entry,
+    Shape,
+    choice_field,
+    convert_file,
+    model_from_filename,
+    plain_row,
+)
+from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field, texts_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
@@ -35,20 +43,20 @@ def _gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
         needs = ("question", "ground_truth") if "ground_truth" in _first_fields(path) else ("question", "answer")
         make = partial(_gsm8k_entries, gold_field=needs[1])
-        for entries in converted(path, Shape(name=_GSM8K, needs=needs), make, on_reject):
+        for entries in convert_file(path, Shape(name=_GSM8K, needs=needs), make, on_reject):
             yield from entries
 
 
-def _gsm8k_entries(row: Row, number: int, gold_field: str) -> list[Entry]:
+def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     question = text_field(row, "question", "question, answer")
     worked = text_field(row, gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
     if gold is None:
         raise field_error(row, gold_field, 'no final number behind "####"; this is no row of GSM8K')
     metadata = {"data_set": _GSM8K, "solution": worked}
-    asked = Sample(id=f"gsm8k-{number}", question=question, answers=(), reference=gold, metadata=metadata)
+    question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
-        return [Entry(plain_row(asked))]
+        return [Entry(plain_row(question_sample))]
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
         raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
@@ -57,20 +65,20 @@ def _gsm8k_entries(row: Row, number: int, gold_field: str) -> list[Entry]:
         answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
         stated = value.get("is_correct")
         truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
-        entries.append(_judged(asked, model, answer, truth=truth))
+        entries.append(_judged(question_sample, model, answer, truth=truth))
     return entries
 
 
-def _judged(asked: Sample, model: str, answer: str, *, truth: bool) -> Entry:
+def _judged(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
     """One model's answer to a question, and whether it is right."""
-    sample = replace(asked, id=f"{asked.id}/{model}", answers=(answer,), answer_models=(model,))
+    sample = replace(question, id=f"{question.id}/{model}", answers=(answer,), answer_models=(model,))
     known = {
         "id": sample.id,
         "agent": model,
-        "dataset": asked.metadata["data_set"],
+        "dataset": question.metadata["data_set"],
         "truth": truth,
-        "question": asked.id,
-        "answer": asked.reference,
+        "question": question.id,
+        "answer": question.reference,
     }
     return Entry(plain_row(sample), known)
 
@@ -85,11 +93,11 @@ def _mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     others = [path for path in files if path not in pairs]
     results = _Results()
     for path in others:
-        for row, outputs in converted(path, _RESULTS, partial(results.add, path=path), on_reject):
+        for row, outputs in convert_file(path, _RESULTS, partial(results.add, path=path), on_reject):
             if not pairs:
                 yield from _mmlu_entries(row, outputs)
     for path in pairs:
-        yield from converted(path, _PAIRS, lambda row, _: _mmlu_pair(row, results), on_reject)
+        yield from convert_file(path, _PAIRS, lambda row, _: _mmlu_pair(row, results), on_reject)
 
 
 class _Results:
@@ -105,7 +113,7 @@ class _Results:
         self.outputs: dict[str, dict[str, str]] = {}
         self._places: dict[tuple[str, str], str] = {}
 
-    def add(self, row: Row, number: int, path: str) -> tuple[Row, dict[str, str]]:
+    def add(self, row: Row, row_number: int, path: str) -> tuple[Row, dict[str, str]]:
         """Take in one row of a file.
 
         Raises:
@@ -113,9 +121,9 @@ class _Results:
         """
         question, outputs = _question(row).id, _outputs(row, path)
         for model in outputs or ("",):
-            if (place := self._places.get((question, model))) is not None:
+            if (location := self._places.get((question, model))) is not None:
                 repeated = f"a second answer of {model} to" if model else "repeats"
-                raise row_error(row, f"{repeated} question {question}; the first, in {place}, counts")
+                raise row_error(row, f"{repeated} question {question}; the first, in {location}, counts")
         self._places |= {(question, model): f"{row.file}:{row.line}" for model in outputs or ("",)}
         self.questions.setdefault(question, row)
         self.outputs.setdefault(question, {}).update(outputs)
@@ -149,9 +157,11 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
     """Model -> what it wrote: of one model, named by the file, in the published results; of several in `outputs`."""
     several = row.data.get("outputs")
     if isinstance(several, dict):
-        texts = {str(model): one.get("text") if isinstance(one, dict) else one for model, one in several.items()}
+        texts = {
+            str(model): output.get("text") if isinstance(output, dict) else output for model, output in several.items()
+        }
     elif (field := next((name for name in _OUTPUT_FIELDS if name in row.data), None)) is not None:
-        name = model_of_file(path)
+        name = model_from_filename(path)
         match = _MODEL_IN_NAME.search(name)
         text = row.data[field]
         texts = {match[1] if match else name: _first_answer(text) if isinstance(text, str) else text}
@@ -162,7 +172,7 @@ def _outputs(row: Row, path: str) -> dict[str, str]:
         return {}
     for model, text in texts.items():
         if not isinstance(text, str):
-            raise row_error(row, f"the output of {model}: expected text, got {described(text)}; leave the row out")
+            raise row_error(row, f"the output of {model}: expected text, got {describe(text)}; leave the row out")
     return {model: str(text) for model, text in texts.items()}
 
 
@@ -191,8 +201,8 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
 def _stated(row: Row, model: str) -> tuple[object] | None:
     """The letter (or none) that MMLU-Pro's own code extracted, `l2`; None where the row does not say."""
     several = row.data.get("outputs")
-    one = several.get(model) if isinstance(several, dict) else None
-    return (one["l2"],) if isinstance(one, dict) and "l2" in one else None
+    output = several.get(model) if isinstance(several, dict) else None
+    return (output["l2"],) if isinstance(output, dict) and "l2" in output else None
 
 
 def _mmlu_pair(row: Row, results: _Results) -> Entry:
@@ -202,7 +212,7 @@ def _mmlu_pair(row: Row, results: _Results) -> Entry:
     if missing:
         raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
     answers = tuple(outputs[key][model] for model in models)
-    winner: Winner = 1 if one_of(row, "label", _PAIR_LABELS) == "1" else 2
+    winner: Winner = 1 if choice_field(row, "label", _PAIR_LABELS) == "1" else 2
     sample = _question(results.questions[key], answers, models)
     truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
     if sample.category is not None:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, plain_row
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row
 from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
-from judgelm.data.readers.rejects import OnReject, rejected
+from judgelm.data.readers.rejects import OnReject, reject_row
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
@@ -25,8 +25,8 @@ def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     questions = [rows for rows in tables if "model_id" not in rows[0].data]
     answers = [rows for rows in tables if "model_id" in rows[0].data]
     if len(questions) != 1 or len(answers) != 2:
-        found = f"{len(questions)} files of questions and {len(answers)} of answers"
-        raise InputError(f"faireval: expected one file of questions, two of answers and the labels, got {found}")
+        counts = f"{len(questions)} files of questions and {len(answers)} of answers"
+        raise InputError(f"faireval: expected one file of questions, two of answers and the labels, got {counts}")
     labels = _labels(labels_path, [_model(rows) for rows in answers], len(questions[0]))
     sides = [{_question_id(row): row for row in rows} for rows in answers]
     for row, winner in zip(questions[0], labels, strict=True):
@@ -43,7 +43,7 @@ def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
             )
             yield Entry(plain_row(sample, Label(sample_id="", winner=winner)))
         except InputError as error:
-            on_reject(rejected(row, error))
+            on_reject(reject_row(row, error))
 
 
 def _sorted(files: Sequence[str], on_reject: OnReject) -> tuple[str, list[list[Row]]]:
@@ -55,7 +55,7 @@ def _sorted(files: Sequence[str], on_reject: OnReject) -> tuple[str, list[list[R
     for path in files:
         if path == texts[0]:
             continue
-        tables.append(list(converted(path, _TABLE, lambda row, _: row, on_reject)))
+        tables.append(list(convert_file(path, _TABLE, lambda row, _: row, on_reject)))
     return texts[0], tables
 
 
@@ -66,17 +66,19 @@ def _labels(path: str, models: list[str], expected: int) -> list[Winner]:
         raise InputError(f"{path}: cannot read: {error}; give FairEval's review_..._human.txt") from error
     if len(lines) != expected:
         raise InputError(f"{path}: {len(lines)} labels for {expected} questions; they are joined line by line")
-    return [_winner(f"{path}:{number}", line, models) for number, line in enumerate(lines, 1)]
+    return [_winner(f"{path}:{line_number}", line, models) for line_number, line in enumerate(lines, 1)]
 
 
-def _winner(place: str, name: str, models: list[str]) -> Winner:
+def _winner(location: str, name: str, models: list[str]) -> Winner:
     plain = _plain(name)
     if plain == "tie":
         return "tie"
-    found = [number for number, model in enumerate(models) if _plain(model).startswith(_ALIASES.get(plain, plain))]
-    if len(found) != 1:
-        raise InputError(f'{place}: "{name}" names neither TIE nor one of {" and ".join(models)}; give their answers')
-    return 1 if found[0] == 0 else 2
+    matches = [index for index, model in enumerate(models) if _plain(model).startswith(_ALIASES.get(plain, plain))]
+    if len(matches) != 1:
+        raise InputError(
+            f'{location}: "{name}" names neither TIE nor one of {" and ".join(models)}; give their answers'
+        )
+    return 1 if matches[0] == 0 else 2
 
 
 def _plain(name: str) -> str:

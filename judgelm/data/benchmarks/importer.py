@@ -17,8 +17,8 @@ from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.benchmarks.catalog import get_benchmark
-from judgelm.data.builder.set_files import SetFiles
-from judgelm.data.readers.rejects import RejectCounts, nothing_usable
+from judgelm.data.builder.set_files import DatasetFiles
+from judgelm.data.readers.rejects import RejectCounts, no_usable_row
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.version import VERSION
@@ -28,7 +28,7 @@ _LABELS = ("winner", "scores", "score")
 
 
 @dataclass(slots=True, kw_only=True)
-class Imported:
+class ImportResult:
     """What an import read and wrote.
 
     Attributes:
@@ -64,7 +64,7 @@ class Imported:
             self.categories[str(entry.row["category"])] += 1
 
 
-def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False) -> Imported:
+def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False) -> ImportResult:
     """Read a benchmark's published files and write them in judgelm's own shape.
 
     Args:
@@ -84,10 +84,10 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
     if "-" in files:
         raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
     folder, stem = _checked(files, Path(out), overwrite=overwrite)
-    done = Imported(benchmark=benchmark)
+    done = ImportResult(benchmark=benchmark)
     seen: set[object] = set()
     try:
-        with SetFiles(folder, "jsonl") as written:
+        with DatasetFiles(folder, "jsonl") as written:
             for entry in benchmark.load(files, done.rejects.append):
                 if entry.row["id"] in seen:
                     finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
@@ -99,15 +99,15 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
                     written.write(f"{stem}.truth", entry.truth)
             if not done.rows:
                 if done.rejects:
-                    raise nothing_usable(", ".join(files), benchmark.files, len(done.rejects), done.rejects[0])
+                    raise no_usable_row(", ".join(files), benchmark.files, len(done.rejects), done.rejects[0])
                 raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {benchmark.files}")
             for reject in done.rejects:
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
                 (folder / f"{stem}{part}").unlink(missing_ok=True)
-        said = json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n"
         protocol = folder / f"{stem}.protocol.json"
-        protocol.write_text(said, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
+        protocol.write_text(text, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
     except OSError as error:
         raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
     done.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
@@ -129,7 +129,7 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
     return out.parent, stem
 
 
-def _protocol(done: Imported, files: Sequence[str]) -> dict[str, object]:
+def _protocol(done: ImportResult, files: Sequence[str]) -> dict[str, object]:
     benchmark = done.benchmark
     return {
         "benchmark": benchmark.name,

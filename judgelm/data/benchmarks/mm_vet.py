@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, model_of_file
-from judgelm.data.readers.fields import described, field_error, row_error, row_id, text_field
+from judgelm.data.benchmarks.base import Benchmark, Entry, model_from_filename
+from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.json_list import WRAPPERS
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
@@ -70,7 +70,7 @@ def mm_vet_rows(
     """
     given: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
-        if (model := model_of_file(path)) in given:
+        if (model := model_from_filename(path)) in given:
             raise InputError(f"{path}: {given[model][0]} has the same name, which names the model; rename one of them")
         given[model] = path, _answers(path)
 
@@ -85,14 +85,14 @@ def mm_vet_rows(
         yield from rows
 
 
-def answers_or_questions(path: str) -> Literal["answers", "questions"]:
+def file_kind(path: str) -> Literal["answers", "questions"]:
     """Which of MM-Vet's files this is: an object of texts holds answers, all else questions.
 
     Raises:
         InputError: it cannot be read.
     """
-    found = _json_object(path) if _is_json(path) else None
-    return "answers" if found and all(isinstance(one, str) for one in found.values()) else "questions"
+    content = _json_object(path) if _is_json(path) else None
+    return "answers" if content and all(isinstance(text, str) for text in content.values()) else "questions"
 
 
 def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
@@ -104,30 +104,30 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
     Raises:
         InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
     """
-    found: dict[str, VisualQuestion] = {}
+    by_id: dict[str, VisualQuestion] = {}
 
     def read(row: Row) -> tuple[str, VisualQuestion]:
         name = row_id(row, _IDS)
         if name is None:
             raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
-        if name in found:
+        if name in by_id:
             raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
         models = row.data.get("answer_models")
         model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
         return name, VisualQuestion(_capabilities(row), _image_name(row), model)
 
     for name, question in convert_rows(_rows(str(path)), read, path=str(path), expected="id and capabilities"):
-        found[name] = question
-    return found
+        by_id[name] = question
+    return by_id
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
     """Rows of either shape; the questions of one object by their keys, with the key as the id."""
     if _is_json(path) and (questions := _json_object(path)) is not None and not _holds_rows(questions):
-        for number, (name, question) in enumerate(questions.items(), 1):
+        for row_number, (name, question) in enumerate(questions.items(), 1):
             if not isinstance(question, dict):
-                raise InputError(f"{path}: question {name}: expected an object, got {described(question)}")
-            yield Row(path, number, {"id": name, **question})
+                raise InputError(f"{path}: question {name}: expected an object, got {describe(question)}")
+            yield Row(path, row_number, {"id": name, **question})
         return
     yield from read_rows(path)
 
@@ -145,20 +145,20 @@ def _json_object(path: str) -> dict[str, object] | None:
     """The file's one object; None where it is a list."""
     try:
         raw = Path(path).read_bytes()
-        found = parse_json((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
+        value = parse_json((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _answers(path: str) -> Mapping[str, str]:
-    found = _json_object(path)
-    if not found:
+    answers = _json_object(path)
+    if not answers:
         raise InputError(f"{path}: expected one JSON object, id -> answer, as MM-Vet's results are")
-    for name, answer in found.items():
+    for name, answer in answers.items():
         if not isinstance(answer, str):
-            raise InputError(f"{path}: answer to {name}: expected text, got {described(answer)}")
-    return {name: str(answer) for name, answer in found.items()}
+            raise InputError(f"{path}: answer to {name}: expected text, got {describe(answer)}")
+    return {name: str(answer) for name, answer in answers.items()}
 
 
 def _answered(
@@ -172,7 +172,7 @@ def _answered(
 def _plain(row: Row) -> dict[str, object]:
     gold = text_field(row, "answer", _NEEDS)
     if not read_gold(gold).alternatives:
-        raise field_error(row, "answer", f"has tags and no answer: {described(gold)}")
+        raise field_error(row, "answer", f"has tags and no answer: {describe(gold)}")
     question, inside = _without_images(text_field(row, "question", _NEEDS))
     images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
     if not images:
@@ -194,7 +194,7 @@ def _without_images(question: str) -> tuple[str, list[str]]:
     if _IMAGE_MARK not in question:
         return question, []
     pieces, names = [], list[str]()
-    for piece in (one.strip() for one in question.split(_IMAGE_MARK)):
+    for piece in (part.strip() for part in question.split(_IMAGE_MARK)):
         if piece.lower().endswith(_IMAGE_ENDINGS) and " " not in piece:
             names.append(piece)
             piece = f"(image {len(names)})"
@@ -207,8 +207,8 @@ def _capabilities(row: Row) -> tuple[str, ...]:
     name = "capabilities" if "capabilities" in row.data else "capability"
     value = row.data.get(name)
     values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not values or not all(isinstance(one, str) and one for one in values):
-        raise field_error(row, name, f'expected a list of texts such as ["ocr", "math"], got {described(value)}')
+    if not isinstance(values, list) or not values or not all(isinstance(item, str) and item for item in values):
+        raise field_error(row, name, f'expected a list of texts such as ["ocr", "math"], got {describe(value)}')
     return tuple(sorted(set(values)))
 
 
@@ -221,7 +221,7 @@ def _image_name(row: Row) -> str | None:
 
 
 def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    answers = [path for path in files if answers_or_questions(path) == "answers"]
+    answers = [path for path in files if file_kind(path) == "answers"]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
         raise InputError(

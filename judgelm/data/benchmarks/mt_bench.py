@@ -18,9 +18,9 @@ from itertools import combinations
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, plain_row
-from judgelm.data.formats.dialogues import turns_of
+from judgelm.data.formats.dialogues import read_turns
 from judgelm.data.readers.fields import (
-    described,
+    describe,
     field_error,
     optional_text,
     row_error,
@@ -29,7 +29,7 @@ from judgelm.data.readers.fields import (
     winner_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, rejected
+from judgelm.data.readers.rejects import OnReject, convert_rows, reject_row
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample, Winner
@@ -81,8 +81,8 @@ def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         try:
             yield Entry(_row(pair, tables))
         except InputError as error:
-            place = tables.places.get(pair, Row(files[0], 0, {"question_id": pair[0], "models": pair[1:3]}))
-            on_reject(rejected(place, error))
+            row = tables.places.get(pair, Row(files[0], 0, {"question_id": pair[0], "models": pair[1:3]}))
+            on_reject(reject_row(row, error))
 
 
 def _read(path: str, tables: _Tables, on_reject: OnReject) -> None:
@@ -124,9 +124,9 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
 
 
 def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-        raise field_error(row, name, f"expected a text for each turn, got {described(value)}; correct the row")
-    return tuple(str(one) for one in value)
+    if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
+        raise field_error(row, name, f"expected a text for each turn, got {describe(value)}; correct the row")
+    return tuple(str(text) for text in value)
 
 
 def _choice(row: Row) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def _choice(row: Row) -> tuple[str, ...]:
     choices = row.data["choices"]
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, dict):
-        raise field_error(row, "choices", f'expected a list of objects with "turns", got {described(choices)}')
+        raise field_error(row, "choices", f'expected a list of objects with "turns", got {describe(choices)}')
     return _texts(row, "choices[0].turns", first.get("turns"))
 
 
@@ -142,7 +142,7 @@ def _take_vote(row: Row, question: str, tables: _Tables) -> None:
     first, second = (text_field(row, name, "model_a, model_b, winner, judge, turn") for name in ("model_a", "model_b"))
     turn = row.data["turn"]
     if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
-        raise field_error(row, "turn", f"expected 1 or 2, got {described(turn)}")
+        raise field_error(row, "turn", f"expected 1 or 2, got {describe(turn)}")
     winner = winner_field(row)
     # In the order of the models' names, since people saw either first.
     if first > second and winner != "tie":
@@ -156,12 +156,14 @@ def _take_vote(row: Row, question: str, tables: _Tables) -> None:
 
 
 def _take_conversation(row: Row, name: str, question: str, model: str, tables: _Tables) -> None:
-    turns = turns_of(row, name, alone="assistant", needs="conversation_a, conversation_b")
-    asked = tuple(one.text for one in turns if one.role == "user")
-    answered = tuple(one.text for one in turns if one.role == "assistant")
-    if not asked or len(asked) != len(answered):
-        raise field_error(row, name, f"{len(asked)} turns of the user and {len(answered)} answers; leave the row out")
-    tables.questions.setdefault(question, asked)
+    turns = read_turns(row, name, alone="assistant", needs="conversation_a, conversation_b")
+    user_texts = tuple(turn.text for turn in turns if turn.role == "user")
+    answered = tuple(turn.text for turn in turns if turn.role == "assistant")
+    if not user_texts or len(user_texts) != len(answered):
+        raise field_error(
+            row, name, f"{len(user_texts)} turns of the user and {len(answered)} answers; leave the row out"
+        )
+    tables.questions.setdefault(question, user_texts)
     tables.models[model] = None
     known = tables.answers.setdefault((question, model), answered)
     if len(answered) > len(known) and answered[: len(known)] == known:
@@ -172,29 +174,29 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
 
 def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
     question, first, second, turn = pair
-    asked = tables.questions.get(question)
+    user_texts = tables.questions.get(question)
     answers = [tables.answers.get((question, model)) for model in (first, second)]
-    if asked is None or None in answers or len(asked) < turn:
-        lacking = "question" if asked is None or len(asked) < turn else "answers of both models"
+    if user_texts is None or None in answers or len(user_texts) < turn:
+        lacking = "question" if user_texts is None or len(user_texts) < turn else "answers of both models"
         raise InputError(f"no {lacking} for question {question}, turn {turn}; give its file too")
-    sides = [one for one in answers if one is not None]
+    sides = [texts for texts in answers if texts is not None]
     if any(len(side) < turn for side in sides):
         raise InputError(f"question {question} has no answer of both models to turn {turn}; leave the vote out")
     references = tables.references.get(question, ())
     dialogue = [
         {
-            "question": asked[place],
-            "answers": [side[place] for side in sides],
-            "reference": references[place] if place < len(references) else None,
+            "question": user_texts[index],
+            "answers": [side[index] for side in sides],
+            "reference": references[index] if index < len(references) else None,
         }
-        for place in range(turn)
+        for index in range(turn)
     ]
     votes = tables.votes.get(pair, [])
     people = tuple(winner for judge, winner in votes if judge.startswith(_PEOPLE))
     others = {judge: winner for judge, winner in votes if not judge.startswith(_PEOPLE)}
     sample = Sample(
         id=f"{question}:{first}:{second}:{turn}",
-        question=asked[turn - 1],
+        question=user_texts[turn - 1],
         answers=(sides[0][turn - 1], sides[1][turn - 1]),
         reference=references[turn - 1] if turn <= len(references) else None,
         answer_models=(first, second),
@@ -207,8 +209,8 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
 
 def _category(question: str) -> str | None:
     """That of the published questions 81 to 160, ten to each category."""
-    number = int(question) if question.isdecimal() else 0
-    return _CATEGORIES[(number - _FIRST) // 10] if _FIRST <= number < _FIRST + 80 else None
+    question_number = int(question) if question.isdecimal() else 0
+    return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None
 
 
 def majority(votes: tuple[Winner, ...]) -> Winner | None:

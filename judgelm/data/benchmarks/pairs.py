@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, one_of, only_file, plain_row
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, choice_field, convert_file, plain_row, single_file
 from judgelm.data.formats.labels import llmbar_label, pandalm_label
 from judgelm.data.formats.samples import llmbar_sample, pandalm_sample
 from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
@@ -19,10 +19,10 @@ _WINNERS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 def _pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     needs = ("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
     shape = Shape(name="PandaLM's test set", needs=needs)
-    yield from converted(only_file(files, "pandalm"), shape, _pandalm_entry, on_reject)
+    yield from convert_file(single_file(files, "pandalm"), shape, _pandalm_entry, on_reject)
 
 
-def _pandalm_entry(row: Row, number: int) -> Entry:
+def _pandalm_entry(row: Row, row_number: int) -> Entry:
     """Instruction and input stay apart in the metadata, since PandaLM's own prompt shows them apart."""
     sample = pandalm_sample(row)
     context = optional_text(row, "input")
@@ -39,14 +39,14 @@ def _llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """The set of each file is the name of its folder, as published."""
     for path in files:
         subset = Path(path).resolve().parent.name
-        yield from converted(path, _LLMBAR, partial(_llmbar_entry, subset), on_reject)
+        yield from convert_file(path, _LLMBAR, partial(_llmbar_entry, subset), on_reject)
 
 
-def _llmbar_entry(subset: str, row: Row, number: int) -> Entry:
+def _llmbar_entry(subset: str, row: Row, row_number: int) -> Entry:
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
         raise row_error(row, "LLMBar's labels are 1 or 2, and this row has neither; leave the row out")
-    sample = replace(llmbar_sample(row), id=f"{subset}-{number}", category=subset)
+    sample = replace(llmbar_sample(row), id=f"{subset}-{row_number}", category=subset)
     return Entry(plain_row(sample, label))
 
 
@@ -62,12 +62,12 @@ _JUDGEBENCH_NEEDS = ("pair_id", "source", "question", "response_A", "response_B"
 
 def _judgebench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
-        yield from converted(path, Shape(name="JudgeBench", needs=_JUDGEBENCH_NEEDS), _judgebench_entry, on_reject)
+        yield from convert_file(path, Shape(name="JudgeBench", needs=_JUDGEBENCH_NEEDS), _judgebench_entry, on_reject)
 
 
-def _judgebench_entry(row: Row, number: int) -> Entry:
+def _judgebench_entry(row: Row, row_number: int) -> Entry:
     needs = ", ".join(_JUDGEBENCH_NEEDS)
-    winner = one_of(row, "label", _JUDGEBENCH_LABELS)
+    winner = choice_field(row, "label", _JUDGEBENCH_LABELS)
     source = text_field(row, "source", needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
@@ -123,14 +123,14 @@ _AUTO_J_NEEDS = ("scenario", "label", "prompt", "response 1", "response 2")
 
 def _auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     shape = Shape(name="Auto-J's pairwise test set", needs=_AUTO_J_NEEDS)
-    yield from converted(only_file(files, "auto-j"), shape, _auto_j_entry, on_reject)
+    yield from convert_file(single_file(files, "auto-j"), shape, _auto_j_entry, on_reject)
 
 
-def _auto_j_entry(row: Row, number: int) -> Entry:
+def _auto_j_entry(row: Row, row_number: int) -> Entry:
     needs = ", ".join(_AUTO_J_NEEDS)
-    winner = one_of(row, "label", _AUTO_J_LABELS)
+    winner = choice_field(row, "label", _AUTO_J_LABELS)
     sample = Sample(
-        id=f"auto-j-{number}",
+        id=f"auto-j-{row_number}",
         question=text_field(row, "prompt", needs),
         answers=(text_field(row, "response 1", needs), text_field(row, "response 2", needs)),
         category=text_field(row, "scenario", needs),

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, only_file, plain_row
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row, single_file
 from judgelm.data.formats.preferences import preference_label, preference_sample
 from judgelm.data.readers.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
-from judgelm.data.readers.rejects import FileUse, OnReject, rejected
+from judgelm.data.readers.rejects import FileUse, OnReject, reject_row
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
@@ -43,11 +43,11 @@ _PREFERENCE_FORMATS = ("preference", "arena", "responses")
 def _rewardbench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     needs = ("prompt", "chosen", "rejected", "subset", "id")
     shape = Shape(name="RewardBench", needs=needs)
-    yield from converted(only_file(files, "rewardbench"), shape, _rewardbench_entry, on_reject)
+    yield from convert_file(single_file(files, "rewardbench"), shape, _rewardbench_entry, on_reject)
 
 
-def _rewardbench_entry(row: Row, number: int) -> Entry:
-    if isinstance(row.data["chosen"], list) and not any(isinstance(one, dict) for one in row.data["chosen"]):
+def _rewardbench_entry(row: Row, row_number: int) -> Entry:
+    if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
         raise row_error(row, "several chosen answers; this is RewardBench 2, import it as rewardbench-2")
     subset = text_field(row, "subset", "subset")
     if subset not in _SECTION_OF:
@@ -59,10 +59,10 @@ def _rewardbench_entry(row: Row, number: int) -> Entry:
 
 def _rewardbench_2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     shape = Shape(name="RewardBench 2", needs=_SECOND_NEEDS)
-    yield from converted(only_file(files, "rewardbench-2"), shape, _best_of, on_reject)
+    yield from convert_file(single_file(files, "rewardbench-2"), shape, _best_of, on_reject)
 
 
-def _best_of(row: Row, number: int) -> Entry:
+def _best_of(row: Row, row_number: int) -> Entry:
     """All answers in an order that depends on their texts alone; the right ones have the score 1, the others 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
@@ -76,19 +76,19 @@ def _best_of(row: Row, number: int) -> Entry:
     if subset != "Ties" and len(chosen) != 1:
         raise row_error(row, f'field "chosen": expected 1 text outside of the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
-    order = sorted(range(len(answers)), key=lambda place: _place(question, answers[place]))
+    order = sorted(range(len(answers)), key=lambda index: _place(question, answers[index]))
     models = row.data.get("models")
     named = texts_field(row, "models") if isinstance(models, list) and len(models) == len(answers) else ()
-    shown = tuple(answers[place] for place in order)
+    shown = tuple(answers[index] for index in order)
     sample = Sample(
         id=row_id(row) or content_id(question, shown, None),
         question=question,
         answers=shown,
-        answer_models=tuple(named[place] for place in order) if named else (),
+        answer_models=tuple(named[index] for index in order) if named else (),
         category=subset,
         metadata=extra_fields(row, {*_SECOND_NEEDS, *ID_FIELDS, "models"}),
     )
-    scores = tuple(1.0 if place < len(chosen) else 0.0 for place in order)
+    scores = tuple(1.0 if index < len(chosen) else 0.0 for index in order)
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
 
 
@@ -97,7 +97,7 @@ def _place(question: str, answer: str) -> str:
 
 
 def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    path = only_file(files, "preferences")
+    path = single_file(files, "preferences")
     use = FileUse(path=path, expected=_PREFERENCE_NEEDS, on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject)
     if stream.format.name not in _PREFERENCE_FORMATS:
@@ -107,7 +107,7 @@ def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         try:
             label = stream.format.label(row, False)
         except InputError as error:
-            use.reject(rejected(row, error))
+            use.reject(reject_row(row, error))
             continue
         use.used += 1
         yield Entry(plain_row(sample, label))

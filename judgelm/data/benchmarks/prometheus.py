@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from statistics import fmean
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, converted, model_of_file, plain_row
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, model_from_filename, plain_row
 from judgelm.data.readers.fields import field_error, optional_text, text_field
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
@@ -24,10 +24,10 @@ _END = "###Feedback:"
 
 def _load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     for path in files:
-        yield from converted(path, _ROWS, partial(_entry, model_of_file(path)), on_reject)
+        yield from convert_file(path, _ROWS, partial(_entry, model_from_filename(path)), on_reject)
 
 
-def _entry(stem: str, row: Row, number: int) -> Entry:
+def _entry(stem: str, row: Row, row_number: int) -> Entry:
     parts = _parts(row, text_field(row, "instruction", ", ".join(_ROWS.needs)))
     scores = row.data[SCORES_FIELD]
     if (
@@ -38,7 +38,7 @@ def _entry(stem: str, row: Row, number: int) -> Entry:
         raise field_error(row, SCORES_FIELD, f"expected a list of scores from 1 to 5, got {scores!r}")
     source = optional_text(row, "response_source")
     sample = Sample(
-        id=f"{stem}-{number}",
+        id=f"{stem}-{row_number}",
         question=parts["question"],
         answers=(parts["answer"],),
         reference=parts.get("reference"),

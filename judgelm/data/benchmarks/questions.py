@@ -28,9 +28,9 @@ def _qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Itera
 def _check_shape(path: str, data_set: QaDataSet) -> None:
     """Refuse a file in the shape of another set; flat rows could be of any."""
     first = next(read_qa(path, on_reject=lambda reject: None))  # without a usable question, that is an error
-    found = first.metadata["data_set"]
-    if found not in (data_set, "hotpotqa") or (found != data_set and _has_titles(path)):
-        raise InputError(f"{path}: has the shape of {found}, not of {data_set}; import it as {found}")
+    data_set_found = first.metadata["data_set"]
+    if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
+        raise InputError(f"{path}: has the shape of {data_set_found}, not of {data_set}; import it as {data_set_found}")
 
 
 def _has_titles(path: str) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 
 EXAMPLES = 20
 WORDS_STEP = 20
@@ -43,8 +43,8 @@ class SetCounts:
         for label in (pair.plain, pair.referenced):
             if label is None:
                 continue
-            for place, score in enumerate(label.scores or (), 1):
-                self.scores[place, score] += 1
+            for position, score in enumerate(label.scores or (), 1):
+                self.scores[position, score] += 1
             self.with_reason += bool(label.reason)
 
     def __iadd__(self, other: Self) -> Self:
@@ -60,7 +60,7 @@ class BuildCounts:
         read: rows by source.
         rejected: rows that hold no pair or an unreadable label, by (source, reason).
         dropped: pairs by (source, reason).
-        kept: clean pairs by source.
+        accepted: clean pairs by source.
         repaired: by (source, what was mended).
         references: `both judgments`, and of these `score changed` and `winner changed` with the reference; `replaced`.
         swapped: by outcome.
@@ -74,7 +74,7 @@ class BuildCounts:
     read: Counter[str] = field(default_factory=Counter)
     rejected: Counter[tuple[str, str]] = field(default_factory=Counter)
     dropped: Counter[tuple[str, str]] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
     repaired: Counter[tuple[str, str]] = field(default_factory=Counter)
     references: Counter[str] = field(default_factory=Counter)
     swapped: Counter[str] = field(default_factory=Counter)
@@ -88,7 +88,7 @@ class BuildCounts:
     def add_clean(self, pair: LabelledPair) -> None:
         """Count a pair that may teach, and what its reference changed."""
         self.before.add(pair)
-        self.kept[pair.source] += 1
+        self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced
         self.words["question", _step(pair.sample.question)] += 1
         for answer in pair.sample.answers:
@@ -103,10 +103,10 @@ class BuildCounts:
 
     def add_example(self, before: LabelledPair, after: LabelledPair, seed: int) -> None:
         """Keep a swapped pair to be looked at, if it is one of those drawn."""
-        number = draw(seed, before.sample.id, "example", after.epoch)
-        if len(self.examples) == EXAMPLES and number >= self.examples[-1][0]:
+        rank = uniform_hash(seed, before.sample.id, "example", after.epoch)
+        if len(self.examples) == EXAMPLES and rank >= self.examples[-1][0]:
             return
-        self._keep([*self.examples, (number, judgelm_row(before), judgelm_row(after))])
+        self._keep([*self.examples, (rank, judgelm_row(before), judgelm_row(after))])
 
     def __iadd__(self, other: Self) -> Self:
         _merge(self, other)
@@ -114,20 +114,20 @@ class BuildCounts:
         return self
 
     def _keep(self, examples: list[tuple[float, dict[str, Any], dict[str, Any]]]) -> None:
-        self.examples = sorted(examples, key=lambda one: (one[0], one[1]["question_id"]))[:EXAMPLES]
+        self.examples = sorted(examples, key=lambda example: (example[0], example[1]["question_id"]))[:EXAMPLES]
 
 
 def _step(text: str) -> int:
     return len(text.split()) // WORDS_STEP * WORDS_STEP
 
 
-def _merge(one: Any, other: Any) -> None:
+def _merge(target: Any, other: Any) -> None:
     """Add up every count of two records of one kind; lists are left to the caller."""
-    for part in fields(one):
-        mine, its = getattr(one, part.name), getattr(other, part.name)
+    for part in fields(target):
+        mine, its = getattr(target, part.name), getattr(other, part.name)
         if isinstance(mine, Counter):
             mine.update(its)
         elif isinstance(mine, SetCounts):
             _merge(mine, its)
         elif isinstance(mine, int):
-            setattr(one, part.name, mine + its)
+            setattr(target, part.name, mine + its)

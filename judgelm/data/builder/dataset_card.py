@@ -9,11 +9,11 @@ import yaml
 
 from judgelm.data.builder.counts import BuildCounts, SetCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import Built
+from judgelm.data.builder.pipeline import BuildResult
 from judgelm.version import VERSION
 
 
-def dataset_card(options: BuildOptions, built: Built) -> str:
+def dataset_card(options: BuildOptions, built: BuildResult) -> str:
     """Markdown: what the rows are, where they come from, what was done to them, and which files there are."""
     header = yaml.safe_dump(
         {
@@ -64,7 +64,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"config_name": config, "data_files": splits} for config, splits in configs.items()]
 
 
-def manifest(options: BuildOptions, built: Built, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
     """Everything that the build was told and counted, as JSON can hold it."""
     return {
         "judgelm": VERSION,
@@ -97,12 +97,12 @@ def _set_row(counts: SetCounts) -> dict[str, Any]:
         "judgments_with_reason": counts.with_reason,
         "winners": dict(sorted(counts.winners.items())),
         "scores": [
-            {"place": place, "score": score, "judgments": number}
-            for (place, score), number in sorted(counts.scores.items())
+            {"place": position, "score": score, "judgments": count}
+            for (position, score), count in sorted(counts.scores.items())
         ],
         "models": [
-            {"first": first, "second": second, "pairs": number}
-            for (first, second), number in sorted(counts.models.items())
+            {"first": first, "second": second, "pairs": count}
+            for (first, second), count in sorted(counts.models.items())
         ],
     }
 
@@ -128,4 +128,4 @@ def _of(counts: Mapping[tuple[str, str], int], source: str) -> int:
 
 
 def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{what}: {number:,}" for what, number in sorted(counts.items()))
+    return ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))

@@ -7,7 +7,7 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 
 
-class LongerThan:
+class LengthFilter:
     """Tells which pairs have a judgment that takes more tokens than a row may have, prompt and reply together.
 
     Args:
@@ -25,15 +25,15 @@ class LongerThan:
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
         """One answer for each pair; tokenised together, which a fast tokenizer does on all cores."""
         texts, owners = [], []
-        for place, pair in enumerate(pairs):
+        for index, pair in enumerate(pairs):
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
                 if label is not None:
                     prompt = self._template.render(pair.sample, (0, 1), reference)
                     reply = f"{score_line(label.scores or ())}\n{label.reason or ''}"
                     texts.append(self._truncator.text(prompt.spans, chat=prompt.chat) + reply)
-                    owners.append(place)
+                    owners.append(index)
         long = [False] * len(pairs)
         encoded = self._tokenizer(texts, add_special_tokens=not self._template.chat, verbose=False)["input_ids"]
-        for place, ids in zip(owners, encoded, strict=True):
-            long[place] |= len(ids) + 1 > self._tokens
+        for index, ids in zip(owners, encoded, strict=True):
+            long[index] |= len(ids) + 1 > self._tokens
         return long

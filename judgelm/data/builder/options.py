@@ -104,35 +104,35 @@ class BuildOptions:
 _OPTIONS = TypeAdapter(BuildOptions)
 
 
-def build_options(values: Mapping[str, Any], place: str) -> BuildOptions:
+def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     """Options out of a YAML file or keywords.
 
     Args:
         values: the options by name.
-        place: where they stand, for errors.
+        location: where they stand, for errors.
 
     Raises:
         ConfigError: one is unknown, wrong, or does not go with another.
     """
     given = dict(values)
     if isinstance(inputs := given.get("inputs"), list | tuple):
-        given["inputs"] = [{"path": one} if isinstance(one, str) else one for one in inputs]
+        given["inputs"] = [{"path": value} if isinstance(value, str) else value for value in inputs]
     if isinstance(resample := given.get("resample"), Mapping):
         given["resample"] = {str(winner): share for winner, share in resample.items()}
     try:
         options = _OPTIONS.validate_python(given)
     except ValidationError as error:
-        raise ConfigError(f"{place}: {_finding(error)}") from error
-    for source, inputs_so_named in Counter(one.source for one in options.inputs).items():
+        raise ConfigError(f"{location}: {_finding(error)}") from error
+    for source, inputs_so_named in Counter(value.source for value in options.inputs).items():
         if inputs_so_named > 1:
-            raise ConfigError(f"{place}: {inputs_so_named} inputs are called {source}; give each a name of its own")
+            raise ConfigError(f"{location}: {inputs_so_named} inputs are called {source}; give each a name of its own")
     if options.max_tokens is not None and options.tokenizer is None:
-        raise ConfigError(f"{place}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
+        raise ConfigError(f"{location}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
     if any(share < 0 for share in options.resample.values()):
-        raise ConfigError(f"{place}: resample: a share below 0; 0 drops all pairs of that winner")
+        raise ConfigError(f"{location}: resample: a share below 0; 0 drops all pairs of that winner")
     if options.validation >= 1 and not float(options.validation).is_integer():
         raise ConfigError(
-            f"{place}: validation {options.validation:g}: a share below 1, or a whole number of questions"
+            f"{location}: validation {options.validation:g}: a share below 1, or a whole number of questions"
         )
     return options
 
@@ -140,7 +140,7 @@ def build_options(values: Mapping[str, Any], place: str) -> BuildOptions:
 def _finding(error: ValidationError) -> str:
     first: Any = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
-    known = ", ".join(one.name for one in fields(BuildOptions))
+    known = ", ".join(option.name for option in fields(BuildOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"no option {name}; there are: {known}"
     if first["type"].startswith("missing"):

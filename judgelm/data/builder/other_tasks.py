@@ -12,15 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from judgelm.data.formats.labels import as_written
-from judgelm.data.labelled_pair import LabelledPair, draw, score_line
+from judgelm.data.formats.labels import json_scores
+from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.fields import content_id
 from judgelm.errors import ConfigError
 from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.template import Template
 from judgelm.prompts.truncation import chat_messages
 
-FEWEST, MOST = 3, 4
+MIN_ANSWERS, MAX_ANSWERS = 3, 4
 """Answers in a row of several."""
 
 
@@ -40,14 +40,14 @@ def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
     sample, label = pair.sample, pair.referenced
     if sample.reference is None or label is None or label.scores is None:
         return None
-    place = int(draw(seed, sample.id, "single") * 2)
+    index = int(uniform_hash(seed, sample.id, "single") * 2)
     return {
         "id": f"{sample.id}:single",
         "question": sample.question,
-        "answer": sample.answers[place],
-        "score": as_written(label.scores)[place],
+        "answer": sample.answers[index],
+        "score": json_scores(label.scores)[index],
         "reference": sample.reference,
-        "answer_models": [sample.answer_models[place]] if sample.answer_models else None,
+        "answer_models": [sample.answer_models[index]] if sample.answer_models else None,
         "category": sample.category,
         "source": pair.source,
     }
@@ -95,15 +95,17 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
         for answer, model in zip(pair.sample.answers, pair.sample.answer_models or (None, None), strict=True):
             models.setdefault(answer, model)
     question = first.sample.question
-    drawn = iter(sorted(given, key=lambda answer: (draw(seed, content_id(question, (answer,), None), "multi"), answer)))
-    for number, size in enumerate(_sizes(len(given)), 1):
+    drawn = iter(
+        sorted(given, key=lambda answer: (uniform_hash(seed, content_id(question, (answer,), None), "multi"), answer))
+    )
+    for row_number, size in enumerate(_sizes(len(given)), 1):
         answers = [next(drawn) for _ in range(size)]
         names = [models[answer] for answer in answers]
         yield {
-            "id": f"{first.sample.id}:multi{number}",
+            "id": f"{first.sample.id}:multi{row_number}",
             "question": question,
             "answers": answers,
-            "scores": as_written(tuple(_mean_on(values, given[answer]) for answer in answers)),
+            "scores": json_scores(tuple(_mean_on(values, given[answer]) for answer in answers)),
             "answer_models": None if None in names else names,
             "category": first.sample.category,
             "source": first.source,
@@ -112,8 +114,8 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
 
 def _sizes(answers: int) -> list[int]:
     """How many answers each row gets: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
-    rows = min(math.ceil(answers / MOST), answers // FEWEST)
-    shared = min(answers, rows * MOST)
+    rows = min(math.ceil(answers / MAX_ANSWERS), answers // MIN_ANSWERS)
+    shared = min(answers, rows * MAX_ANSWERS)
     return [shared // rows + (row < shared % rows) for row in range(rows)]
 
 

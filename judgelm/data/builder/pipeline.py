@@ -1,6 +1,6 @@
 """The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
 
-Three stages: gather clean pairs into a spool, plan with what must be known of all of them (the validation questions,
+Three stages: gather clean pairs into a cache, plan with what must be known of all of them (the validation questions,
 the nested subsets), derive the rows epoch by epoch, chunk by chunk, on as many processes as asked for. What is drawn
 depends on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
 """
@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.data.builder.counts import BuildCounts
-from judgelm.data.builder.length_filter import LongerThan
+from judgelm.data.builder.length_filter import LengthFilter
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
-from judgelm.data.builder.reader import CHUNK_PAIRS, Gatherer, Spool, TooLong, read_chunk
-from judgelm.data.builder.rows import derive
-from judgelm.data.builder.set_files import SetFiles
+from judgelm.data.builder.reader import CHUNK_PAIRS, PairCache, PairReader, TooLong, read_chunk
+from judgelm.data.builder.rows import augment
+from judgelm.data.builder.set_files import DatasetFiles
 from judgelm.data.builder.split import split_questions
 from judgelm.data.builder.subsets import SubsetSizes, nested_order, subset_sizes
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
@@ -41,7 +41,7 @@ _NOT_IN_TRAINING = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class BuildResult:
     """What a build has written.
 
     Attributes:
@@ -59,15 +59,15 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Where each pair of the spool goes: `place` is shape (pairs,), its place among nested subsets, or validation."""
+    """Where each pair of the cache goes: `ranks` is shape (pairs,), its rank among nested subsets, or validation."""
 
-    place: NDArray[np.int64]
+    ranks: NDArray[np.int64]
     sizes: SubsetSizes
 
 
 def build(
     options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
-) -> Built:
+) -> BuildResult:
     """Read, clean, split, augment and write.
 
     Args:
@@ -80,7 +80,7 @@ def build(
         ConfigError: a set would be empty, or a template does not exist.
         RunError: the output cannot be written.
     """
-    too_long = None if options.max_tokens is None else LongerThan(options.max_tokens, tokenizer, options.template)
+    too_long = None if options.max_tokens is None else LengthFilter(options.max_tokens, tokenizer, options.template)
     folder = Path(options.out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,111 +92,113 @@ def build(
 
 def _build(
     options: BuildOptions, folder: Path, too_long: TooLong | None, progress: Callable[[str, int], None]
-) -> Built:
+) -> BuildResult:
     with Appender(folder / "left_out.jsonl", overwrite=True) as left_out, _scratch(folder) as scratch:
-        spool = Spool(scratch / "pairs")
-        gatherer = Gatherer(options, left_out, too_long)
+        cache = PairCache(scratch / "pairs")
+        reader = PairReader(options, left_out, too_long)
         seen = 0
-        for seen, _ in enumerate(spool.write(gatherer.pairs()), 1):
+        for seen, _ in enumerate(cache.write(reader.pairs()), 1):
             if seen % CHUNK_PAIRS == 0:
                 progress("reading", seen)
         if not seen:
             raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} says why, row by row")
-        plan = _plan(options, gatherer)
-        counts = gatherer.counts
-        with SetFiles(folder, options.format) as files:
-            _write(options, spool, plan, files, counts, progress)
+        plan = _plan(options, reader)
+        counts = reader.counts
+        with DatasetFiles(folder, options.format) as files:
+            _write(options, cache, plan, files, counts, progress)
             if "multi" in options.abilities:
-                _write_multi(options, spool, plan, gatherer.questions, files)
-    return Built(counts=counts, files=files.rows, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
+                _write_multi(options, cache, plan, reader.questions, files)
+    return BuildResult(counts=counts, files=files.rows, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
 
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for the spool; those that killed builds left behind go. `left_out.jsonl` lets one build in at a time."""
+    """A folder for the cache; those that killed builds left behind go. `left_out.jsonl` lets one build in at a time."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
         yield Path(scratch)
 
 
-def _plan(options: BuildOptions, gatherer: Gatherer) -> _Plan:
-    place = np.full(len(gatherer.questions), _NOT_IN_TRAINING, dtype=np.int64)
-    training = np.arange(len(place))
+def _plan(options: BuildOptions, reader: PairReader) -> _Plan:
+    ranks = np.full(len(reader.questions), _NOT_IN_TRAINING, dtype=np.int64)
+    training = np.arange(len(ranks))
     if options.validation:
         share = options.validation if options.validation < 1 else None
         questions = None if share is not None else int(options.validation)
-        split = split_questions(gatherer.groups, seed=options.seed, fraction=share, questions=questions)
-        training = np.flatnonzero([split.side(question) == "train" for question in gatherer.questions])
+        split = split_questions(reader.groups, seed=options.seed, fraction=share, questions=questions)
+        training = np.flatnonzero([split.side(question) == "train" for question in reader.questions])
     sizes = subset_sizes(len(training), options.subsets)
-    place[training] = 0
+    ranks[training] = 0
     if sizes.sizes:
-        place[training] = nested_order((gatherer.strata[pair] for pair in training), seed=options.seed)
-    return _Plan(place=place, sizes=sizes)
+        ranks[training] = nested_order((reader.strata[pair] for pair in training), seed=options.seed)
+    return _Plan(ranks=ranks, sizes=sizes)
 
 
 def _write(
     options: BuildOptions,
-    spool: Spool,
+    cache: PairCache,
     plan: _Plan,
-    files: SetFiles,
+    files: DatasetFiles,
     counts: BuildCounts,
     progress: Callable[[str, int], None],
 ) -> None:
     """Epoch by epoch, each pair's rows in the place of the pair; validation pairs in the first epoch, as they are."""
-    places = [plan.place[start : start + CHUNK_PAIRS] for start in range(0, len(plan.place), CHUNK_PAIRS)]
+    places = [plan.ranks[start : start + CHUNK_PAIRS] for start in range(0, len(plan.ranks), CHUNK_PAIRS)]
     for epoch in range(options.epochs):
-        work = partial(_chunk, options, spool.path, epoch)
+        work = partial(_chunk, options, cache.path, epoch)
         with _mapping(options.workers) as mapping:
-            for done, (rows, others, part) in enumerate(mapping(work, spool.offsets, places), 1):
-                for place, row in rows:
-                    files.write(_side(place), row)
+            for done, (rows, others, part) in enumerate(mapping(work, cache.offsets, places), 1):
+                for rank, row in rows:
+                    files.write(_side(rank), row)
                     for size in plan.sizes.sizes:
-                        if place < size:
+                        if rank < size:
                             files.write(f"train-{size}", row)
                 for name, row in others:
                     files.write(name, row)
                 counts += part
-                progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.place)))
+                progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.ranks)))
 
 
-def _write_multi(options: BuildOptions, spool: Spool, plan: _Plan, questions: list[bytes], files: SetFiles) -> None:
+def _write_multi(
+    options: BuildOptions, cache: PairCache, plan: _Plan, questions: list[bytes], files: DatasetFiles
+) -> None:
     """Rows of several answers; holds the pairs of questions that have more than one."""
     often = {question for question, pairs in Counter(questions).items() if pairs > 1}
     groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
-    pairs = chain.from_iterable(read_chunk(spool.path, offset) for offset in spool.offsets)
-    for pair, question, place in zip(pairs, questions, plan.place.tolist(), strict=True):
+    pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
+    for pair, question, rank in zip(pairs, questions, plan.ranks.tolist(), strict=True):
         if question in often:
-            groups.setdefault((_side(place), question), []).append(pair)
+            groups.setdefault((_side(rank), question), []).append(pair)
     for (side, _), group in groups.items():
         for row in multi_rows(group, seed=options.seed, scale=options.scale):
             files.write(f"{side}-multi", row)
 
 
-def _side(place: int) -> str:
-    return "validation" if place == _NOT_IN_TRAINING else "train"
+def _side(rank: int) -> str:
+    return "validation" if rank == _NOT_IN_TRAINING else "train"
 
 
 def _chunk(
-    options: BuildOptions, spool: Path, epoch: int, offset: int, places: NDArray[np.int64]
+    options: BuildOptions, cache_path: Path, epoch: int, offset: int, ranks: NDArray[np.int64]
 ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
     """One chunk's rows of pairs, each with its pair's place among the subsets; rows of other sets, with their names."""
     counts = BuildCounts()
     rows, others = [], []
-    for pair, place in zip(read_chunk(spool, offset), places.tolist(), strict=True):
-        if place != _NOT_IN_TRAINING:
-            derived = list(derive(pair, options, epoch, counts))
+    for pair, rank in zip(read_chunk(cache_path, offset), ranks.tolist(), strict=True):
+        if rank != _NOT_IN_TRAINING:
+            derived = list(augment(pair, options, epoch, counts))
             tally = counts.train
         else:
             derived = [pair] if epoch == 0 else []
             tally = counts.validation
-        for one in derived:
-            tally.add(one)
-            rows.append((place, judgelm_row(one)))
+        for written in derived:
+            tally.add(written)
+            rows.append((rank, judgelm_row(written)))
             if "chat" in options.abilities:
-                others += [(f"{_side(place)}-chat", row) for row in chat_rows(one, _CHAT)]
+                others += [(f"{_side(rank)}-chat", row) for row in chat_rows(written, _CHAT)]
         if "single" in options.abilities and epoch == 0 and (row := single_row(pair, seed=options.seed)) is not None:
-            others.append((f"{_side(place)}-single", row))
+            others.append((f"{_side(rank)}-single", row))
     return rows, others, counts
 
 

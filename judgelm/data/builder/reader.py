@@ -32,7 +32,7 @@ class TooLong(Protocol):
         ...
 
 
-class Spool:
+class PairCache:
     """Clean pairs in a file, in chunks of `CHUNK_PAIRS`; `offsets` are where chunks begin."""
 
     def __init__(self, path: Path) -> None:
@@ -50,14 +50,14 @@ class Spool:
 
 
 def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
-    """The pairs of one chunk of this process's own spool."""
+    """The pairs of one chunk of this process's own cache."""
     with path.open("rb") as file:
         file.seek(offset)
         pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
     return pairs
 
 
-class Gatherer:
+class PairReader:
     """Reads inputs to clean pairs; what is left out is counted and written down.
 
     Args:
@@ -105,19 +105,19 @@ class Gatherer:
         self.counts.add_clean(pair)
         self.questions.append(self.groups.add(pair.sample.question))
         if self._options.subsets:
-            found = stratum(pair.sample.category, pair.winner, pair.sample.answer_models)
-            self.strata.append((pair.sample.id, self._known_strata.setdefault(found, found)))
+            pair_stratum = stratum(pair.sample.category, pair.winner, pair.sample.answer_models)
+            self.strata.append((pair.sample.id, self._known_strata.setdefault(pair_stratum, pair_stratum)))
 
     def _unique(self) -> Iterator[LabelledPair]:
         for pair in self._clean():
             first, second = pair.sample.answers
-            found = self._duplicates.seen(pair.sample.id, pair.sample.question, (first, second))
-            if found is None:
+            duplicate = self._duplicates.seen(pair.sample.id, pair.sample.question, (first, second))
+            if duplicate is None:
                 yield pair
-            elif found.kind == "exact":
-                self._drop(pair, "exact duplicate", f"of {found.of}")
+            elif duplicate.kind == "exact":
+                self._drop(pair, "exact duplicate", f"of {duplicate.of}")
             else:
-                self._drop(pair, "near duplicate", f"of {found.of}, similarity {found.similarity:.2f}")
+                self._drop(pair, "near duplicate", f"of {duplicate.of}, similarity {duplicate.similarity:.2f}")
 
     def _clean(self) -> Iterator[LabelledPair]:
         several = len(self._options.inputs) > 1

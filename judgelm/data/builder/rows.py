@@ -7,13 +7,13 @@ A row's id tells where it comes from: `17`, `17:swapped` (written in both orders
 from collections.abc import Iterator
 from dataclasses import replace
 
-from judgelm.data.augmentation import drop_reference, should_swap, swap
+from judgelm.data.augmentation import drop_reference, should_swap, swap_answers
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 
 
-def derive(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
+def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
     """What one epoch of the training set holds of a pair.
 
     Args:
@@ -23,17 +23,17 @@ def derive(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildC
         counts: what was done is added here.
     """
     for copy in range(_copies(pair, options, epoch)):
-        one = pair.named(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
+        current = pair.named(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
         swaps = options.swap == "both" or (
-            options.swap == "draw" and should_swap(one, options.swap_prob, seed=options.seed, epoch=epoch)
+            options.swap == "draw" and should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
         )
-        one = _without_reasons(_with_reference(one, options, epoch), options, epoch)
-        one = replace(one.named(f"{one.sample.id}:e{epoch}"), epoch=epoch) if epoch else one
-        exchanged = _swapped(one, options, counts) if swaps else None
+        current = _without_reasons(_with_reference(current, options, epoch), options, epoch)
+        current = replace(current.named(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
+        exchanged = _swapped(current, options, counts) if swaps else None
         if not swaps:
             counts.swapped["left as it was"] += 1
         if exchanged is None or options.swap == "both":
-            yield one
+            yield current
         if exchanged is not None:
             yield exchanged
 
@@ -43,14 +43,14 @@ def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
     assert pair.label is not None, "a clean pair has a judgment"
     share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
     whole = int(share)
-    return whole + (draw(options.seed, pair.sample.id, "resample", epoch) < share - whole)
+    return whole + (uniform_hash(options.seed, pair.sample.id, "resample", epoch) < share - whole)
 
 
 def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:
     """The pair the other way round, or None where its reason forbids it."""
-    done = swap(pair, options.ambiguous)
+    done = swap_answers(pair, options.ambiguous)
     for problem in done.ambiguous:
-        counts.ambiguous[problem.why] += 1
+        counts.ambiguous[problem.code] += 1
     if done.pair.swapped == pair.swapped:
         counts.swapped["kept, its reason is ambiguous"] += 1
         return None
@@ -69,7 +69,7 @@ def _with_reference(pair: LabelledPair, options: BuildOptions, epoch: int) -> La
 
 
 def _without_reasons(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:
-    if options.reason_prob == 1 or draw(options.seed, pair.sample.id, "reason", epoch) < options.reason_prob:
+    if options.reason_prob == 1 or uniform_hash(options.seed, pair.sample.id, "reason", epoch) < options.reason_prob:
         return pair
     plain, referenced = (
         None if label is None else replace(label, reason=None) for label in (pair.plain, pair.referenced)

@@ -11,7 +11,7 @@ from judgelm.jsonl import encode_line
 
 _GROUP_ROWS = 4096
 
-Format = Literal["jsonl", "parquet"]
+FileFormat = Literal["jsonl", "parquet"]
 
 
 class _Writer(Protocol):
@@ -20,7 +20,7 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
-class SetFiles:
+class DatasetFiles:
     """Files under one folder, written beside their names and given them together at the end of the `with` block.
 
     Args:
@@ -34,7 +34,7 @@ class SetFiles:
         OSError: a file cannot be written; then none has got its name.
     """
 
-    def __init__(self, folder: Path, kind: Format) -> None:
+    def __init__(self, folder: Path, kind: FileFormat) -> None:
         self._folder = folder
         self._kind = kind
         self._writers: dict[str, _Writer] = {}
@@ -113,12 +113,12 @@ class _ParquetWriter:
         import pyarrow
         import pyarrow.parquet
 
-        text, number = pyarrow.string(), pyarrow.float64()
+        text, real = pyarrow.string(), pyarrow.float64()
         types = {
             "text": text,
             "texts": pyarrow.list_(text),
-            "score": number,
-            "scores": pyarrow.list_(number),
+            "score": real,
+            "scores": pyarrow.list_(real),
             "reference": pyarrow.struct([("text", text)]),
             "messages": pyarrow.list_(pyarrow.struct([("role", text), ("content", text)])),
             "flag": pyarrow.bool_(),

@@ -55,16 +55,16 @@ def split_questions(
         if not 0 < fraction < 1:
             raise ConfigError(f"validation fraction {fraction:g}: expected more than 0 and less than 1")
         limit = fraction * 2**64
-        validation = frozenset(key for number, key in drawn if number < limit)
-        asked = f"a fraction of {fraction:g}"
+        validation = frozenset(key for hash_value, key in drawn if hash_value < limit)
+        request = f"a fraction of {fraction:g}"
     else:
         assert questions is not None
         if questions < 1:
             raise ConfigError(f"{questions} validation questions: expected at least 1")
         validation = frozenset(key for _, key in drawn[:questions])
-        asked = f"{questions} questions"
+        request = f"{questions} questions"
     if not validation or len(validation) == len(drawn):
         side = "training" if validation else "validation"
-        finding = f"{asked} for validation, of {len(drawn)} different questions (near copies count as one)"
+        finding = f"{request} for validation, of {len(drawn)} different questions (near copies count as one)"
         raise ConfigError(f"{finding}, leaves none for {side}; ask for another number, or give more questions")
     return Split(groups=groups, validation=validation)

@@ -79,26 +79,26 @@ def nested_order(rows: Iterable[tuple[str, Stratum]], *, seed: int) -> NDArray[n
     Raises:
         InputError: two rows have the same id.
     """
-    numbers: dict[Stratum, int] = {}
+    number_of: dict[Stratum, int] = {}
     of_row = array("L")
     hashes = array("Q")
-    for row_id, found in rows:
-        of_row.append(numbers.setdefault(found, len(numbers)))
+    for row_id, row_stratum in rows:
+        of_row.append(number_of.setdefault(row_stratum, len(number_of)))
         hashes.append(_hash(seed, row_id))
     drawn = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
     _refuse_repeated(drawn)
-    keys = [(_hash(seed, one[:1]), _hash(seed, one[:2]), _hash(seed, one[:3])) for one in numbers]
+    sort_keys = [(_hash(seed, group[:1]), _hash(seed, group[:2]), _hash(seed, group[:3])) for group in number_of]
     # Winners and pairs are shuffled anew in each category and winner: a fixed order would fall in step with the taking.
-    place = np.empty(len(keys), np.intp)
-    place[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-    line = np.lexsort((drawn, place[np.array(of_row, dtype=np.intp)]))
+    rank_of_stratum = np.empty(len(sort_keys), np.intp)
+    rank_of_stratum[sorted(range(len(sort_keys)), key=sort_keys.__getitem__)] = np.arange(len(sort_keys))
+    line = np.lexsort((drawn, rank_of_stratum[np.array(of_row, dtype=np.intp)]))
     ranks = np.empty(len(line), np.intp)
     ranks[line[np.argsort(_reversed_bits(len(line), _hash(seed, "start")))]] = np.arange(len(line))
     return ranks
 
 
-def _hash(seed: int, what: object) -> int:
-    return xxh3_64_intdigest(f"subset {seed} {what!r}".encode())
+def _hash(seed: int, value: object) -> int:
+    return xxh3_64_intdigest(f"subset {seed} {value!r}".encode())
 
 
 def _refuse_repeated(hashes: NDArray[np.uint64]) -> None:

@@ -24,7 +24,7 @@ class Format:
     Attributes:
         name: what users and manifests call it.
         needs: fields without which a row is not of this format.
-        mapping: what is taken from which field. As declared here, `a / b` names alternatives; `recognise` narrows
+        mapping: what is taken from which field. As declared here, `a / b` names alternatives; `detect_format` narrows
             it to the fields that are there.
         sample: row -> Sample. Raises InputError with the row's place.
         label: row, whether the label made with a reference is meant -> Label, or None where the row has none.
@@ -226,7 +226,7 @@ _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
 """Fields that are labels only where a file of labels is expected; elsewhere they may be anything."""
 
 
-def recognise(row: Row, *, label_rows: bool = False) -> Format:
+def detect_format(row: Row, *, label_rows: bool = False) -> Format:
     """The format of a file, from the field names of its first good row; its mapping narrowed to those fields.
 
     Args:
@@ -250,15 +250,15 @@ def recognise(row: Row, *, label_rows: bool = False) -> Format:
     raise _unknown_fields(row)
 
 
-def _narrowed(found: Format, row: Row) -> Format:
+def _narrowed(row_format: Format, row: Row) -> Format:
     mapping = {}
-    for part, alternatives in found.mapping.items():
+    for part, alternatives in row_format.mapping.items():
         for names in alternatives.split(" / "):
             if all(name in row.data for name in names.split(", ")):
                 mapping[part] = names
                 break
     mapping.setdefault("id", "a hash of the content")
-    return replace(found, mapping=mapping)
+    return replace(row_format, mapping=mapping)
 
 
 def _unknown_fields(row: Row) -> InputError:
@@ -283,8 +283,8 @@ def _unknown_fields(row: Row) -> InputError:
 
 def _likeness(known: Format, fields: list[str]) -> float:
     """How nearly the fields are those that a format needs, from 0 to 1."""
-    found = [(need, near) for need in known.needs if (near := _near(need, fields))]
-    alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in found)
+    matches = [(need, near) for need in known.needs if (near := _near(need, fields))]
+    alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in matches)
     return sum(alike) / len(known.needs)
 
 

@@ -7,11 +7,11 @@ has. Other modes cannot judge the second kind where the dialogues part before th
 
 from dataclasses import replace
 
-from judgelm.data.formats.dialogues import Turn, turns_of
+from judgelm.data.formats.dialogues import Turn, read_turns
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
-    described,
+    describe,
     extra_fields,
     field_error,
     optional_text,
@@ -44,7 +44,7 @@ def dialogue_sample(row: Row) -> Sample:
     turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
-        finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {described(turns)}'
+        finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
         raise field_error(row, "turns", f"{finding}; put each assistant's answer beside its question")
     given = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
     whole = Row(row.file, row.line, given | {name: row.data[name] for name in given if row.data.get(name) is not None})
@@ -62,8 +62,8 @@ def dialogue_sample(row: Row) -> Sample:
         dialogue = dialogue_of(sample)
     except InputError as error:
         raise row_error(row, str(error).removeprefix("sample : ")) from error
-    said = [text for turn in dialogue for text in (turn.question, *turn.answers)]
-    return replace(sample, id=row_id(row) or content_id(said[0], said[1:], reference))
+    texts = [text for turn in dialogue for text in (turn.question, *turn.answers)]
+    return replace(sample, id=row_id(row) or content_id(texts[0], texts[1:], reference))
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
@@ -79,24 +79,24 @@ def turns_of_sides(row: Row) -> list[dict[str, object]]:
     if isinstance(voted, int) and not isinstance(voted, bool) and voted >= 1:
         sides = [side[:voted] for side in sides]
     first, second = sides
-    if [asked for asked, _ in first] != [asked for asked, _ in second]:
+    if [question for question, _ in first] != [question for question, _ in second]:
         finding = "the user's turns are not the same in both, so this is no pair of dialogues"
         raise row_error(row, f"{' and '.join(_SIDES)}: {finding}; leave the row out")
     return [
-        {"question": asked, "answers": [answer, other]}
-        for (asked, answer), (_, other) in zip(first, second, strict=True)
+        {"question": question, "answers": [answer, other]}
+        for (question, answer), (_, other) in zip(first, second, strict=True)
     ]
 
 
 def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
     """(question, answer) of each turn; a system message goes before the first question."""
-    turns = list(turns_of(row, name, alone="assistant", needs=_NEEDS))
+    turns = list(read_turns(row, name, alone="assistant", needs=_NEEDS))
     if len(turns) > 1 and turns[0].role == "system":
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
         raise field_error(row, name, "expected the user and the assistant in turn, an answer last; leave the row out")
-    return [(asked.text, answer.text) for asked, answer in zip(turns[::2], turns[1::2], strict=True)]
+    return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 
 def _models(row: Row, count: int) -> tuple[str, ...]:

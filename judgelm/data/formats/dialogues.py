@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from judgelm.data.readers.fields import described, field_error, row_error, text_field
+from judgelm.data.readers.fields import describe, field_error, row_error, text_field
 from judgelm.data.readers.rows import Row
 from judgelm.jsonl import parse_json
 from judgelm.records import Role
@@ -31,7 +31,7 @@ class Turn:
     text: str
 
 
-def turns_of(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
+def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
     """The turns that a field holds, at least one.
 
     Args:
@@ -48,9 +48,9 @@ def turns_of(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...
     if messages is not None:
         if not messages:
             raise field_error(row, name, "expected chat messages, got none; leave the row out")
-        return tuple(_turn(row, f"{name}[{place}]", message) for place, message in enumerate(messages))
+        return tuple(_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
     if isinstance(value, list | dict):
-        finding = f"expected a text or a list of chat messages, got {described(value)}"
+        finding = f"expected a text or a list of chat messages, got {describe(value)}"
         raise field_error(row, name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
     text = text_field(row, name, needs)
     return _hh_turns(text) or (Turn(alone, text),)
@@ -60,7 +60,7 @@ def message_list(value: object) -> list[dict[str, object]] | None:
     """A list of objects, also as the JSON text that a table holds; None for anything else."""
     if isinstance(value, str):
         value = json_list(value)
-    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return value
     return None
 
@@ -76,13 +76,13 @@ def json_list(text: str) -> list[object] | None:
     return value if isinstance(value, list) else None
 
 
-def _turn(row: Row, place: str, message: dict[str, object]) -> Turn:
+def _turn(row: Row, location: str, message: dict[str, object]) -> Turn:
     role_name, text_name = ("from", "value") if "from" in message else ("role", "content")
     role = message.get(role_name)
     if not isinstance(role, str) or role.lower() not in _ROLES:
         known = "user, assistant or system"
-        raise field_error(row, f"{place}.{role_name}", f"expected {known}, got {described(role)}; leave the row out")
-    where = f"{place}.{text_name}"
+        raise field_error(row, f"{location}.{role_name}", f"expected {known}, got {describe(role)}; leave the row out")
+    where = f"{location}.{text_name}"
     content = message.get(text_name)
     if isinstance(content, list):
         content = "\n".join(_part(row, where, part) for part in content)
@@ -94,7 +94,7 @@ def _turn(row: Row, place: str, message: dict[str, object]) -> Turn:
 def _part(row: Row, where: str, part: object) -> str:
     text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
     if not isinstance(text, str):
-        raise field_error(row, where, f"expected parts of text only, got {described(part)}; leave the row out")
+        raise field_error(row, where, f"expected parts of text only, got {describe(part)}; leave the row out")
     return text
 
 
@@ -109,7 +109,7 @@ def _hh_turns(text: str) -> tuple[Turn, ...]:
     )
 
 
-def after(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
+def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
     """The whole dialogue of one side, whose field may hold the answer alone or repeat the prompt before it.
 
     Raises:
@@ -117,10 +117,10 @@ def after(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str)
     """
     if not prompt or side[0].role == "assistant":
         return prompt + side
-    asked = [turn.text.strip() for turn in prompt if turn.role != "system"]
-    said = [turn.text.strip() for turn in side if turn.role != "system"]
+    prompt_texts = [turn.text.strip() for turn in prompt if turn.role != "system"]
+    side_texts = [turn.text.strip() for turn in side if turn.role != "system"]
     users = [turn.text.strip() for turn in side if turn.role == "user"]
-    if said[: len(asked)] == asked or (len(asked) == 1 and asked[0] in users):
+    if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
         has_system = any(turn.role == "system" for turn in side)
         return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
     raise field_error(
@@ -145,15 +145,15 @@ def question_and_answers(
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
     if len(first) != len(second) or shared < len(first) - 1:
-        what = f"{names[0]} and {names[1]} part at turn {shared + 1} of {len(first)} and {len(second)}"
+        location = f"{names[0]} and {names[1]} part at turn {shared + 1} of {len(first)} and {len(second)}"
         way_out = "a pair is one dialogue with two last answers, so cut both after that turn or leave the row out"
-        raise row_error(row, f"{what}, before the last one; {way_out}")
+        raise row_error(row, f"{location}, before the last one; {way_out}")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row_error(row, f"no question stands before the answers in {names[0]} and {names[1]}; add a prompt")
-    return rendered(first[:-1]), (first[-1].text, second[-1].text)
+    return render_turns(first[:-1]), (first[-1].text, second[-1].text)
 
 
-def rendered(turns: tuple[Turn, ...]) -> str:
+def render_turns(turns: tuple[Turn, ...]) -> str:
     """A dialogue as a question: one user turn as it is, more turns with their speakers before them."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text

@@ -20,7 +20,7 @@ _SCORE_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)[ \t,]+(\d+(?:\.\d+)?)[ \t]*(?:\r?\
 _PANDALM_WINNERS: dict[object, Winner] = {0: "tie", 1: 1, 2: 2}
 
 
-def as_written(scores: tuple[float, ...]) -> list[float]:
+def json_scores(scores: tuple[float, ...]) -> list[float]:
     """Scores as files hold them: 8, not 8.0, where they are whole."""
     return [int(score) if score.is_integer() else score for score in scores]
 
@@ -30,10 +30,10 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 
     The separator may be one line end or several. Without a score line the whole text is the reason.
     """
-    found = _SCORE_LINE.match(text)
-    if found is None:
+    score_line = _SCORE_LINE.match(text)
+    if score_line is None:
         return None, text
-    return (float(found[1]), float(found[2])), text[found.end() :]
+    return (float(score_line[1]), float(score_line[2])), text[score_line.end() :]
 
 
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
@@ -135,7 +135,7 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
         return plain_pair_label(row, with_reference)
     if row.data.get("winner") not in (None, ""):
         raise field_error(row, "winner", f"names one of two answers, and this row has {count}; write scores, one each")
-    numbered = [f"score_{place}" for place in range(1, count + 1)]
+    numbered = [f"score_{index}" for index in range(1, count + 1)]
     name = next((name for name in ("score", "scores") if row.data.get(name) not in (None, "")), None)
     if name is not None:
         scores = numbers_field(row, name, count)

@@ -7,12 +7,12 @@ Which row is of which kind is said in `judgelm.data.formats.catalog`; how dialog
 import hashlib
 from dataclasses import replace
 
-from judgelm.data.formats.dialogues import Turn, after, json_list, question_and_answers, turns_of
+from judgelm.data.formats.dialogues import Turn, full_dialogue, json_list, question_and_answers, read_turns
 from judgelm.data.formats.labels import plain_pair_label
 from judgelm.data.readers.fields import (
     ID_FIELDS,
     content_id,
-    described,
+    describe,
     extra_fields,
     field_error,
     number_field,
@@ -57,7 +57,7 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
     used = set[str]()
     if name is not None:
         used.add(name)
-        turns = turns_of(row, name, alone="user", needs=needs)
+        turns = read_turns(row, name, alone="user", needs=needs)
         if len(turns) > 1 and turns[-1] == Turn("assistant", ""):
             turns = turns[:-1]
         context = optional_text(row, "input") if name == "instruction" else None
@@ -85,7 +85,7 @@ def _preference(row: Row) -> tuple[str, str, str, set[str]]:
     """Question, chosen and rejected answer, and the fields that the question came from."""
     prompt, used = _asked(row, _PREFERENCE_NEEDS)
     chosen, rejected = (
-        after(prompt, turns_of(row, name, alone="assistant", needs=_PREFERENCE_NEEDS), row, name)
+        full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_PREFERENCE_NEEDS), row, name)
         for name in ("chosen", "rejected")
     )
     if not prompt and len(chosen) == len(rejected) == 1:
@@ -192,7 +192,7 @@ def arena_sample(row: Row) -> Sample:
         finding = f"vote {order} of its session, whose earlier turns are not in conversation_a and conversation_b"
         raise field_error(row, "evaluation_order", f"{finding}; leave the row out, or put them before the two sides")
     names = ("conversation_a", "conversation_b")
-    first, second = (turns_of(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
+    first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
     question, answers = question_and_answers(row, names, cut)
     left = len(first) - len(cut[0]) + len(second) - len(cut[1])
@@ -203,26 +203,27 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
     """The turns before the user's next one after number `turn`; all of them where the user has no more."""
     if not isinstance(turn, int) or isinstance(turn, bool) or turn < 1:
         return turns
-    asked = [place for place, one in enumerate(turns) if one.role == "user"]
-    return turns[: asked[turn]] if len(asked) > turn else turns
+    user_turns = [index for index, message in enumerate(turns) if message.role == "user"]
+    return turns[: user_turns[turn]] if len(user_turns) > turn else turns
 
 
 def responses_sample(row: Row) -> Sample:
     """`response_a` and `response_b` to a prompt, in the order given: texts, or lists of one text per turn (Kaggle)."""
-    asked = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), "prompt")
+    prompt_field = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), "prompt")
     names = ("response_a", "response_b")
-    lists = [_texts(row, name) for name in (asked, *names)]
+    lists = [_texts(row, name) for name in (prompt_field, *names)]
     prompts, *sides = lists
-    used = {asked}
+    used = {prompt_field}
     if prompts is not None and sides[0] is not None and sides[1] is not None:
         first = _interleaved(row, names[0], prompts, sides[0])
         second = _interleaved(row, names[1], prompts, sides[1])
     else:
         prompt, used = _asked(row, _RESPONSES_NEEDS)
         if not prompt:
-            text_field(row, asked, _RESPONSES_NEEDS)
+            text_field(row, prompt_field, _RESPONSES_NEEDS)
         first, second = (
-            after(prompt, turns_of(row, name, alone="assistant", needs=_RESPONSES_NEEDS), row, name) for name in names
+            full_dialogue(prompt, read_turns(row, name, alone="assistant", needs=_RESPONSES_NEEDS), row, name)
+            for name in names
         )
     question, answers = question_and_answers(row, names, (first, second))
     return _battle(row, question, answers, used, {})
@@ -233,7 +234,7 @@ def _texts(row: Row, name: str) -> list[object] | None:
     value = row.data.get(name)
     if isinstance(value, str):
         value = json_list(value)
-    if isinstance(value, list) and value and all(one is None or isinstance(one, str) for one in value):
+    if isinstance(value, list) and value and all(text is None or isinstance(text, str) for text in value):
         return value
     return None
 
@@ -243,8 +244,8 @@ def _interleaved(row: Row, name: str, prompts: list[object], replies: list[objec
         finding = f"expected {len(prompts)} texts, one for each prompt, got {len(replies)}"
         raise field_error(row, name, f"{finding}; leave the row out")
     turns: list[Turn] = []
-    for number, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
-        for where, text in ((f"prompt[{number}]", prompt), (f"{name}[{number}]", reply)):
+    for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
+        for where, text in ((f"prompt[{index}]", prompt), (f"{name}[{index}]", reply)):
             if text is None:
                 raise field_error(row, where, "expected text, got null; leave the row out")
             checked = text_field(Row(row.file, row.line, {where: text}), where, _RESPONSES_NEEDS)
@@ -260,7 +261,7 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
     marked: list[Winner] = []
     for name, winner in _WINNER_COLUMNS:
         if name not in columns and name != "winner_tie":
-            raise field_error(row, name, f"expected 0 or 1, got {described(row.data.get(name))}; fill it in")
+            raise field_error(row, name, f"expected 0 or 1, got {describe(row.data.get(name))}; fill it in")
         if name in columns and _marked(row, name):
             marked.append(winner)
     if len(marked) != 1:
@@ -269,10 +270,10 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def _marked(row: Row, name: str) -> bool:
-    number = row.data[name] if isinstance(row.data[name], bool) else number_field(row, name)
-    if number not in (0, 1):
-        raise field_error(row, name, f"expected 0 or 1, got {described(row.data[name])}; correct it")
-    return bool(number)
+    flag = row.data[name] if isinstance(row.data[name], bool) else number_field(row, name)
+    if flag not in (0, 1):
+        raise field_error(row, name, f"expected 0 or 1, got {describe(row.data[name])}; correct it")
+    return bool(flag)
 
 
 def pair_label_alone(row: Row) -> Sample:

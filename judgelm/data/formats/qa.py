@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from judgelm.data.readers.fields import described, field_error, optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.readers.rows import Reject, Row
@@ -103,8 +103,8 @@ def _rows(path: str) -> Iterator[Row | Reject]:
     if nested is None:
         yield from read_rows(path)
         return
-    for number, data in enumerate(_flattened(path, nested), 1):
-        yield Row(path, number, data)
+    for row_number, data in enumerate(_flattened(path, nested), 1):
+        yield Row(path, row_number, data)
 
 
 def _nested(path: str) -> dict[str, Any] | None:
@@ -118,8 +118,8 @@ def _nested(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError, EOFError, zlib.error):
         return None
     data = value.get("data")
-    articles = isinstance(data, list) and any(isinstance(one, dict) and "paragraphs" in one for one in data)
-    passages = any(isinstance(one, dict) and "qa_pairs" in one for one in value.values())
+    articles = isinstance(data, list) and any(isinstance(item, dict) and "paragraphs" in item for item in data)
+    passages = any(isinstance(item, dict) and "qa_pairs" in item for item in value.values())
     return value if articles or passages else None
 
 
@@ -133,10 +133,10 @@ def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]
         if isinstance(nested.get("data"), list):
             for article in nested["data"]:
                 for paragraph in article["paragraphs"]:
-                    yield from (one | {"context": paragraph["context"]} for one in paragraph["qas"])
+                    yield from (question | {"context": paragraph["context"]} for question in paragraph["qas"])
             return
         for passage in nested.values():
-            yield from (one | {"context": passage["passage"]} for one in passage["qa_pairs"])
+            yield from (question | {"context": passage["passage"]} for question in passage["qa_pairs"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{path}: neither Quoref's nor DROP's shape ({error!r}); give the published file") from error
 
@@ -145,8 +145,8 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
     question = text_field(row, "question", _NEEDS)
     golds = _golds(row)
     texts = [", ".join(gold) for gold in golds]
-    found = data_set or _data_set(row)
-    metadata: dict[str, object] = {"data_set": found, "answer_type": _type(row, question, texts)}
+    name_of_set = data_set or _data_set(row)
+    metadata: dict[str, object] = {"data_set": name_of_set, "answer_type": _type(row, question, texts)}
     context = _context(row)
     if context is not None:
         metadata["context"] = context
@@ -197,25 +197,25 @@ def _golds(row: Row) -> list[Gold]:
     if "answers_spans" in row.data:
         raise field_error(row, "answers_spans", "does not say which spans belong together; give DROP's own JSON file")
     if "answers" in row.data:
-        found = [_quoref_gold(row)]
+        golds = [_quoref_gold(row)]
     else:
         more = row.data.get("validated_answers") or []
         if not isinstance(more, list):
-            raise field_error(row, "validated_answers", f"expected a list, got {described(more)}")
-        found = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
-    kept = list(dict.fromkeys(gold for gold in found if gold and gold[0].strip()))
-    if not kept:
+            raise field_error(row, "validated_answers", f"expected a list, got {describe(more)}")
+        golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
+    distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
+    if not distinct:
         raise row_error(row, "no gold answer; a question without one cannot be scored")
-    return kept
+    return distinct
 
 
 def _quoref_gold(row: Row) -> Gold:
     """The spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
     given = row.data["answers"]
     spans = given.get("text") if isinstance(given, dict) else given
-    texts = [one.get("text") if isinstance(one, dict) else one for one in spans] if isinstance(spans, list) else []
+    texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise field_error(row, "answers", f"expected a list of objects with text, got {described(given)}")
+        raise field_error(row, "answers", f"expected a list of objects with text, got {describe(given)}")
     return tuple(str(text) for text in texts)
 
 
@@ -226,7 +226,7 @@ def _gold(row: Row, value: object) -> Gold:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (str(value),)
     if not isinstance(value, dict):
-        raise field_error(row, "answer", f"expected text or DROP's number, spans or date, got {described(value)}")
+        raise field_error(row, "answer", f"expected text or DROP's number, spans or date, got {describe(value)}")
     if value.get("number"):
         return (str(value["number"]),)
     if value.get("spans"):
@@ -244,8 +244,10 @@ def _context(row: Row) -> str | None:
     try:
         if isinstance(given, dict):
             given = list(zip(given["title"], given["sentences"], strict=True))
-        return "\n\n".join(f"{title}: {' '.join(one.strip() for one in sentences)}" for title, sentences in given)
+        return "\n\n".join(
+            f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in given
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise field_error(
-            row, "context", f"expected text, or (title, sentences) pairs, got {described(given)}"
+            row, "context", f"expected text, or (title, sentences) pairs, got {describe(given)}"
         ) from error

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from judgelm.data.formats.labels import split_review
-from judgelm.data.readers.fields import described, field_error, row_error, row_id, text_field
+from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
 from judgelm.data.readers.rows import Row
@@ -57,7 +57,9 @@ def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:
         if judgment.failure is None or fallback is None:
             return judgment
         second = _from_reply(name, text, fallback)
-        return replace(second, shown=tuple(replace(one, read_anywhere=second.failure is None) for one in second.shown))
+        return replace(
+            second, shown=tuple(replace(reply, read_anywhere=second.failure is None) for reply in second.shown)
+        )
     field = next((field for field in row.data if field.endswith("_result")), None)
     if field is None:
         raise row_error(row, f"no result; expected pred_text, gpt_result or pandalm_result among {', '.join(row.data)}")
@@ -88,7 +90,7 @@ def _failed(name: str, text: str, failure: Unparsed) -> Judgment:
 def _from_result(row: Row, name: str, field: str) -> Judgment:
     value = row.data[field]
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {described(value)}')
+        raise field_error(row, field, f'expected 1, 2, "Tie" or 0, got {describe(value)}')
     text = str(value)
     winner = _PANDALM_RESULTS.get(text.strip().lower())
     if winner is None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.formats.labels import as_written, split_review
+from judgelm.data.formats.labels import json_scores, split_review
 from judgelm.data.readers.fields import optional_text, row_error, row_id, scores_field, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import convert_rows, converted_or_rejected
+from judgelm.data.readers.rejects import convert_or_reject, convert_rows
 from judgelm.data.readers.rows import Reject, Row
 
 _NEEDS = "review_id, question_id, answer1_id, answer2_id, text, score"
@@ -45,7 +45,7 @@ def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str])
     seen: set[str] = set()
     for path in reviews:
         join = partial(_joined, questions=question_rows, answers=answer_rows, seen=seen)
-        yield from converted_or_rejected(read_rows(path), join, path=path, expected=_NEEDS)
+        yield from convert_or_reject(read_rows(path), join, path=path, expected=_NEEDS)
 
 
 def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
@@ -78,8 +78,8 @@ def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: 
     question_id = row_id(row, ("question_id",)) or ""
     for answer in (first, second):
         if row_id(answer, ("question_id",)) != question_id:
-            place = f"{answer.file}:{answer.line}"
-            raise row_error(row, f'its answer in {place} belongs to another question than "{question_id}"')
+            location = f"{answer.file}:{answer.line}"
+            raise row_error(row, f'its answer in {location} belongs to another question than "{question_id}"')
     score, text, rebuilt = _score_and_text(row)
     joined: dict[str, object] = {
         "question_id": review_id,
@@ -117,8 +117,8 @@ def _score_and_text(row: Row) -> tuple[list[float], str, bool]:
         raise row_error(row, "score [-1, -1]: the source could not read this review, so there is no label")
     written, _ = split_review(text)
     if written is None:
-        return as_written(scores), f"{scores[0]:g} {scores[1]:g}\n{text}", True
+        return json_scores(scores), f"{scores[0]:g} {scores[1]:g}\n{text}", True
     if written != scores:
         shown = f"{written[0]:g} {written[1]:g}"
-        raise row_error(row, f'score {as_written(scores)} and the text, which opens "{shown}", disagree; correct one')
-    return as_written(scores), text, False
+        raise row_error(row, f'score {json_scores(scores)} and the text, which opens "{shown}", disagree; correct one')
+    return json_scores(scores), text, False

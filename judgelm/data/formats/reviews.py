@@ -31,14 +31,14 @@ class Review:
         answers: ids, in the order shown.
         scores: in the order shown; None where the source could not read the reply.
         by_hand: whether the scores do not open the reply: somebody took them from further down.
-        place: file and line.
+        location: file and line.
     """
 
     question: str
     answers: tuple[str, str]
     scores: tuple[float, float] | None
     by_hand: bool
-    place: str
+    location: str
 
 
 def read_reviews(path: str) -> Iterator[Review]:
@@ -61,11 +61,11 @@ def _review(row: Row) -> Review:
         answers=(first, second),
         scores=None if scores == _UNREADABLE else scores,
         by_hand=scores != _UNREADABLE and split_review(optional_text(row, "text") or "")[0] is None,
-        place=f"{row.file}:{row.line}",
+        location=f"{row.file}:{row.line}",
     )
 
 
-def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
+def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
     """Group the files that hold the two orders of the same pairs, to join their reviews with each other alone.
 
     Two models that write the same text have one answer id (QLoRA's are hashes of the text), so that over all files one
@@ -83,25 +83,25 @@ def joined_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
     for first, second in combinations(range(len(files)), 2):
         if first in left and second in left and _are_two_orders(files[first][1], files[second][1]):
             sets.append([first, second])
-            left = [place for place in left if place not in (first, second)]
-    for name in dict.fromkeys(files[place][0] for place in left):
-        alike = [place for place in left if files[place][0] == name]
+            left = [index for index in left if index not in (first, second)]
+    for name in dict.fromkeys(files[index][0] for index in left):
+        alike = [index for index in left if files[index][0] == name]
         if len(alike) > 1:
             sets.append(alike)
-            left = [place for place in left if place not in alike]
+            left = [index for index in left if index not in alike]
     return [*sets, left] if left else sets
 
 
-def _are_two_orders(one: Path, other: Path) -> bool:
+def _are_two_orders(path: Path, other: Path) -> bool:
     """True if the files are called `X-vs-Y` and `Y-vs-X`, with any common ending."""
-    first, versus, second = one.stem.partition(_VERSUS)
+    first, versus, second = path.stem.partition(_VERSUS)
     left, also_versus, right = other.stem.partition(_VERSUS)
     if not versus or not also_versus or not second.startswith(left) or not right.startswith(first):
         return False
     return first != left and second.removeprefix(left) == right.removeprefix(first)
 
 
-def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
+def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
     """Reviews of one question and the same two answers, put together, and those left alone.
 
     Returns:
@@ -110,24 +110,24 @@ def in_both_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review
     Raises:
         InputError: the same answers come twice in one order.
     """
-    found: dict[tuple[str, tuple[str, str]], Review] = {}
+    by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:
         key = review.question, review.answers
-        if key in found:
-            before = found[key].place
+        if key in by_key:
+            before = by_key[key].location
             way_out = "give each file once, and the two orders of one pair of models as NAME=FILE with the same NAME"
-            raise InputError(f"{review.place}: the same answers in the same order as in {before}; {way_out}")
-        found[key] = review
+            raise InputError(f"{review.location}: the same answers in the same order as in {before}; {way_out}")
+        by_key[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []
     done: set[tuple[str, tuple[str, str]]] = set()
-    for key, review in found.items():
+    for key, review in by_key.items():
         other = review.question, (review.answers[1], review.answers[0])
         if key in done:
             continue
-        if other in found and other != key:
+        if other in by_key and other != key:
             done.add(other)
-            pairs.append((review, found[other]))
+            pairs.append((review, by_key[other]))
         else:
             alone.append(review)
     return pairs, alone

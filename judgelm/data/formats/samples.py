@@ -49,7 +49,7 @@ def judgelm_sample(row: Row) -> Sample:
     data = row.data
     question = text_field(row, "question_body", _JUDGELM_NEEDS)
     answers = numbered_fields(row, "answer{}_body", _JUDGELM_NEEDS)
-    models = [data.get(f"answer{place}_model_id") for place in range(1, len(answers) + 1)]
+    models = [data.get(f"answer{index}_model_id") for index in range(1, len(answers) + 1)]
     reference = reference_field(row)
     metadata = extra_fields(row, _JUDGELM_FIELDS)
     return Sample(
@@ -178,8 +178,8 @@ def plain_answers(row: Row) -> tuple[str, ...]:
 
 
 def _is_numbered_field(name: str, count: int) -> bool:
-    kind, _, place = name.partition("_")
-    return kind in ("answer", "score") and place.isdecimal() and int(place) <= count
+    kind, _, suffix = name.partition("_")
+    return kind in ("answer", "score") and suffix.isdecimal() and int(suffix) <= count
 
 
 def _models(row: Row) -> tuple[str, ...]:

@@ -73,10 +73,10 @@ def _preference(row: Row) -> float | None:
     value = row.data["preference"]
     if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
         return None
-    number = number_field(row, "preference")
-    if number != 0 and not 1 <= number <= 2:
-        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {number:g}")
-    return 0.5 if number == 0 else number - 1
+    preference = number_field(row, "preference")
+    if preference != 0 and not 1 <= preference <= 2:
+        raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
+    return 0.5 if preference == 0 else preference - 1
 
 
 def comparisons_of_run(

@@ -40,7 +40,7 @@ def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: 
         answers = [tuple(map(reversed_words, sample.answers)) for sample in samples]
     else:
         answers = [
-            tuple(dropped_characters(text, seed=f"{seed}|{sample.id}|{place}") for place, text in _placed(sample))
+            tuple(dropped_characters(text, seed=f"{seed}|{sample.id}|{index}") for index, text in _placed(sample))
             for sample in samples
         ]
     return [
@@ -51,7 +51,7 @@ def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: 
 
 def reversed_words(text: str) -> str:
     """The words of each sentence in reverse, sentences and their end marks in place."""
-    return _SENTENCE.sub(lambda found: _reversed(found[1]) + found[2], text)
+    return _SENTENCE.sub(lambda match: _reversed(match[1]) + match[2], text)
 
 
 def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | str = 0) -> str:
@@ -64,7 +64,7 @@ def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | st
         raise ValueError(f"dropped_characters: share: expected 0 to 1/3, got {share}")
     count = math.floor(len(text) * share + 1e-9)
     gone = set(random.Random(str(seed)).sample(range(len(text)), count))
-    return "".join(letter for place, letter in enumerate(text) if place not in gone)
+    return "".join(letter for index, letter in enumerate(text) if index not in gone)
 
 
 def _of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:

@@ -31,16 +31,18 @@ def run_ratings(
     Raises:
         InputError: a judgment is no grade of one answer, its row is not there, or says nothing of the answer's model.
     """
-    for number, (key, judgment) in enumerate(judgments.items(), 1):
-        place = f"run of {judge}: judgment {key}"
+    for index, (key, judgment) in enumerate(judgments.items(), 1):
+        location = f"run of {judge}: judgment {key}"
         if judgment.verdict is not None and not isinstance(judgment.verdict, GradeVerdict):
-            raise InputError(f"{place}: not a grade; give runs of mode rubric or single")
+            raise InputError(f"{location}: not a grade; give runs of mode rubric or single")
         sample = samples.get(key)
         if sample is None:
-            raise InputError(f"{place}: not among the rows; give those that were judged")
+            raise InputError(f"{location}: not among the rows; give those that were judged")
         if len(sample.answers) != 1 or len(sample.answer_models) != 1:
-            found = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
-            raise InputError(f"{place}: its row has {found}; each needs one answer, and answer_models that names one")
+            counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
+            raise InputError(
+                f"{location}: its row has {counts}; each needs one answer, and answer_models that names one"
+            )
         common = dict(sample.metadata) | {
             "item": sample.metadata.get(item) or sample.question,
             "judge": judge,
@@ -49,13 +51,13 @@ def run_ratings(
             "length": len(sample.answers[0].split()),
         }
         for dimension, score in _scores(judgment):
-            yield Row(place[:_SHOWN_TEXT], number, common | {"dimension": dimension, "score": score})
+            yield Row(location[:_SHOWN_TEXT], index, common | {"dimension": dimension, "score": score})
 
 
 def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
     """Dimension and score; the last reading of each part counts."""
-    parts = {one.part: one for one in judgment.shown if one.part}
+    parts = {shown.part: shown for shown in judgment.shown if shown.part}
     if not parts:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None
-    for name, one in parts.items():
-        yield name, None if one.scores is None or one.failure is not None else one.scores[0]
+    for name, shown in parts.items():
+        yield name, None if shown.scores is None or shown.failure is not None else shown.scores[0]

@@ -32,7 +32,7 @@ import pandas as pd
 from judgelm.data.ratings.wide import WIDE_FIELDS, WideReader
 from judgelm.data.readers.fields import encodable
 from judgelm.data.readers.files import Reject, Row, read_rows
-from judgelm.data.readers.rejects import FileUse, rejected
+from judgelm.data.readers.rejects import FileUse, reject_row
 from judgelm.errors import InputError, RunError
 
 HUMAN = "human"
@@ -88,24 +88,24 @@ def read_ratings(
         InputError: a file cannot be read, a column asked for is nowhere, or no row can be used.
     """
     columns = columns or RatingColumns()
-    kept: list[dict[str, object]] = []
+    ratings: list[dict[str, object]] = []
     rejects: list[Reject] = []
     seen: set[tuple[object, ...]] = set()
-    read = (rating for path in map(str, paths) for rating in _read_file(path, columns))
+    read = (row for path in map(str, paths) for row in _read_file(path, columns))
     own = (_long_row(row, RatingColumns(extra=columns.extra)) for row in more)
-    for found in chain(read, own):
-        if isinstance(found, Reject):
-            rejects.append(found)
-        elif (key := tuple(found.data[name] for name in _KEY)) in seen:
-            rejects.append(Reject(found.file, found.line, f"rated twice: {_said(found.data)}", _said(found.data)))
+    for rating in chain(read, own):
+        if isinstance(rating, Reject):
+            rejects.append(rating)
+        elif (key := tuple(rating.data[name] for name in _KEY)) in seen:
+            rejects.append(Reject(rating.file, rating.line, f"rated twice: {_said(rating.data)}", _said(rating.data)))
         else:
             seen.add(key)
-            kept.append(found.data)
-    if not kept:
+            ratings.append(rating.data)
+    if not ratings:
         why = f"; first: {rejects[0].message}" if rejects else ""
         raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no row can be used{why}")
-    _check_extra(kept, columns)
-    return RatingTable(frame=pd.DataFrame(kept), rejects=tuple(rejects))
+    _check_extra(ratings, columns)
+    return RatingTable(frame=pd.DataFrame(ratings), rejects=tuple(rejects))
 
 
 def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
@@ -151,8 +151,8 @@ def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
         if wide is None:
             yield _long_row(row, columns)
             continue
-        for one in wide.long_rows(row):
-            yield one if isinstance(one, Reject) else _long_row(one, RatingColumns(extra=columns.extra))
+        for long_row in wide.long_rows(row):
+            yield long_row if isinstance(long_row, Reject) else _long_row(long_row, RatingColumns(extra=columns.extra))
 
 
 def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
@@ -167,11 +167,11 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     for name, usual in (("dimension", ONLY_DIMENSION), ("task", ONLY_TASK), ("annotator", ""), ("check", "")):
         values[name] = _text(row.data.get(getattr(columns, name))) or usual
     for name in ("score", "length"):
-        number = _number(row.data.get(getattr(columns, name)))
-        if number is None:
+        parsed = _number(row.data.get(getattr(columns, name)))
+        if parsed is None:
             shown = repr(row.data.get(getattr(columns, name)))[:60]
             return _reject(row, f'"{getattr(columns, name)}": expected a number or NA, got {shown}')
-        values[name] = number
+        values[name] = parsed
     if values["judge"] in (HUMAN, GOLD) and not values["annotator"]:
         values["annotator"] = "mean"
     values |= {name: row.data.get(name) for name in columns.extra}
@@ -195,21 +195,21 @@ def _number(value: object) -> float | None:
     if isinstance(value, str) and _MISSING.fullmatch(value.strip()):
         return math.nan
     try:
-        number = float(value)  # type: ignore[arg-type]
+        parsed = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return None
-    return None if math.isinf(number) else number
+    return None if math.isinf(parsed) else parsed
 
 
 def _reject(row: Row, reason: str) -> Reject:
-    return rejected(row, InputError(reason))
+    return reject_row(row, InputError(reason))
 
 
 def _said(values: dict[str, object]) -> str:
     return ", ".join(f"{name} {values[name]!r}" for name in _KEY if values[name])
 
 
-def _check_extra(kept: list[dict[str, object]], columns: RatingColumns) -> None:
+def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> None:
     for name in columns.extra:
-        if all(values[name] in (None, "") for values in kept):
+        if all(values[name] in (None, "") for values in ratings):
             raise InputError(f'ratings: no row has a column "{name}"; check its name')

@@ -54,7 +54,7 @@ class WideReader:
         shared = {name: given.get(name) for name in self.extra} | {
             "item": given["prompt_id"],
             "dimension": str(given.get("dimension") or self.dimension),
-            "model": named(given["model"]),
+            "model": display_name(given["model"]),
             "task": _TASKS.get(data_set, data_set),
             "length": given.get("pred_length"),
         }
@@ -67,10 +67,10 @@ class WideReader:
             reason = f'"gt" is {human}, but an earlier row of this completion has {self._human[key]}'
             yield Reject(row.file, row.line, reason, str(given)[:1000])
             return
-        yield Row(row.file, row.line, shared | {"judge": named(given["judge"]), "score": given["rating"]})
+        yield Row(row.file, row.line, shared | {"judge": display_name(given["judge"]), "score": given["rating"]})
 
 
-def named(identifier: object) -> str:
+def display_name(identifier: object) -> str:
     """The paper's name of a released model identifier; any other identifier unchanged."""
     text = "" if identifier is None else str(identifier).strip()
     return _NAMES.get(text, text)

@@ -34,7 +34,7 @@ def field_error(row: Row, name: str, finding: str) -> InputError:
     return row_error(row, f'field "{name}": {finding}')
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     """A value as an error shows it: `the number 42`, `null`, `[NaN, 3]`."""
     if value is None:
         return "null"
@@ -54,10 +54,10 @@ def text_field(row: Row, name: str, needs: str) -> str:
     value = row.data.get(name)
     if isinstance(value, str) and (value.isascii() or encodable(value)):
         return value
-    raise bad_text(row, name, needs)
+    raise text_error(row, name, needs)
 
 
-def bad_text(row: Row, name: str, needs: str) -> InputError:
+def text_error(row: Row, name: str, needs: str) -> InputError:
     """Why a field is not text."""
     if name not in row.data:
         return row_error(row, f'field "{name}" is missing; each row needs {needs}')
@@ -68,8 +68,8 @@ def bad_text(row: Row, name: str, needs: str) -> InputError:
         return field_error(row, name, 'expected text, got null; write an empty text as ""')
     if isinstance(value, int | float):
         quoted = json.dumps(json.dumps(value))
-        return field_error(row, name, f"expected text, got {described(value)}; write it as {quoted}")
-    return field_error(row, name, f"expected text, got {described(value)}; write it as one text")
+        return field_error(row, name, f"expected text, got {describe(value)}; write it as {quoted}")
+    return field_error(row, name, f"expected text, got {describe(value)}; write it as one text")
 
 
 def encodable(text: str) -> bool:
@@ -103,12 +103,12 @@ def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...
     value = row.data[name]
     expected = f"{count} texts" if count else "a list of texts"
     if not isinstance(value, list):
-        raise field_error(row, name, f'expected {expected}, got {described(value)}; write it as ["...", "..."]')
+        raise field_error(row, name, f'expected {expected}, got {describe(value)}; write it as ["...", "..."]')
     if not value or (count and len(value) != count):
         raise field_error(row, name, f"expected {expected}, got {len(value)}")
     for text in value:
         if not isinstance(text, str) or not encodable(text):
-            raise field_error(row, name, f"expected {expected}, got {described(text)} among them")
+            raise field_error(row, name, f"expected {expected}, got {describe(text)} among them")
     return tuple(value)
 
 
@@ -126,7 +126,7 @@ def images_field(row: Row) -> tuple[str, ...]:
 
 def _image(row: Row, name: str, image: object) -> str:
     if not isinstance(image, str) or not image or not encodable(image):
-        raise field_error(row, name, f"expected where an image lies, as text, got {described(image)}; write its path")
+        raise field_error(row, name, f"expected where an image lies, as text, got {describe(image)}; write its path")
     return image if image.startswith(_URLS) else str(Path(row.file).parent / image)
 
 
@@ -154,7 +154,7 @@ def row_id(row: Row, names: Sequence[str] = ID_FIELDS) -> str | None:
             return str(value)
         if isinstance(value, float) and value.is_integer():
             return str(int(value))
-        raise field_error(row, name, f"expected text or a whole number as the id, got {described(value)}")
+        raise field_error(row, name, f"expected text or a whole number as the id, got {describe(value)}")
     return None
 
 
@@ -186,13 +186,13 @@ def numbers_field(row: Row, name: str, count: int) -> tuple[float, ...]:
     if count == 1 and not isinstance(value, str | list):
         return (number_field(row, name),)
     if isinstance(value, str):
-        found = _NUMBERS.fullmatch(value)
-        numbers = () if found is None else tuple(float(number) for number in re.split(r"[\s,]+", found[1]))
+        match = _NUMBERS.fullmatch(value)
+        numbers = () if match is None else tuple(float(part) for part in re.split(r"[\s,]+", match[1]))
         if len(numbers) == count:
             return numbers
     elif isinstance(value, list) and len(value) == count and all(_is_finite(score) for score in value):
         return tuple(float(score) for score in value)
-    raise field_error(row, name, f"expected {count} finite number{'s' * (count > 1)}, got {described(value)}")
+    raise field_error(row, name, f"expected {count} finite number{'s' * (count > 1)}, got {describe(value)}")
 
 
 def _is_finite(value: object) -> bool:
@@ -212,14 +212,14 @@ def number_field(row: Row, name: str) -> float:
     value = row.data.get(name)
     if isinstance(value, str):
         try:
-            number = float(value)
+            parsed = float(value)
         except ValueError:
-            number = math.nan
+            parsed = math.nan
     else:
-        number = _as_float(value)
-    if not math.isfinite(number):
-        raise field_error(row, name, f"expected a finite number, got {described(value)}")
-    return number
+        parsed = _as_float(value)
+    if not math.isfinite(parsed):
+        raise field_error(row, name, f"expected a finite number, got {describe(value)}")
+    return parsed
 
 
 def winner_field(row: Row, name: str = "winner") -> Winner:
@@ -233,6 +233,6 @@ def winner_field(row: Row, name: str = "winner") -> Winner:
         winner = _WINNERS[value]
         others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
         if isinstance(value, str) and winner != "tie" and value in others:
-            raise field_error(row, name, f"{described(value)} names one side and the other side's model; write 1 or 2")
+            raise field_error(row, name, f"{describe(value)} names one side and the other side's model; write 1 or 2")
         return winner
-    raise field_error(row, name, f'expected 1, 2 or "tie", got {described(value)}')
+    raise field_error(row, name, f'expected 1, 2 or "tie", got {describe(value)}')

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from judgelm.data.readers.json_list import is_wrapped, read_list, read_wrapped
-from judgelm.data.readers.rows import Reject, Row, has_bad_bytes, kept_raw, readable
+from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, truncate_raw
 from judgelm.errors import InputError
 
 __all__ = ["Reject", "Row", "read_rows"]
@@ -58,16 +58,16 @@ def read_rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _check_file(path: str) -> None:
-    place = Path(path)
-    if place.is_dir():
+    file = Path(path)
+    if file.is_dir():
         raise InputError(f"{path}: is a folder; name a file in it")
-    if place.exists():
+    if file.exists():
         return
     try:
-        names = [entry.name for entry in place.parent.iterdir()]
+        names = [entry.name for entry in file.parent.iterdir()]
     except OSError:
-        raise InputError(f"{path}: no such file, and no folder {place.parent}; check the path") from None
-    close = difflib.get_close_matches(place.name, names, n=3)
+        raise InputError(f"{path}: no such file, and no folder {file.parent}; check the path") from None
+    close = difflib.get_close_matches(file.name, names, n=3)
     way_out = f"did you mean {' or '.join(close)}?" if close else "check the path"
     raise InputError(f"{path}: no such file; {way_out}")
 
@@ -91,7 +91,7 @@ def _dispatch(path: str) -> Iterator[Row | Reject]:
         # pyarrow costs 0.3 s to import, and this file is read for every other format too.
         from judgelm.data.readers.parquet import read_parquet
 
-        yield from (Row(name, number, data) for number, data in enumerate(read_parquet(path), 1))
+        yield from (Row(name, row_number, data) for row_number, data in enumerate(read_parquet(path), 1))
         return
     with _as_input_errors(name), _open_bytes(path) as stream:
         _skip_mark(name, stream)
@@ -167,7 +167,7 @@ def _skip_mark(name: str, stream: io.BufferedReader) -> None:
 
 def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
     decode = json.JSONDecoder().decode
-    for number, line in enumerate(stream, 1):
+    for line_number, line in enumerate(stream, 1):
         try:
             data = decode(line.decode())
         except UnicodeDecodeError as error:
@@ -182,10 +182,10 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
             reason = f"not JSON: {error}{torn}; write one JSON object per line{table}"
         else:
             if type(data) is dict:
-                yield Row(file, number, data)
+                yield Row(file, line_number, data)
                 continue
             reason = f"expected a JSON object, got {_json_kind(data)}; write one object per line"
-        yield Reject(file, number, reason, kept_raw(line.decode(errors="backslashreplace").rstrip("\r\n")))
+        yield Reject(file, line_number, reason, truncate_raw(line.decode(errors="backslashreplace").rstrip("\r\n")))
 
 
 def _json_kind(value: object) -> str:
@@ -230,7 +230,7 @@ def _read_table(stream: io.BufferedReader, file: str, delimiter: str) -> Iterato
                 yield Row(file, start, dict(zip(header, cells, strict=True)))
                 continue
             reason = problem
-        yield Reject(file, start, reason, kept_raw(readable("".join(taken)).rstrip("\r\n")))
+        yield Reject(file, start, reason, truncate_raw(escape_bad_bytes("".join(taken)).rstrip("\r\n")))
 
 
 def _header(file: str, line: int, cells: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 
-from judgelm.data.readers.rows import Reject, Row, has_bad_bytes, kept_raw, readable
+from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, truncate_raw
 
 _CHUNK = 1 << 18
 _WHITESPACE = " \t\r\n"
@@ -71,14 +71,14 @@ class _Source:
 
     def rest(self) -> str:
         """Everything from here to the end of the file, as a reject keeps it."""
-        kept, length = self.text[self.position :], len(self.text) - self.position
+        raw, length = self.text[self.position :], len(self.text) - self.position
         while not self.ended:
             self.position = len(self.text)
             self.more()
             length += len(self.text)
-            if len(kept) < _KEEP_OF_REST:
-                kept += self.text
-        return kept_raw(readable(kept).rstrip(), length)
+            if len(raw) < _KEEP_OF_REST:
+                raw += self.text
+        return truncate_raw(escape_bad_bytes(raw).rstrip(), length)
 
 
 class _BrokenListError(Exception):
@@ -205,9 +205,9 @@ def _element(source: _Source, file: str) -> Row | Reject:
     raw = source.text[source.position : end] if source.dirty or type(value) is not dict else ""
     source.advance(end)
     if source.dirty and has_bad_bytes(raw):
-        return Reject(file, line, "not UTF-8; save the file as UTF-8", kept_raw(readable(raw)))
+        return Reject(file, line, "not UTF-8; save the file as UTF-8", truncate_raw(escape_bad_bytes(raw)))
     if type(value) is not dict:
-        return Reject(file, line, "expected a JSON object in the list; write one object per row", kept_raw(raw))
+        return Reject(file, line, "expected a JSON object in the list; write one object per row", truncate_raw(raw))
     return Row(file, line, value)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from judgelm.data.readers.rows import Reject, Row, kept_raw
+from judgelm.data.readers.rows import Reject, Row, truncate_raw
 from judgelm.errors import InputError
 
 OnReject = Callable[[Reject], None]
@@ -19,10 +19,10 @@ T = TypeVar("T")
 _SHOWN_FIELDS = 20
 
 
-def rejected(row: Row, error: InputError) -> Reject:
+def reject_row(row: Row, error: InputError) -> Reject:
     """The reject of a row that was read well but says something unusable; its raw text is written anew."""
     reason = str(error).removeprefix(f"{row.file}:{row.line}: ")
-    return Reject(row.file, row.line, reason, kept_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
+    return Reject(row.file, row.line, reason, truncate_raw(json.dumps(row.data, ensure_ascii=False, default=str)))
 
 
 def raise_reject(reject: Reject) -> None:
@@ -99,7 +99,7 @@ class FileUse:
             InputError: names the file, the fields expected, and those of its first reject.
         """
         if not self.used and self._first is not None:
-            raise nothing_usable(self.path, self.expected, self.rejected, self._first)
+            raise no_usable_row(self.path, self.expected, self.rejected, self._first)
 
 
 def convert_rows(
@@ -128,7 +128,7 @@ def convert_rows(
             yield value
 
 
-def converted_or_rejected(
+def convert_or_reject(
     rows: Iterable[Row | Reject], convert: Callable[[Row], T], *, path: str, expected: str
 ) -> Iterator[T | Reject]:
     """As `convert_rows`, with the rejects among the values.
@@ -146,7 +146,7 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
             try:
                 value = convert(row)
             except InputError as error:
-                reject = rejected(row, error)
+                reject = reject_row(row, error)
         if reject is None:
             use.used += 1
             yield value
@@ -156,7 +156,7 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
     use.require_used()
 
 
-def nothing_usable(path: str, expected: str, count: int, first: Reject) -> InputError:
+def no_usable_row(path: str, expected: str, count: int, first: Reject) -> InputError:
     """The error of a file without a usable row."""
     finding = f"no row can be used ({count:,} read); the first: {first.message}"
     return InputError(f"{path}: {finding}{_hint(expected, first)}")

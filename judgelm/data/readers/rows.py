@@ -38,7 +38,7 @@ class Reject:
         return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
-def kept_raw(raw: str, length: int | None = None) -> str:
+def truncate_raw(raw: str, length: int | None = None) -> str:
     """The text to keep of a rejected row: whole up to a million characters, else its start and full length.
 
     Args:
@@ -49,7 +49,7 @@ def kept_raw(raw: str, length: int | None = None) -> str:
     return raw if total <= _RAW_KEPT_WHOLE else f"{raw[:_RAW_SHOWN]} [... {total} characters in all]"
 
 
-def readable(text: str) -> str:
+def escape_bad_bytes(text: str) -> str:
     r"""Text decoded with `surrogateescape`, its undecodable bytes shown as `\xNN`."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 

@@ -25,7 +25,7 @@ def check_mix(sources: Collection[str], mix: Mapping[str, float], size: int) -> 
         raise ConfigError(f"mix: the shares sum to {total:g}, expected 1; divide each by {total:g}")
 
 
-def apportioned(size: int, shares: Mapping[str, float]) -> dict[str, int]:
+def apportion(size: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Whole numbers in proportion to the shares that sum to `size`, by largest remainders; ties go by name."""
     total = math.fsum(shares.values())
     exact = {name: size * share / total for name, share in shares.items()}
@@ -36,32 +36,36 @@ def apportioned(size: int, shares: Mapping[str, float]) -> dict[str, int]:
     return whole
 
 
-def filled_up(asked: Mapping[str, int], available: Mapping[str, int], shares: Mapping[str, float]) -> dict[str, int]:
+def redistributed(
+    requested: Mapping[str, int], available: Mapping[str, int], shares: Mapping[str, float]
+) -> dict[str, int]:
     """What each source gives where some have too few: those give all, the others the rest by their shares.
 
     Raises:
         InputError: all sources together have too few.
     """
-    size = sum(asked.values())
+    size = sum(requested.values())
     if sum(available.values()) < size:
         raise InputError(f"size {size}: all sources together have {sum(available.values())} seeds; ask for fewer")
-    taken, short = dict(asked), dict[str, int]()
+    taken, short = dict(requested), dict[str, int]()
     while any(taken[name] > available[name] for name in taken):
         short |= {name: available[name] for name in taken if taken[name] > available[name]}
         others = {name: share for name, share in shares.items() if name not in short}
-        taken = short | apportioned(size - sum(short.values()), others) if others else dict(short)
+        taken = short | apportion(size - sum(short.values()), others) if others else dict(short)
     return taken
 
 
-def shortage(asked: Mapping[str, int], available: Mapping[str, int], mix: Mapping[str, float], size: int) -> str:
+def shortage_message(
+    requested: Mapping[str, int], available: Mapping[str, int], mix: Mapping[str, float], size: int
+) -> str:
     """What is missing where, and the ways out."""
     missing = [
-        f"{name}: {asked[name]} asked (share {mix[name]:g}), {available[name]} distinct questions available, "
-        f"{asked[name] - available[name]} missing"
-        for name in asked
-        if asked[name] > available[name]
+        f"{name}: {requested[name]} asked (share {mix[name]:g}), {available[name]} distinct questions available, "
+        f"{requested[name] - available[name]} missing"
+        for name in requested
+        if requested[name] > available[name]
     ]
-    most = min(math.floor(available[name] / mix[name] + 1e-9) for name in asked)
+    most = min(math.floor(available[name] / mix[name] + 1e-9) for name in requested)
     return (
         f"too few seeds for size {size}. {'; '.join(missing)}. Give these sources more files or smaller shares, "
         f"take a size of about {most}, or let the others fill up (redistribute)"

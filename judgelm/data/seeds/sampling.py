@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from judgelm.data.formats.dialogues import message_list, turns_of
+from judgelm.data.formats.dialogues import message_list, read_turns
 from judgelm.data.readers.fields import field_error, optional_text, row_error, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import converted_or_rejected
+from judgelm.data.readers.rejects import convert_or_reject
 from judgelm.data.readers.rows import Reject, Row
-from judgelm.data.seeds.mix import apportioned, check_mix, filled_up, shortage
+from judgelm.data.seeds.mix import apportion, check_mix, redistributed, shortage_message
 from judgelm.errors import ConfigError, InputError
 
 SeedKind = Literal["alpaca", "dolly", "gpt4all", "sharegpt"]
@@ -74,8 +74,8 @@ class SourceCount:
         other_category: rows of categories that were not asked for.
         duplicates: rows whose normalised question another row has, in this source or, kept there, in another.
         available: distinct questions to choose from.
-        asked: seeds by the mix.
-        taken: seeds chosen; differs from `asked` only by redistribution.
+        requested: seeds by the mix.
+        taken: seeds chosen; differs from `requested` only by redistribution.
     """
 
     read: int = 0
@@ -83,7 +83,7 @@ class SourceCount:
     other_category: int = 0
     duplicates: int = 0
     available: int = 0
-    asked: int = 0
+    requested: int = 0
     taken: int = 0
 
 
@@ -97,13 +97,13 @@ class SeedSample:
 
     def __iter__(self) -> Iterator[Seed]:
         given = set[int]()
-        for place, (name, source) in enumerate(self._sources.items()):
-            for one in _of_source(name, source):
-                if isinstance(one, Seed) and _wanted(source, one):
-                    question = _question_hash(one)
-                    if question not in given and self._chosen.get(question) == (_rank(one), place):
+        for source_index, (name, source) in enumerate(self._sources.items()):
+            for seed in _of_source(name, source):
+                if isinstance(seed, Seed) and _wanted(source, seed):
+                    question = _question_hash(seed)
+                    if question not in given and self._chosen.get(question) == (_rank(seed), source_index):
                         given.add(question)
-                        yield one
+                        yield seed
         if len(given) != len(self._chosen):
             finding = f"{len(self._chosen) - len(given)} of the chosen seeds are gone from the files"
             raise InputError(f"{', '.join(self._sources)}: {finding}; leave them alone until all seeds are read")
@@ -131,14 +131,14 @@ def _read_seeds(path: str, kind: SeedKind | None, source: str | None) -> Iterato
 
     def read(row: Row) -> Seed:
         nonlocal known
-        known = known or recognise_seeds(row)
+        known = known or detect_seed_kind(row)
         return _seed(row, known, source or known)
 
     expected = _KNOWN if kind is None else ", ".join(_NEEDS[kind])
-    yield from converted_or_rejected(read_rows(path), read, path=path, expected=expected)
+    yield from convert_or_reject(read_rows(path), read, path=path, expected=expected)
 
 
-def recognise_seeds(row: Row) -> SeedKind:
+def detect_seed_kind(row: Row) -> SeedKind:
     """The kind of a file of seeds, from the field names of its first good row.
 
     Raises:
@@ -147,8 +147,8 @@ def recognise_seeds(row: Row) -> SeedKind:
     for kind, needs in _NEEDS.items():
         if all(name in row.data for name in needs):
             return kind
-    found = ", ".join(row.data) or "none"
-    raise row_error(row, f"fields of no seed source: {found}. Known are {_KNOWN}; rename the fields")
+    fields = ", ".join(row.data) or "none"
+    raise row_error(row, f"fields of no seed source: {fields}. Known are {_KNOWN}; rename the fields")
 
 
 def _seed(row: Row, kind: SeedKind, source: str) -> Seed:
@@ -190,7 +190,7 @@ def _first_exchange(row: Row) -> tuple[str, str | None]:
     if not messages:
         raise field_error(row, "conversations", "expected a list of turns with from and value; leave the row out")
     opening = Row(row.file, row.line, {"conversations": messages[:3]})
-    turns = turns_of(opening, "conversations", alone="user", needs="conversations")
+    turns = read_turns(opening, "conversations", alone="user", needs="conversations")
     if turns[0].role == "system":
         turns = turns[1:]
     if not turns or turns[0].role != "user":
@@ -234,20 +234,22 @@ def sample_seeds(
     if any("-" in source.paths for source in sources.values()):
         raise ConfigError("seeds are read twice, which standard input cannot be; save it to a file first")
     counts = {name: SourceCount() for name in sources}
-    kept = _index(sources, counts, on_reject)
-    for _, place in kept.values():
-        list(counts.values())[place].available += 1
-    asked = apportioned(size, mix)
+    distinct = _index(sources, counts, on_reject)
+    for _, source_index in distinct.values():
+        list(counts.values())[source_index].available += 1
+    requested = apportion(size, mix)
     available = {name: count.available for name, count in counts.items()}
-    if any(asked[name] > available[name] for name in sources) and not redistribute:
-        raise InputError(shortage(asked, available, mix, size))
-    taken = filled_up(asked, available, mix)
+    if any(requested[name] > available[name] for name in sources) and not redistribute:
+        raise InputError(shortage_message(requested, available, mix, size))
+    taken = redistributed(requested, available, mix)
     chosen: dict[int, tuple[int, int]] = {}
-    for place, (name, count) in enumerate(counts.items()):
+    for source_index, (name, count) in enumerate(counts.items()):
         count.duplicates = count.read - count.rejected - count.other_category - count.available
-        count.asked, count.taken = asked[name], taken[name]
-        own = sorted((_key(seed, question), question) for question, (_, source) in kept.items() if source == place)
-        chosen.update((question, kept[question]) for _, question in own[: count.taken])
+        count.requested, count.taken = requested[name], taken[name]
+        own = sorted(
+            (_key(seed, question), question) for question, (_, source) in distinct.items() if source == source_index
+        )
+        chosen.update((question, distinct[question]) for _, question in own[: count.taken])
     return SeedSample(counts=counts, _sources=dict(sources), _chosen=chosen)
 
 
@@ -257,25 +259,25 @@ def _index(
     on_reject: Callable[[Reject], None] | None,
 ) -> dict[int, tuple[int, int]]:
     """For each distinct question, by its hash, the rank and the source of the row that is kept."""
-    kept: dict[int, tuple[int, int]] = {}
-    for place, (name, source) in enumerate(sources.items()):
+    distinct: dict[int, tuple[int, int]] = {}
+    for source_index, (name, source) in enumerate(sources.items()):
         count, others = counts[name], set[str]()
-        for one in _of_source(name, source):
+        for seed in _of_source(name, source):
             count.read += 1
-            if isinstance(one, Reject):
+            if isinstance(seed, Reject):
                 count.rejected += 1
                 if on_reject is not None:
-                    on_reject(one)
-            elif not _wanted(source, one):
+                    on_reject(seed)
+            elif not _wanted(source, seed):
                 count.other_category += 1
-                others.add(str(one.category))
+                others.add(str(seed.category))
             else:
-                question, found = _question_hash(one), (_rank(one), place)
-                kept[question] = min(found, kept.get(question, found))
+                question, candidate = _question_hash(seed), (_rank(seed), source_index)
+                distinct[question] = min(candidate, distinct.get(question, candidate))
         if count.other_category and count.read == count.rejected + count.other_category:
             shown = ", ".join(sorted(others)[:10])
             raise InputError(f"{name}: no row is of {', '.join(source.categories)}; its categories are {shown}")
-    return kept
+    return distinct
 
 
 def _of_source(name: str, source: SeedSource) -> Iterator[Seed | Reject]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from judgelm.data.swap.quotes import Sources
+from judgelm.data.swap.quotes import SourceTexts
 from judgelm.data.swap.sentences import Sentences, Words
 from judgelm.data.swap.words import (
-    ANSWERERS,
-    ANSWERS,
+    ANSWER_NOUNS,
+    ASSISTANT_NOUNS,
     ASSISTANTS_BEFORE,
     COMPARED_BEFORE,
     COUNTED,
@@ -33,8 +33,8 @@ from judgelm.data.swap.words import (
     PAIRED_AFTER,
     PAIRED_BEFORE,
     PLACED_NOUN,
-    PLACES,
     PLURAL,
+    POSITIONS,
     PREFERRED_BEFORE,
     QUANTITY,
     SHORT_BEFORE,
@@ -42,17 +42,17 @@ from judgelm.data.swap.words import (
     SUBJECT_AFTER,
     SUBJECT_BEFORE,
     THE,
-    UNSURE,
+    UNSURE_NOUNS,
     VALUED,
     VERBAL,
     VERBAL_BEFORE,
     VERDICT_BEFORE,
     NounBefore,
     noun_before,
-    said_as,
+    rename_mention,
 )
 
-Why = Literal[
+AmbiguityCode = Literal[
     "bare_name",
     "former_latter",
     "no_such_answer",
@@ -64,25 +64,25 @@ Why = Literal[
     "unsure_noun",
     "value_or_name",
 ]
-Reading = Literal["name", "plain"] | Why
+Reading = Literal["name", "plain"] | AmbiguityCode
 _REACH = 64
 _LONGEST_JOIN = 12
 _THE_ALONE = re.compile(r"\s*the\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
-    """A word that names the answer at `place` (from 0)."""
+class Mention:
+    """A word that names the answer at `position` (from 0)."""
 
     start: int
     end: int
     word: str
     form: str
-    place: int
+    position: int
 
 
 @dataclass(kw_only=True)
-class Reader:
+class MentionReader:
     """Reads the words of one text from its start; `names` are those found so far.
 
     `count` is the number of answers, `sources` what the text may quote.
@@ -90,8 +90,8 @@ class Reader:
 
     text: str
     count: int
-    sources: Sources
-    names: list[Name] = field(default_factory=list)
+    sources: SourceTexts
+    names: list[Mention] = field(default_factory=list)
     _starts: dict[tuple[int, str], list[int]] = field(default_factory=dict)
 
     @cached_property
@@ -105,11 +105,11 @@ class Reader:
 
     def add(self, match: re.Match[str]) -> None:
         """Take a word, behind all those before, as a name."""
-        name = Name(
-            start=match.start(), end=match.end(), word=match[0], form=match.lastgroup or "", place=place_of(match)
+        name = Mention(
+            start=match.start(), end=match.end(), word=match[0], form=match.lastgroup or "", position=position_of(match)
         )
         self.names.append(name)
-        self._starts.setdefault((name.place, name.form), []).append(name.start)
+        self._starts.setdefault((name.position, name.form), []).append(name.start)
 
     def named(self, start: int, end: int) -> set[tuple[int, str]]:
         """(place, form) of the names so far that begin in `[start, end)`."""
@@ -135,7 +135,7 @@ class Reader:
         return pattern.search(self.text, max(0, match.start() - _REACH), match.start())
 
     def _in_range(self, match: re.Match[str]) -> bool:
-        return place_of(match) in range(self.count)
+        return position_of(match) in range(self.count)
 
     def _numbered(self, match: re.Match[str]) -> Reading:
         noun = noun_before(self.text, match.start())
@@ -162,17 +162,17 @@ class Reader:
     def _after_noun(self, match: re.Match[str], before: NounBefore) -> Reading:
         """A number, letter or numeral with a noun before it."""
         noun, lead, gap, lower = before
-        if lead == "reference" or (noun not in ANSWERERS and QUANTITY.match(self.text, match.end())):
+        if lead == "reference" or (noun not in ASSISTANT_NOUNS and QUANTITY.match(self.text, match.end())):
             return "plain"
         if not self._in_range(match):
-            return "no_such_answer" if noun in ANSWERERS and match.lastgroup == "number" else "plain"
+            return "no_such_answer" if noun in ASSISTANT_NOUNS and match.lastgroup == "number" else "plain"
         if match.lastgroup == "numeral" and match[0].islower():
             return self._low_numeral(match, noun)
         if any(mark in gap for mark in "\"“'‘`"):
             return "quoted_name"
         if lower and "(" in gap and not LIST_GOES_ON.match(self.text, match.end()):
             return "bare_name"  # "the assistant (1) is clear and (2) is brief"
-        if noun in ANSWERERS:
+        if noun in ASSISTANT_NOUNS:
             return "name"
         if lower and noun in ("answer", "output", "solution") and match.lastgroup == "number":
             counted = COUNTED.match(self.text, match.end())
@@ -180,21 +180,21 @@ class Reader:
                 return "plain"
             if lead in (*VERBAL, *VALUED) or noun != "answer" or counted:
                 return "value_or_name"
-        return "name" if noun in ANSWERS else self._likely(match, noun)
+        return "name" if noun in ANSWER_NOUNS else self._likely(match, noun)
 
     def _low_numeral(self, match: re.Match[str], noun: str) -> Reading:
         named = SUBJECT_AFTER.match(self.text, match.end()) or END_AFTER.match(self.text, match.end())
-        if noun in ANSWERERS:
+        if noun in ASSISTANT_NOUNS:
             return "name" if named or JOIN.match(self.text, match.end()) else "bare_name"
-        return "value_or_name" if named and noun in ANSWERS else "plain"
+        return "value_or_name" if named and noun in ANSWER_NOUNS else "plain"
 
     def _likely(self, match: re.Match[str], noun: str) -> Reading:
         form = match.lastgroup or ""
-        marks = [said_as(match[0], form, place) for place in range(self.count)]
-        said = any(self.sources.have(f"{noun} {mark}") for mark in marks)
-        if noun in UNSURE:
-            return "plain" if said else "unsure_noun"
-        return "said_in_answer" if said else "name"
+        marks = [rename_mention(match[0], form, position) for position in range(self.count)]
+        quoted = any(self.sources.have(f"{noun} {mark}") for mark in marks)
+        if noun in UNSURE_NOUNS:
+            return "plain" if quoted else "unsure_noun"
+        return "said_in_answer" if quoted else "name"
 
     def _in_list(self, match: re.Match[str]) -> Reading:
         """What the word says as a part of a list with the name before it: "Assistants 1, 2 and 3"."""
@@ -251,8 +251,8 @@ class Reader:
         if any(form not in ("ordinal", "nth") for _, form in near):
             return "unnamed_ordinal"
         opens = _THE_ALONE.fullmatch(self.text, 0, match.start())
-        told = near or opens or self._plurals.between(start, match.start())
-        return "name" if told else "unnamed_ordinal"
+        clear = near or opens or self._plurals.between(start, match.start())
+        return "name" if clear else "unnamed_ordinal"
 
     def _placement(self, match: re.Match[str]) -> Reading:
         """The words in "the answer above" and "the last response", but not in "the right answer"."""
@@ -270,7 +270,7 @@ class Reader:
         still the answer that was meant. With no two names before it, "the latter answer" is the one shown last.
         """
         near = self.named(self.sentences.opens(match.start(), back=1), match.start())
-        if len({place for place, form in near if form != "side"}) > 1:
+        if len({position for position, form in near if form != "side"}) > 1:
             return "plain"
         noun = NOUN_AFTER.match(self.text, match.end())
         if noun is not None and (noun["answerer"] or noun["answer"]):
@@ -283,8 +283,8 @@ class Reader:
         return any(form == match.lastgroup for _, form in before)
 
 
-def place_of(match: re.Match[str]) -> int:
+def position_of(match: re.Match[str]) -> int:
     """The place, from 0, that a word of `designators` would name; -1 where it can name none."""
     if match.lastgroup != "number":
-        return PLACES.get(match[0], -1)
+        return POSITIONS.get(match[0], -1)
     return int(match[0]) - 1 if len(match[0]) == 1 else -1

@@ -39,7 +39,7 @@ class Quote:
         return self.start < start and end < self.end
 
 
-def quotes_in(text: str) -> list[Quote]:
+def find_quotes(text: str) -> list[Quote]:
     """All quotations, in the order of the text; a quotation within another one is part of it."""
     if not _OPENING.search(text):
         return []
@@ -48,14 +48,14 @@ def quotes_in(text: str) -> list[Quote]:
     return [Quote(start=m.start(), end=m.end(), content=text[m.start() : m.end()]) for m in _QUOTED.finditer(searched)]
 
 
-def quote_around(quotes: Sequence[Quote], start: int, end: int) -> Quote | None:
+def enclosing_quote(quotes: Sequence[Quote], start: int, end: int) -> Quote | None:
     """The quotation that the stretch lies within, of those of a text."""
-    place = bisect_left(quotes, start, key=attrgetter("start")) - 1
-    return quotes[place] if place >= 0 and quotes[place].holds(start, end) else None
+    index = bisect_left(quotes, start, key=attrgetter("start")) - 1
+    return quotes[index] if index >= 0 and quotes[index].holds(start, end) else None
 
 
 @dataclass(slots=True)
-class Sources:
+class SourceTexts:
     """The texts that a judgment may quote; compared without marks, case and runs of white space."""
 
     texts: Sequence[str]

@@ -15,13 +15,13 @@ class Sentences:
     """
 
     def __init__(self, text: str) -> None:
-        found = list(SENTENCE_END.finditer(text))
+        ends = list(SENTENCE_END.finditer(text))
         self._length = len(text)
-        self._closes = [one.start() for one in found]
-        self._opens = [0, *(one.end() for one in found)]
+        self._closes = [match.start() for match in ends]
+        self._opens = [0, *(match.end() for match in ends)]
         self._led = [0]
-        for before, place in pairwise(self._opens):
-            self._led.append(self._led[-1] if text[before:place].rstrip().endswith(":") else place)
+        for before, opening in pairwise(self._opens):
+            self._led.append(self._led[-1] if text[before:opening].rstrip().endswith(":") else opening)
 
     def opens(self, position: int, *, back: int = 0) -> int:
         """Where the sentence of a position begins, or the one so many before it; 0 where there are fewer."""
@@ -29,8 +29,8 @@ class Sentences:
 
     def closes(self, position: int) -> int:
         """Where the sentence of a position ends."""
-        place = bisect_left(self._closes, position)
-        return self._closes[place] if place < len(self._closes) else self._length
+        index = bisect_left(self._closes, position)
+        return self._closes[index] if index < len(self._closes) else self._length
 
     def led_up_to(self, position: int) -> int:
         """Where the sentence of a position begins, with those before it that end in a colon."""
@@ -46,9 +46,9 @@ class Words:
     """
 
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
-        self._starts = [one.start() for one in pattern.finditer(text)]
+        self._starts = [match.start() for match in pattern.finditer(text)]
 
     def between(self, start: int, end: int) -> bool:
         """Whether one of them begins in `[start, end)`."""
-        place = bisect_left(self._starts, start)
-        return place < len(self._starts) and self._starts[place] < end
+        index = bisect_left(self._starts, start)
+        return index < len(self._starts) and self._starts[index] < end

@@ -18,8 +18,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.data.swap.names import Name, Reader, Reading, Why
-from judgelm.data.swap.quotes import Quote, Sources, quote_around, quotes_in
+from judgelm.data.swap.names import AmbiguityCode, Mention, MentionReader, Reading
+from judgelm.data.swap.quotes import Quote, SourceTexts, enclosing_quote, find_quotes
 from judgelm.data.swap.sentences import Words
 from judgelm.data.swap.words import (
     NICKNAME_AFTER,
@@ -28,8 +28,8 @@ from judgelm.data.swap.words import (
     SCORES_BEFORE,
     SCORES_JOIN,
     SCORES_SCALE,
-    designators,
-    said_as,
+    find_mentions,
+    rename_mention,
 )
 
 _TOP_SCORE = 10
@@ -38,7 +38,7 @@ _SCORE_DRESS = " \t*_()[].#>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchanged:
+class SwappedText:
     """The text for the new order, and how many names in it were looked up in that order."""
 
     text: str
@@ -47,13 +47,13 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """A text of which one cannot tell what it says of which answer; `found` are the words, with some around them."""
+    """A text of which one cannot tell what it says of which answer; `excerpt` has the words, with some around them."""
 
-    why: Why
-    found: str
+    code: AmbiguityCode
+    excerpt: str
 
 
-def exchange(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> Exchanged | Ambiguous:
+def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> SwappedText | Ambiguous:
     """Make the text of a judgment speak of the answers in another order.
 
     Args:
@@ -69,7 +69,7 @@ def exchange(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> 
         >>> exchange("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
         'Assistant 2 is right, Assistant 1 is not.'
         >>> exchange("The better one is 2.", (1, 0))
-        Ambiguous(why='bare_name', found='The better one is 2.')
+        Ambiguous(code='bare_name', excerpt='The better one is 2.')
     """
     if sorted(order) != list(range(len(order))) or len(order) not in range(2, 10):
         raise ValueError(f"order {order}: expected each place from 0 to {len(order) - 1} once, of two to nine answers")
@@ -78,35 +78,35 @@ def exchange(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> 
         return names
     parts, at = [], 0
     for name in names:
-        parts += [text[at : name.start], said_as(name.word, name.form, order.index(name.place))]
+        parts += [text[at : name.start], rename_mention(name.word, name.form, order.index(name.position))]
         at = name.end
-    return Exchanged(text="".join([*parts, text[at:]]), mentions=len(names))
+    return SwappedText(text="".join([*parts, text[at:]]), mentions=len(names))
 
 
-def _names(text: str, count: int, answers: Sequence[str]) -> list[Name] | Ambiguous:
+def _names(text: str, count: int, answers: Sequence[str]) -> list[Mention] | Ambiguous:
     """The names in a text, or the first finding that makes it ambiguous."""
-    reader = Reader(text=text, count=count, sources=Sources(answers))
+    reader = MentionReader(text=text, count=count, sources=SourceTexts(answers))
     quotes: list[Quote] | None = None
     scores = _ScorePairs()
-    for match in designators(text):
+    for match in find_mentions(text):
         reading = reader.read(match)
         if reading == "plain":
             scores.add(match)
             continue
-        quotes = quotes_in(text) if quotes is None else quotes
-        quote = quote_around(quotes, *match.span())
+        quotes = find_quotes(text) if quotes is None else quotes
+        quote = enclosing_quote(quotes, *match.span())
         if quote is not None and reading != "quoted_name":
             reading = _in_quote(match, quote, reader)
         if reading == "name":
             reader.add(match)
         elif reading != "plain":
-            return Ambiguous(why=reading, found=_around(text, *match.span()))
+            return Ambiguous(code=reading, excerpt=_around(text, *match.span()))
     words = Words(SCORES_BEFORE, text), Words(SCORES_AFTER, text)
     unnamed = next((pair for pair in scores.pairs if _is_unnamed(pair, reader, words)), None)
-    return reader.names if unnamed is None else Ambiguous(why="unnamed_scores", found=_around(text, *unnamed))
+    return reader.names if unnamed is None else Ambiguous(code="unnamed_scores", excerpt=_around(text, *unnamed))
 
 
-def _in_quote(match: re.Match[str], quote: Quote, reader: Reader) -> Reading:
+def _in_quote(match: re.Match[str], quote: Quote, reader: MentionReader) -> Reading:
     """What a word says that would name an answer, were it not in a quotation.
 
     An answer's own words are left alone. Another quotation names an answer only where it is the name and no more
@@ -116,8 +116,8 @@ def _in_quote(match: re.Match[str], quote: Quote, reader: Reader) -> Reading:
     if not (NICKNAME_BEFORE.fullmatch(before) and NICKNAME_AFTER.fullmatch(after)):
         return "plain" if reader.sources.have(quote.content) else "quoted_name"
     form = match.lastgroup or ""
-    said = (f"{before}{said_as(match[0], form, place)}{after}" for place in range(reader.count))
-    return "name" if reader.sources.texts and not any(map(reader.sources.have, said)) else "quoted_name"
+    names_elsewhere = (f"{before}{rename_mention(match[0], form, position)}{after}" for position in range(reader.count))
+    return "name" if reader.sources.texts and not any(map(reader.sources.have, names_elsewhere)) else "quoted_name"
 
 
 class _ScorePairs:
@@ -141,7 +141,7 @@ class _ScorePairs:
             self.pairs.append((last.start(), match.end()))
 
 
-def _is_unnamed(pair: tuple[int, int], reader: Reader, words: tuple[Words, Words]) -> bool:
+def _is_unnamed(pair: tuple[int, int], reader: MentionReader, words: tuple[Words, Words]) -> bool:
     """Whether the two numbers are scores, and their sentence (with what leads up to it by a colon) names no two.
 
     `words` are those that speak of scores before and behind them.
@@ -153,7 +153,7 @@ def _is_unnamed(pair: tuple[int, int], reader: Reader, words: tuple[Words, Words
     line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     rest = text[line_start:start] + text[end : line_end if line_end >= 0 else len(text)]
     alone = not rest.removesuffix("/10").strip(_SCORE_DRESS)
-    if len({place for place, _ in reader.named(opens, closes)}) > 1:
+    if len({position for position, _ in reader.named(opens, closes)}) > 1:
         return False
     return alone or before.between(opens, start) or behind.between(end, closes)
 

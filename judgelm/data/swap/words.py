@@ -22,12 +22,23 @@ _NTH = ("st", "nd", "rd", *["th"] * 6)
 _PLACEMENTS = ("above", "below", "left", "right", "previous", "preceding", "next", "last", "earlier", "later")
 
 # Nouns, by how sure it is that they and a number name an answer that is judged.
-ANSWERERS = ("assistant", "chatbot", "bot")
-ANSWERS = ("answer", "response", "reply")
+ASSISTANT_NOUNS = ("assistant", "chatbot", "bot")
+ANSWER_NOUNS = ("answer", "response", "reply")
 # A question may be about these as well: they name an answer unless an answer has the very words ("Model A").
-LIKELY = ("ai", "agent", "candidate", "completion", "contestant", "llm", "model", "output", "solution", "submission")
+LIKELY_NOUNS = (
+    "ai",
+    "agent",
+    "candidate",
+    "completion",
+    "contestant",
+    "llm",
+    "model",
+    "output",
+    "solution",
+    "submission",
+)
 # With a number these are most often what an answer holds; they may also be another word for the answer.
-UNSURE = (
+UNSURE_NOUNS = (
     "choice",
     "code",
     "email",
@@ -41,7 +52,7 @@ UNSURE = (
     "system",
     "version",
 )
-_UNSURE_ORDINAL = (*LIKELY, *UNSURE, "approach", "example", "explanation", "text", "translation")
+_UNSURE_ORDINAL = (*LIKELY_NOUNS, *UNSURE_NOUNS, "approach", "example", "explanation", "text", "translation")
 # Before a lower-case noun these may make "the answer 2" a value, and "to answer 2 questions" a verb.
 VALUED = _words("the an its their his her this that correct incorrect final right wrong numerical expected is")
 VERBAL = _words("to not should must could can cannot will would did does only then it they you we fully")
@@ -68,7 +79,7 @@ def _nouns(words: Iterable[str]) -> str:
 
 
 # Word in any of its three cases -> its place, from 0.
-PLACES: dict[str, int] = {
+POSITIONS: dict[str, int] = {
     word: place
     for table in (ORDINALS, NUMERALS, SIDES, LETTERS, [f"{n}{tail}" for n, tail in enumerate(_NTH, start=1)])
     for place, low in enumerate(table)
@@ -100,20 +111,20 @@ def _word_patterns() -> dict[str, re.Pattern[str]]:
 _WORDS = _word_patterns()
 
 
-def designators(text: str) -> list[re.Match[str]]:
+def find_mentions(text: str) -> list[re.Match[str]]:
     """All words that may name an answer, in the order of the text; `lastgroup` is the form.
 
     One pattern a word, tried only where the word occurs: several times faster than one pattern for all.
     """
     low = text.lower()
-    found = list(_NUMBERED.finditer(text))
+    matches = list(_NUMBERED.finditer(text))
     for word, pattern in _WORDS.items():
         if word in low:
-            found += pattern.finditer(text)
-    return sorted(found, key=re.Match.start)
+            matches += pattern.finditer(text)
+    return sorted(matches, key=re.Match.start)
 
 
-_NAMING = (*ANSWERERS, *ANSWERS, *LIKELY, *UNSURE)
+_NAMING = (*ASSISTANT_NOUNS, *ANSWER_NOUNS, *LIKELY_NOUNS, *UNSURE_NOUNS)
 _SINGULAR = {form: noun for noun in _NAMING for form in (noun, f"{noun}s", noun.removesuffix("y") + "ies")}
 _GAP = " \t*_[(#\"“'‘`-"
 _NUMBER_WORDS = (" number", " no.", " nr.")
@@ -143,7 +154,12 @@ def noun_before(text: str, at: int) -> NounBefore | None:
     words = stem.rsplit(maxsplit=2)[-2:]
     last = _LAST_LETTERS.search(stem, max(0, len(stem) - len(words[-1]))) if words else None
     noun = _SINGULAR.get(last[0].lower()) if last else None
-    if last is None or noun is None or ("-" in gap and gap != "-") or (not gap and noun not in (*ANSWERERS, *ANSWERS)):
+    if (
+        last is None
+        or noun is None
+        or ("-" in gap and gap != "-")
+        or (not gap and noun not in (*ASSISTANT_NOUNS, *ANSWER_NOUNS))
+    ):
         return None
     return NounBefore(noun, words[0].lower() if len(words) > 1 else "", gap, last[0].islower())
 
@@ -167,7 +183,7 @@ _BETWEEN = r"(?:(?:ai|given|provided|presented|displayed|shown|chat|candidate|la
 NOUN_AFTER = re.compile(
     rf"[*_]*(?:(?:\s*[,/&]|(?:\s*,)?\s++(?:and|or|nor|vs\.?|versus))\s*(?:the\s+)?[*_]*{_ORDINAL}[*_]*)*"
     rf"\s++(?:of\s+(?:the|these)\s+(?:(?:two|three|four)\s+)?|(?P<several>(?:two|three|four)\s+))?{_BETWEEN}"
-    rf"(?:(?P<answerer>{_nouns(ANSWERERS)})|(?P<answer>{_nouns(ANSWERS)})|(?P<one>one)"
+    rf"(?:(?P<answerer>{_nouns(ASSISTANT_NOUNS)})|(?P<answer>{_nouns(ANSWER_NOUNS)})|(?P<one>one)"
     rf"|(?P<unsure>{_nouns(_UNSURE_ORDINAL)}))(?:e?s)?\b",
     re.IGNORECASE,
 )
@@ -217,9 +233,9 @@ PAIRED_AFTER = re.compile(r"[*_)\]]*\s+(?:and|or|nor)\b", re.IGNORECASE)
 SHORT_BEFORE = re.compile(r"\b[A-IR]$")  # "A1", "R2"
 VERDICT_BEFORE = re.compile(r"\[\[(?:[A-I][<>=]+)?$")
 SHOWN_BEFORE = re.compile(r"\b(?:presented|shown|listed|displayed)\s+$", re.IGNORECASE)
-_JUDGED = rf"{_nouns((*ANSWERERS, *ANSWERS))}(?!\w)"
+_JUDGED = rf"{_nouns((*ASSISTANT_NOUNS, *ANSWER_NOUNS))}(?!\w)"
 PLACED_NOUN = re.compile(rf"(?:-hand|-most)?\s+{_JUDGED}", re.IGNORECASE)
-NOUN_PLACED = re.compile(rf"\b{_nouns((*ANSWERERS, *ANSWERS))}\s+(?P<side>on\s+the\s+)?$", re.IGNORECASE)
+NOUN_PLACED = re.compile(rf"\b{_nouns((*ASSISTANT_NOUNS, *ANSWER_NOUNS))}\s+(?P<side>on\s+the\s+)?$", re.IGNORECASE)
 
 # Two scores with nothing between them but what joins them.
 SCORES_JOIN = re.compile(r"(?:/10)?[*_]*(?:\s*,\s*|[ \t]+(?:and|vs\.?|versus|to)[ \t]+|[ \t]*[&:-][ \t]*|[ \t]+)[*_]*")
@@ -236,24 +252,24 @@ NICKNAME_BEFORE = re.compile(rf"\W*(?:the\s+)?(?:ai\s+)?{_nouns(_NAMING)}\s+", r
 NICKNAME_AFTER = re.compile(r"(?:['’]s)?\W*")
 
 
-def said_as(word: str, form: str, place: int) -> str:
+def rename_mention(word: str, form: str, position: int) -> str:
     """The word of the same form and case that names another place.
 
     Args:
         word: as it stands in the text: `2`, `B`, `Second`, `2ND`, `TWO`, `former`.
-        form: the form of the match of `designators` that found it.
-        place: from 0, below the number of answers.
+        form: the form of the match of `find_mentions` that found it.
+        position: from 0, below the number of answers.
     """
     if form == "number":
-        return str(place + 1)
+        return str(position + 1)
     if form == "letter":
-        return LETTERS[place]
+        return LETTERS[position]
     if form == "bracketed":
-        return LETTERS[place].lower()
+        return LETTERS[position].lower()
     if form == "nth":
-        said = f"{place + 1}{_NTH[place]}"
-        return said.upper() if word[-1].isupper() else said
-    said = {"ordinal": ORDINALS, "numeral": NUMERALS, "side": SIDES}[form][place]
+        replacement = f"{position + 1}{_NTH[position]}"
+        return replacement.upper() if word[-1].isupper() else replacement
+    replacement = {"ordinal": ORDINALS, "numeral": NUMERALS, "side": SIDES}[form][position]
     if word.isupper():
-        return said.upper()
-    return said.capitalize() if word[0].isupper() else said
+        return replacement.upper()
+    return replacement.capitalize() if word[0].isupper() else replacement

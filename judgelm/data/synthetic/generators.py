@@ -27,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answerer:
+class Generator:
     """A simulated model.
 
     Attributes:
@@ -41,17 +41,17 @@ class Answerer:
 
 
 # In percent:                        correct, wrong, partial, off-topic, evasive, rambling, truncated, empty
-ANSWERERS: tuple[Answerer, ...] = (
-    Answerer(model_id="sim-expert", weights=(74, 6, 6, 1, 2, 7, 3, 1), skill=0.9),
-    Answerer(model_id="sim-solid", weights=(55, 13, 12, 2, 4, 8, 4, 2), skill=0.8),
-    Answerer(model_id="sim-talkative", weights=(25, 8, 8, 3, 2, 50, 3, 1), skill=0.75),
-    Answerer(model_id="sim-cautious", weights=(38, 5, 8, 2, 35, 6, 3, 3), skill=0.8),
-    Answerer(model_id="sim-hasty", weights=(32, 22, 12, 2, 2, 3, 24, 3), skill=0.6),
-    Answerer(model_id="sim-careless", weights=(25, 32, 25, 4, 3, 6, 3, 2), skill=0.5),
-    Answerer(model_id="sim-dreamer", weights=(22, 14, 10, 30, 4, 14, 4, 2), skill=0.4),
-    Answerer(model_id="sim-novice", weights=(12, 40, 16, 8, 8, 8, 4, 4), skill=0.3),
+GENERATORS: tuple[Generator, ...] = (
+    Generator(model_id="sim-expert", weights=(74, 6, 6, 1, 2, 7, 3, 1), skill=0.9),
+    Generator(model_id="sim-solid", weights=(55, 13, 12, 2, 4, 8, 4, 2), skill=0.8),
+    Generator(model_id="sim-talkative", weights=(25, 8, 8, 3, 2, 50, 3, 1), skill=0.75),
+    Generator(model_id="sim-cautious", weights=(38, 5, 8, 2, 35, 6, 3, 3), skill=0.8),
+    Generator(model_id="sim-hasty", weights=(32, 22, 12, 2, 2, 3, 24, 3), skill=0.6),
+    Generator(model_id="sim-careless", weights=(25, 32, 25, 4, 3, 6, 3, 2), skill=0.5),
+    Generator(model_id="sim-dreamer", weights=(22, 14, 10, 30, 4, 14, 4, 2), skill=0.4),
+    Generator(model_id="sim-novice", weights=(12, 40, 16, 8, 8, 8, 4, 4), skill=0.3),
 )
-_CUMULATIVE: Mapping[str, tuple[int, ...]] = {who.model_id: tuple(accumulate(who.weights)) for who in ANSWERERS}
+_CUMULATIVE: Mapping[str, tuple[int, ...]] = {who.model_id: tuple(accumulate(who.weights)) for who in GENERATORS}
 
 _PLAIN = ("{}", "{}", "{}.", "It is {}.", "The answer is {}.")
 _RAMBLES = (
@@ -151,8 +151,12 @@ def _truncated(question: Question, rng: random.Random, skill: float) -> Answer:
     """The first half of a list of pieces, or a sentence that ends before its point."""
     del skill
     parts = _drawn(question, rng)
-    kept = parts[: len(parts) // 2]
-    text = question.opening + question.joiner.join(kept) + question.joiner.rstrip() if kept else rng.choice(_STUMPS)
+    first_half = parts[: len(parts) // 2]
+    text = (
+        question.opening + question.joiner.join(first_half) + question.joiner.rstrip()
+        if first_half
+        else rng.choice(_STUMPS)
+    )
     return Answer(text=text, vice="truncated", right=False)
 
 
@@ -173,7 +177,7 @@ _WRITERS: Mapping[Vice, Callable[[Question, random.Random, float], Answer]] = {
 }
 
 
-def answer(question: Question, answerer: Answerer, rng: random.Random) -> Answer:
+def answer(question: Question, answerer: Generator, rng: random.Random) -> Answer:
     """Let one answerer answer one question: draw its vice, then its text."""
     (vice,) = rng.choices(VICES, cum_weights=_CUMULATIVE[answerer.model_id])
     return _WRITERS[vice](question, rng, answerer.skill)

@@ -13,12 +13,12 @@ import random
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from judgelm.data.synthetic.generators import ANSWERERS, VICES, Vice, answer
+from judgelm.data.synthetic.generators import GENERATORS, VICES, Vice, answer
 from judgelm.data.synthetic.questions import FACTS, KINDS, Kind, draw_question, is_held_out
 from judgelm.data.synthetic.teacher import Review, review
 from judgelm.errors import ConfigError
 
-__all__ = ["ANSWERERS", "FACTS", "KINDS", "SPLITS", "VICES", "Kind", "Split", "Vice", "generate", "is_held_out"]
+__all__ = ["FACTS", "GENERATORS", "KINDS", "SPLITS", "VICES", "Kind", "Split", "Vice", "generate", "is_held_out"]
 
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -68,16 +68,18 @@ def _rows(indices: range, seed: int, split: Split, preference: float, guessing: 
             rng,
             f"world-{split}-{seed}-{index}",
             held_out=split == "validation",
-            how={"leaning": leaning, "guessing": guessing},
+            teacher_options={"leaning": leaning, "guessing": guessing},
         )
 
 
-def _row(rng: random.Random, question_id: str, *, held_out: bool, how: dict[str, bool]) -> dict[str, object]:
+def _row(
+    rng: random.Random, question_id: str, *, held_out: bool, teacher_options: dict[str, bool]
+) -> dict[str, object]:
     question = draw_question(rng, held_out=held_out)
-    first_model, second_model = rng.sample(ANSWERERS, 2)
+    first_model, second_model = rng.sample(GENERATORS, 2)
     first, second = answer(question, first_model, rng), answer(question, second_model, rng)
-    without: Review = review(question, (first, second), rng, with_reference=False, **how)
-    having: Review = review(question, (first, second), rng, with_reference=True, **how)
+    without: Review = review(question, (first, second), rng, with_reference=False, **teacher_options)
+    having: Review = review(question, (first, second), rng, with_reference=True, **teacher_options)
     return {
         "question_id": question_id,
         "question_body": question.text,

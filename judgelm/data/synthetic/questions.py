@@ -215,7 +215,7 @@ def _order(rng: random.Random) -> Question:
         return Question(kind="order", text=text, parts=tuple(sorted(digits)), pool=tuple(digits))
     count = rng.randrange(2, 7)
     text = rng.choice(_COUNT_PHRASINGS).format(" ".join(rng.sample(WORDS, count)))
-    pool = tuple(str(number) for number in range(1, 9) if number != count)
+    pool = tuple(str(value) for value in range(1, 9) if value != count)
     return Question(kind="order", text=text, parts=(str(count),), pool=pool, sentence=True)
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from judgelm.data.builder.dataset_card import dataset_card, manifest
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import Built, build
+from judgelm.data.builder.pipeline import BuildResult, build
 from judgelm.data.builder.set_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.reports.data_set.page import render_data_report
 from judgelm.runs.run_files import input_identities
 
 
-def build_data_set(options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None) -> Built:
+def build_data_set(
+    options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None
+) -> BuildResult:
     """Build, and write beside the sets `README.md`, `build.json` and `report.html`.
 
     Raises:

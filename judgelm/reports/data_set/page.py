@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import Built
-from judgelm.data.word_diff import Piece, changes
+from judgelm.data.builder.pipeline import BuildResult
+from judgelm.data.word_diff import DiffPiece, diff_words
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.data_set import plots as data_plots
 from judgelm.reports.data_set import tables as data_tables
@@ -34,7 +34,7 @@ class Row:
 
     id: str
     answers: tuple[tuple[str, str, str], ...]
-    judgments: tuple[tuple[str, list[Piece]], ...]
+    judgments: tuple[tuple[str, list[DiffPiece]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Example:
     after: Row
 
 
-def render_data_report(built: Built, options: BuildOptions, *, title: str) -> str:
+def render_data_report(built: BuildResult, options: BuildOptions, *, title: str) -> str:
     """The report as one self-contained HTML document; the same input gives the same text.
 
     Args:
@@ -91,14 +91,14 @@ def _figures(
     counts: BuildCounts, before: Stage, after: Stage, lengths: list[data_tables.LengthRow]
 ) -> dict[str, Markup]:
     """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
-    found: dict[str, Markup] = {}
+    figures: dict[str, Markup] = {}
     if before.counts.scores:
-        found["scores"] = Markup(data_plots.score_figure(before, after))
+        figures["scores"] = Markup(data_plots.score_figure(before, after))
     if before.counts.winners:
-        found["winners"] = Markup(data_plots.winner_figure(before, after))
+        figures["winners"] = Markup(data_plots.winner_figure(before, after))
     if lengths:
-        found["lengths"] = Markup(data_plots.length_figure(counts.words, lengths))
-    return found
+        figures["lengths"] = Markup(data_plots.length_figure(counts.words, lengths))
+    return figures
 
 
 def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[str, int, Estimate | None]]:
@@ -125,7 +125,7 @@ def _swaps(counts: BuildCounts, before: Stage) -> list[tuple[str, int, Estimate 
 
 
 def _ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
@@ -133,7 +133,7 @@ def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
     for name, field in (("Judgment", "text"), ("Judgment with the reference", "text_w_reference")):
         if before[field] or after[field]:
             texts = (clipped(row[field] or "", EXAMPLE_CAP) for row in (before, after))
-            judgments.append((name, changes(*texts)))
+            judgments.append((name, diff_words(*texts)))
     reference = before["reference"]
     return Example(
         question=clipped(before["question_body"], EXAMPLE_CAP),
@@ -144,9 +144,9 @@ def _example(before: Mapping[str, Any], after: Mapping[str, Any]) -> Example:
     )
 
 
-def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[Piece]]]) -> Row:
+def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[DiffPiece]]]) -> Row:
     answers = tuple(
-        (letter, row[f"answer{place}_model_id"] or "", clipped(row[f"answer{place}_body"], EXAMPLE_CAP))
-        for place, letter in enumerate(letters, 1)
+        (letter, row[f"answer{position}_model_id"] or "", clipped(row[f"answer{position}_body"], EXAMPLE_CAP))
+        for position, letter in enumerate(letters, 1)
     )
     return Row(id=row["question_id"], answers=answers, judgments=tuple(judgments))

@@ -25,9 +25,9 @@ def score_figure(before: Stage, after: Stage) -> str:
         figure = Figure(figsize=(8.4, 3.3), layout="constrained")
         panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
         for axes, stage in zip(panels, (before, after), strict=True):
-            for place, colour, name, hatch in _PLACES:
-                shares = 100 * _score_shares(stage.counts, place, edges)
-                bars = centres + (place - 1.5) * width
+            for position, colour, name, hatch in _PLACES:
+                shares = 100 * _score_shares(stage.counts, position, edges)
+                bars = centres + (position - 1.5) * width
                 axes.bar(bars, shares, width, color=colour, label=name, hatch=hatch, edgecolor="white", linewidth=0)
             if len(centres) <= 12:
                 axes.set_xticks(centres, [f"{centre:g}" for centre in centres])
@@ -44,9 +44,9 @@ def _score_edges(scores: set[float]) -> NDArray[np.float64]:
     return np.arange(low, high + 1) if high - low <= _WIDE_SCALE else np.linspace(low, high, 21)
 
 
-def _score_shares(counts: SetCounts, place: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    found = {score: count for (at, score), count in counts.scores.items() if at == place}
-    heights = np.histogram(list(found), bins=edges, weights=list(found.values()))[0]
+def _score_shares(counts: SetCounts, position: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    at_position = {score: count for (at, score), count in counts.scores.items() if at == position}
+    heights = np.histogram(list(at_position), bins=edges, weights=list(at_position.values()))[0]
     return np.asarray(heights / max(heights.sum(), 1), dtype=np.float64)
 
 
@@ -56,21 +56,21 @@ def winner_figure(before: Stage, after: Stage) -> str:
         figure = Figure(figsize=(5.2, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for stage, shift, colour, marker in ((before, -0.14, ORANGE, "s"), (after, 0.14, BLUE, "o")):
-            for place, winner in enumerate(WINNERS):
-                found = stage.winner(winner)
-                if found is None:
+            for index, winner in enumerate(WINNERS):
+                estimate = stage.winner(winner)
+                if estimate is None:
                     continue
-                errors = 100 * np.clip([[found.value - found.low], [found.high - found.value]], 0, None)
+                errors = 100 * np.clip([[estimate.value - estimate.low], [estimate.high - estimate.value]], 0, None)
                 axes.errorbar(
-                    100 * found.value,
-                    place + shift,
+                    100 * estimate.value,
+                    index + shift,
                     xerr=errors,
                     fmt=marker,
                     color=colour,
                     ecolor=INK,
                     capsize=3,
                     markersize=8,
-                    label="" if place else stage.name,
+                    label="" if index else stage.name,
                 )
         axes.set_yticks(range(len(WINNERS)), LABEL_NAMES)
         axes.set_xlim(left=0)
@@ -87,12 +87,12 @@ def length_figure(words: Mapping[tuple[str, int], int], rows: Sequence[LengthRow
         figure = Figure(figsize=(8.4, 2.9), layout="constrained")
         panels = np.atleast_1d(figure.subplots(1, len(rows)))
         for axes, row in zip(panels, rows, strict=True):
-            starts, counts, width = _length_bars(lengths(words, row.what), row.n)
+            starts, counts, width = _length_bars(lengths(words, row.text_kind), row.n)
             axes.bar(starts[:-1], counts[:-1], width, align="edge", color=GREEN, edgecolor="white", linewidth=0.5)
             if counts[-1]:
                 bar = {"color": ORANGE, "hatch": "//", "edgecolor": "white", "linewidth": 0.5}
                 axes.bar(starts[-1], counts[-1], width, align="edge", **bar)
-            axes.set(title=f"{row.what}s", xlabel="Length (words)")
+            axes.set(title=f"{row.text_kind}s", xlabel="Length (words)")
             axes.set_xlim(left=0)
             axes.grid(axis="y", color=GRID)
         panels[0].set_ylabel("Texts (count)")

@@ -21,14 +21,14 @@ class SourceRow:
 
     name: str
     read: int
-    kept: int
+    accepted: int
     dropped: int
     rejected: int
 
     @property
     def adds_up(self) -> bool:
         """Whether every row read is kept, dropped or rejected."""
-        return self.read == self.kept + self.dropped + self.rejected
+        return self.read == self.accepted + self.dropped + self.rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Finding:
     """Rows of a source that were left out, with their share of all its rows; or repairs of judgments, without one."""
 
     source: str
-    what: str
+    outcome: str
     count: int
     share: Estimate | None
 
@@ -66,9 +66,9 @@ class Stage:
         part = (first + second) / max(self.counts.winners.total(), 1)
         return share(first, first + second, part * self.units)
 
-    def mean_score(self, place: int) -> Estimate | None:
+    def mean_score(self, position: int) -> Estimate | None:
         """The mean score of the answers at a place, 1 or 2, in points."""
-        scores = {score: count for (at, score), count in self.counts.scores.items() if at == place}
+        scores = {score: count for (at, score), count in self.counts.scores.items() if at == position}
         n = sum(scores.values())
         if not n:
             return None
@@ -82,7 +82,7 @@ class Stage:
 class LengthRow:
     """How many texts of one kind there are, and below how many words half, nine tenths and all of them lie."""
 
-    what: str
+    text_kind: str
     n: int
     half: int
     most: int
@@ -121,16 +121,20 @@ def share(hits: int, n: int, units: float | None = None) -> Estimate | None:
 def source_rows(counts: BuildCounts) -> list[SourceRow]:
     """Every source, and last their sum."""
     dropped, rejected = _by_source(counts.dropped), _by_source(counts.rejected)
-    names = sorted({*counts.read, *counts.kept, *dropped, *rejected})
+    names = sorted({*counts.read, *counts.accepted, *dropped, *rejected})
     rows = [
         SourceRow(
-            name=name, read=counts.read[name], kept=counts.kept[name], dropped=dropped[name], rejected=rejected[name]
+            name=name,
+            read=counts.read[name],
+            accepted=counts.accepted[name],
+            dropped=dropped[name],
+            rejected=rejected[name],
         )
         for name in names
     ]
-    sums = (sum(getattr(row, part) for row in rows) for part in ("read", "kept", "dropped", "rejected"))
-    read, kept, out, unusable = sums
-    return [*rows, SourceRow(name="all sources", read=read, kept=kept, dropped=out, rejected=unusable)]
+    sums = (sum(getattr(row, part) for row in rows) for part in ("read", "accepted", "dropped", "rejected"))
+    read, accepted, out, unusable = sums
+    return [*rows, SourceRow(name="all sources", read=read, accepted=accepted, dropped=out, rejected=unusable)]
 
 
 def findings(counts: BuildCounts) -> dict[str, list[Finding]]:
@@ -143,16 +147,16 @@ def findings(counts: BuildCounts) -> dict[str, list[Finding]]:
 
 
 def _by_source(counts: Counter[tuple[str, str]]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for (source, _), count in counts.items():
-        found[source] += count
-    return found
+        totals[source] += count
+    return totals
 
 
 def _findings(counts: Counter[tuple[str, str]], read: Counter[str] | None) -> Iterator[Finding]:
-    for (source, what), count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+    for (source, outcome), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         part = None if read is None else share(count, read[source])
-        yield Finding(source=source, what=what, count=count, share=part)
+        yield Finding(source=source, outcome=outcome, count=count, share=part)
 
 
 def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage]:
@@ -179,18 +183,18 @@ def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage]:
 def length_rows(words: Mapping[tuple[str, int], int]) -> list[LengthRow]:
     """A row for each kind of text; a bound is the end of its step."""
     rows = []
-    for what in ("question", "answer", "reason"):
-        steps = lengths(words, what)
+    for text_kind in ("question", "answer", "reason"):
+        steps = lengths(words, text_kind)
         n = sum(steps.values())
         if n:
             half, most, longest = (_bound(steps, part * n) for part in (0.5, 0.9, 1.0))
-            rows.append(LengthRow(what=what, n=n, half=half, most=most, all=longest))
+            rows.append(LengthRow(text_kind=text_kind, n=n, half=half, most=most, all=longest))
     return rows
 
 
-def lengths(words: Mapping[tuple[str, int], int], what: str) -> dict[int, int]:
+def lengths(words: Mapping[tuple[str, int], int], text_kind: str) -> dict[int, int]:
     """Texts of one kind by the beginning of their step, in words, ascending."""
-    return {step: count for (kind, step), count in sorted(words.items()) if kind == what}
+    return {step: count for (kind, step), count in sorted(words.items()) if kind == text_kind}
 
 
 def _bound(steps: Mapping[int, int], wanted: float) -> int:
@@ -205,9 +209,9 @@ def _bound(steps: Mapping[int, int], wanted: float) -> int:
 def matrices(before: SetCounts, after: SetCounts, shown: int = MODELS_SHOWN) -> tuple[Matrix, Matrix]:
     """Which models meet at which places, with the same names in both."""
     pairs = appearances(before) + appearances(after)
-    names = [name for name, _ in sorted(pairs.items(), key=lambda one: (-one[1], one[0]))]
+    names = [name for name, _ in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))]
     rest = len(names) - shown
-    top = {name: place for place, name in enumerate(names if rest <= 1 else names[:shown])}
+    top = {name: index for index, name in enumerate(names if rest <= 1 else names[:shown])}
     heads = (*top, f"{rest} others") if rest > 1 else tuple(top)
     return _matrix(before, top, heads), _matrix(after, top, heads)
 
@@ -219,7 +223,7 @@ def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -
     most = max((count for row in cells[: len(top)] for count in row[: len(top)]), default=0) or 1
     named = range(len(top))
     shades = tuple(
-        tuple(count / most if at in named and place in named else 0 for place, count in enumerate(row))
+        tuple(count / most if at in named and index in named else 0 for index, count in enumerate(row))
         for at, row in enumerate(cells)
     )
     return Matrix(names=heads, counts=tuple(map(tuple, cells)), shades=shades)
@@ -227,11 +231,11 @@ def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -
 
 def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[str]:
     """How often each model stands at one of these places, from 0."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for models, count in counts.models.items():
-        for place in places:
-            found[models[place]] += count
-    return found
+        for index in places:
+            totals[models[index]] += count
+    return totals
 
 
 def first_places(

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import Built
+from judgelm.data.builder.pipeline import BuildResult
 from judgelm.reports.data_set.tables import Stage, share, source_rows
 from judgelm.reports.wording import bounds, percent
 
@@ -48,11 +48,11 @@ def facts(options: BuildOptions) -> list[tuple[str, str]]:
     ]
 
 
-def sums_note(built: Built) -> str | None:
+def sums_note(built: BuildResult) -> str | None:
     """What does not add up, which would be a fault of judgelm's; None where all does."""
     counts = built.counts
     wrong = [f"the rows of {row.name}" for row in source_rows(counts) if not row.adds_up]
-    if sum(counts.kept.values()) != counts.before.pairs:
+    if sum(counts.accepted.values()) != counts.before.pairs:
         wrong.append("the pairs kept")
     sizes = {name.partition(".")[0]: rows for name, rows in built.files.items()}
     for name, stage in (("train", counts.train), ("validation", counts.validation)):
@@ -61,24 +61,24 @@ def sums_note(built: Built) -> str | None:
     return f"The numbers of {', '.join(wrong)} do not add up: do not trust this set, and report it." if wrong else None
 
 
-def headline(built: Built, before: Stage, after: Stage) -> list[str]:
+def headline(built: BuildResult, before: Stage, after: Stage) -> list[str]:
     """The data set in a few sentences, the most important first."""
     sentences = [_rows(built), _sets(built, before, after), _balance(before, after), _scores(after)]
     sentences += [_swaps(built.counts.swapped, before), _references(built.counts.references)]
     return [sentence for sentence in sentences if sentence]
 
 
-def _rows(built: Built) -> str:
+def _rows(built: BuildResult) -> str:
     *_, total = source_rows(built.counts)
-    kept = share(total.kept, total.read)
-    part = "" if kept is None else f" ({percent(kept.value)}, 95 % interval {bounds(kept)})"
+    accepted = share(total.accepted, total.read)
+    part = "" if accepted is None else f" ({percent(accepted.value)}, 95 % interval {bounds(accepted)})"
     return (
-        f"Of {total.read:,} rows read, {total.kept:,} were kept{part}, {total.dropped:,} dropped and "
+        f"Of {total.read:,} rows read, {total.accepted:,} were kept{part}, {total.dropped:,} dropped and "
         f"{total.rejected:,} rejected as unreadable."
     )
 
 
-def _sets(built: Built, before: Stage, after: Stage) -> str:
+def _sets(built: BuildResult, before: Stage, after: Stage) -> str:
     validation = built.counts.validation.pairs
     held_out = f"{validation:,} pairs on other questions are held out" if validation else "no pair is held out"
     rows = f"The training set has {after.counts.pairs:,} rows made of {before.counts.pairs:,} pairs"
@@ -90,22 +90,23 @@ def _balance(before: Stage, after: Stage) -> str:
     if first is None:
         return "No training row has a better answer, so a judge could only learn to write ties."
     earlier = "" if was is None else f", against {percent(was.value)} of {was.n:,} before augmentation"
-    found = (
+    sentence = (
         f"Of the training rows that are no tie, the first answer wins {percent(first.value)} "
         f"(95 % interval {bounds(first)}, n = {first.n:,}){earlier}"
     )
     if first.low <= 0.5 <= first.high:
-        return f"{found}: no lean to a place is to be seen."
+        return f"{sentence}: no lean to a place is to be seen."
     side = "first" if first.value > 0.5 else "second"
-    return f"{found}: a judge could learn to prefer the {side} place. Swapping balances it."
+    return f"{sentence}: a judge could learn to prefer the {side} place. Swapping balances it."
 
 
 def _scores(after: Stage) -> str:
     first, second = after.mean_score(1), after.mean_score(2)
     if first is None or second is None:
         return ""
-    one, two = (f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})" for mean in (first, second))
-    return f"Its answers score {one} points in the mean at place 1 and {two} at place 2, n = {first.n:,} each."
+    first_mean, second_mean = (f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})" for mean in (first, second))
+    means = f"{first_mean} points in the mean at place 1 and {second_mean} at place 2"
+    return f"Its answers score {means}, n = {first.n:,} each."
 
 
 def _swaps(swapped: Counter[str], before: Stage) -> str:
@@ -113,17 +114,17 @@ def _swaps(swapped: Counter[str], before: Stage) -> str:
     if not wanted:
         return "No row was to be swapped."
     unclear = swapped["kept, its reason is ambiguous"] + swapped["swapped without an ambiguous reason"]
-    found = share(unclear, wanted, before.units * wanted / swapped.total())
-    assert found is not None
+    unclear_share = share(unclear, wanted, before.units * wanted / swapped.total())
+    assert unclear_share is not None
     return (
-        f"{wanted:,} of {swapped.total():,} rows drawn were to be swapped; in {percent(found.value)} of them (95 % "
-        f"interval {bounds(found)}) a reason does not say clearly which answer it means."
+        f"{wanted:,} of {swapped.total():,} rows drawn were to be swapped; in {percent(unclear_share.value)} of them "
+        f"(95 % interval {bounds(unclear_share)}) a reason does not say clearly which answer it means."
     )
 
 
 def _references(references: Counter[str]) -> str:
     both = references["both judgments"]
-    winner, score = (share(references[f"{what} changed"], both) for what in ("winner", "score"))
+    winner, score = (share(references[f"{change} changed"], both) for change in ("winner", "score"))
     if winner is None or score is None:
         return ""
     return (

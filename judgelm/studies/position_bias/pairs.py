@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from judgelm.data.formats.reviews import Review, in_both_orders
+from judgelm.data.formats.reviews import Review, match_orders
 from judgelm.records import Judgment
 from judgelm.studies.pair_labels import by_id, orders_of
 from judgelm.studies.position_bias.study import PairGroup, TwiceJudged
@@ -38,7 +38,7 @@ def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, P
         InputError: the same answers come twice in one order.
     """
     names = {id(review): name for name, review in reviews}
-    pairs, alone = in_both_orders(review for _, review in reviews)
+    pairs, alone = match_orders(review for _, review in reviews)
     found: dict[str, list[TwiceJudged]] = {}
     for one, other in pairs:
         found.setdefault(names[id(one)], []).append(_judged_twice(one, other))

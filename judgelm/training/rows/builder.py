@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from judgelm.data.augmentation import swap
-from judgelm.data.labelled_pair import LabelledPair, draw
+from judgelm.data.augmentation import swap_answers
+from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
@@ -135,7 +135,7 @@ class RowMaker:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
             return plain, None
-        dropped = draw(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob
+        dropped = uniform_hash(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob
         return (plain, None) if dropped and plain is not None else (referenced, sample.reference)
 
     def _prompt(self, sample: Sample, reference: str | None) -> Prompt:
@@ -252,7 +252,7 @@ class RowBuilder(RowMaker):
         if problem := self._problem(sample, label.scores):
             self.counts.left_out[problem] += 1
             return None
-        drawn = draw(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
+        drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
         prompt = self._prompt(sample, reference)
@@ -277,10 +277,10 @@ class RowBuilder(RowMaker):
         The draw has a name of its own: the data builder's, by the same seed, would undo what it had swapped.
         """
         labelled = any(label is not None and label.scores is not None for label in (plain, referenced))
-        drawn = draw(self.options.seed, sample.id, "swap while training", epoch) < self.options.swap_prob
+        drawn = uniform_hash(self.options.seed, sample.id, "swap while training", epoch) < self.options.swap_prob
         if not drawn or not labelled or len(sample.answers) != 2:
             return sample, plain, referenced
-        done = swap(LabelledPair(sample=sample, plain=plain, referenced=referenced)).pair
+        done = swap_answers(LabelledPair(sample=sample, plain=plain, referenced=referenced)).pair
         self.counts.swapped += done.swapped
         self.counts.not_swapped += not done.swapped
         return done.sample, done.plain, done.referenced

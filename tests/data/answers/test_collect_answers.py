@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.answers.files import AnswerSet, Candidate, PairDraw, pair_rows, read_questions
-from judgelm.data.answers.generators import answerer_of, merged, parse_answerer
+from judgelm.data.answers.files import AnswerSet, Candidate, PairSampler, pair_rows, read_questions
+from judgelm.data.answers.generators import build_generator, merge_generators, parse_generator
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
@@ -222,7 +222,7 @@ def test_the_config_of_the_house_is_understood():
     import yaml
 
     given = yaml.safe_load((TOOLS.parent / "configs" / "data" / "collect.yaml").read_text())
-    assert [one.name for one in merged([answerer_of(one) for one in given["answerers"]])] == [
+    assert [one.name for one in merge_generators([build_generator(one) for one in given["answerers"]])] == [
         "vicuna-7b",
         "llama-7b",
         "served",
@@ -245,19 +245,19 @@ def test_the_config_of_the_house_is_understood():
 )
 def test_an_answerer_that_cannot_be_is_said_in_words(text, finding):
     with pytest.raises(ConfigError, match=finding):
-        parse_answerer(text)
+        parse_generator(text)
 
 
 def test_former_names_of_engine_options_are_still_read():
-    assert parse_answerer("name=a,model=x,window_tokens=900").options.max_model_len == 900
+    assert parse_generator("name=a,model=x,window_tokens=900").options.max_model_len == 900
 
 
 def test_one_name_is_one_model():
-    a, b = parse_answerer("name=a,model=x"), parse_answerer("name=a,model=y")
+    a, b = parse_generator("name=a,model=x"), parse_generator("name=a,model=y")
     with pytest.raises(ConfigError, match="given twice, with other settings"):
-        merged([a, b])
+        merge_generators([a, b])
     with pytest.raises(ConfigError, match="has a decoding twice"):
-        merged([a, a])
+        merge_generators([a, a])
 
 
 def test_questions_that_cannot_be_used_are_rejects(folder):
@@ -275,22 +275,24 @@ ANSWERS = [Candidate(model, "greedy", text) for model, text in zip("abcde", ["x"
 
 
 def test_pairs_are_drawn_by_seed_and_question_alone():
-    draw = PairDraw(pairs=3, seed=1)
+    draw = PairSampler(pairs=3, seed=1)
     assert draw("q1", ANSWERS) == draw("q1", ANSWERS)
-    assert draw("q1", ANSWERS)[:1] == PairDraw(pairs=1, seed=1)("q1", ANSWERS)
-    assert any(draw("q1", ANSWERS) != other for other in (draw("q2", ANSWERS), PairDraw(pairs=3)("q1", ANSWERS)))
-    drawn = Counter(frozenset((one.model, two.model)) for i in range(900) for one, two in PairDraw()(str(i), ANSWERS))
+    assert draw("q1", ANSWERS)[:1] == PairSampler(pairs=1, seed=1)("q1", ANSWERS)
+    assert any(draw("q1", ANSWERS) != other for other in (draw("q2", ANSWERS), PairSampler(pairs=3)("q1", ANSWERS)))
+    drawn = Counter(
+        frozenset((one.model, two.model)) for i in range(900) for one, two in PairSampler()(str(i), ANSWERS)
+    )
     assert frozenset("ad") not in drawn  # the same text
     assert len(drawn) == 9  # 10 pairs of 5, less that one; 100 each expected, 3 standard deviations are 28
     assert all(70 < count < 130 for count in drawn.values())
-    firsts = sum(one.model < two.model for i in range(900) for one, two in PairDraw()(str(i), ANSWERS))
+    firsts = sum(one.model < two.model for i in range(900) for one, two in PairSampler()(str(i), ANSWERS))
     assert 400 < firsts < 500
 
 
 def test_a_model_meets_itself_only_when_asked():
     twice = [Candidate("a", "greedy", "x"), Candidate("a", "warm", "y")]
-    assert PairDraw()("q", twice) == []
-    assert len(PairDraw(same_model=True)("q", twice)) == 1
+    assert PairSampler()("q", twice) == []
+    assert len(PairSampler(same_model=True)("q", twice)) == 1
 
 
 def test_no_order_of_files_matters_and_more_pairs_come_behind(folder):
@@ -302,7 +304,7 @@ def test_no_order_of_files_matters_and_more_pairs_come_behind(folder):
     ]
 
     def drawn(files, pairs):
-        return list(pair_rows(found, AnswerSet(files), PairDraw(pairs=pairs), counts=Counter()))
+        return list(pair_rows(found, AnswerSet(files), PairSampler(pairs=pairs), counts=Counter()))
 
     two = drawn(names, 2)
     assert drawn(names[::-1], 2) == two

@@ -6,8 +6,8 @@ import pytest
 
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.rows import derive
-from judgelm.data.labelled_pair import LabelledPair, draw, judgelm_row
+from judgelm.data.builder.rows import augment
+from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 from judgelm.records import Label, Sample
 
 SEED = 5
@@ -25,7 +25,7 @@ def pair_of(pair_id="7", reason="Assistant 1 is right.", referenced="The second 
 def derived(pair, epoch=0, **options):
     counts = BuildCounts()
     given = BuildOptions(inputs=({"path": "pairs.jsonl"},), out="out", seed=SEED, **options)
-    return list(derive(pair, given, epoch, counts)), counts
+    return list(augment(pair, given, epoch, counts)), counts
 
 
 def test_both_orders_are_written_and_the_swapped_one_is_an_example():
@@ -35,14 +35,14 @@ def test_both_orders_are_written_and_the_swapped_one_is_an_example():
     assert (swapped.sample.id, swapped.sample.answers, swapped.swapped) == ("7:swapped", ("b", "a"), True)
     assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
     assert counts.swapped == {"swapped": 1}
-    assert counts.examples == [(draw(SEED, "7", "example"), judgelm_row(pair), judgelm_row(swapped))]
+    assert counts.examples == [(uniform_hash(SEED, "7", "example"), judgelm_row(pair), judgelm_row(swapped))]
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_an_epoch_shows_a_pair_in_the_order_that_is_drawn(epoch):
     for number in map(str, range(20)):
         [one], counts = derived(pair_of(number), epoch, swap_prob=0.5)
-        swapped = draw(SEED, number, "swap", epoch) < 0.5
+        swapped = uniform_hash(SEED, number, "swap", epoch) < 0.5
         assert (one.swapped, one.sample.answers) == ((True, ("b", "a")) if swapped else (False, ("a", "b")))
         assert (one.sample.id, one.epoch) == (f"{number}:e1" if epoch else number, epoch)
         assert counts.swapped == {"swapped" if swapped else "left as it was": 1}
@@ -80,7 +80,7 @@ def test_what_became_of_each_pair_is_counted(reason, options, what):
     counts = BuildCounts()
     given = BuildOptions(inputs=({"path": "pairs.jsonl"},), out="out", seed=SEED, **options)
     for number in "123":
-        list(derive(pair_of(number, reason), given, 0, counts))
+        list(augment(pair_of(number, reason), given, 0, counts))
     assert counts.swapped == {what: 3}
 
 
@@ -89,13 +89,15 @@ def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
     for number in map(str, range(20)):
         for epoch in (0, 1):
             copies, _ = derived(pair_of(number), epoch, resample={"1": 2.5, "2": 0.0}, swap_prob=0.5)
-            ids = [number, f"{number}:c1", f"{number}:c2"][: 2 + (draw(SEED, number, "resample", epoch) < 0.5)]
+            ids = [number, f"{number}:c1", f"{number}:c2"][: 2 + (uniform_hash(SEED, number, "resample", epoch) < 0.5)]
             assert [one.sample.id for one in copies] == [f"{one}:e1" if epoch else one for one in ids]
-            assert [one.swapped for one in copies] == [draw(SEED, one, "swap", epoch) < 0.5 for one in ids]
+            assert [one.swapped for one in copies] == [uniform_hash(SEED, one, "swap", epoch) < 0.5 for one in ids]
             numbers.add(len(copies))
     assert numbers == {2, 3}
     assert derived(pair_of(), resample={"1": 0.0})[0] == []
-    assert derived(pair_of(), resample={"1": draw(SEED, "7", "resample")})[0] == []  # the draw must be below the share
+    assert (
+        derived(pair_of(), resample={"1": uniform_hash(SEED, "7", "resample")})[0] == []
+    )  # the draw must be below the share
     assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
 
 
@@ -103,7 +105,7 @@ def test_a_reference_is_drawn_where_that_is_wanted():
     for number in map(str, range(20)):
         pair = pair_of(number)
         [one], _ = derived(pair, 1, swap="none", reference="draw", reference_drop_prob=0.3)
-        dropped = draw(SEED, number, "reference", 1) < 0.3
+        dropped = uniform_hash(SEED, number, "reference", 1) < 0.3
         assert (one.sample.reference, one.plain is None) == ((None, False) if dropped else ("r", True))
         assert derived(pair, 1, swap="none", reference_drop_prob=0.3)[0] == [
             replace(pair.named(f"{number}:e1"), epoch=1)
@@ -113,7 +115,7 @@ def test_a_reference_is_drawn_where_that_is_wanted():
 def test_reasons_go_from_a_share_of_the_pairs():
     for number in map(str, range(20)):
         pair = pair_of(number)
-        share = draw(SEED, number, "reason", 1)
+        share = uniform_hash(SEED, number, "reason", 1)
         [without], _ = derived(pair, 1, swap="none", reason_prob=share)  # the draw must be below the share
         assert (without.plain.reason, without.referenced.reason) == (None, None)
         [whole], _ = derived(pair, 1, swap="none", reason_prob=share + 1e-9)

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.data.formats.catalog import recognise
+from judgelm.data.formats.catalog import detect_format
 from judgelm.data.formats.results import read_results
 from judgelm.data.labelled_set import groups_of, read_labels
 from judgelm.data.readers.rows import Row
@@ -347,7 +347,7 @@ def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
 
 
 def test_the_mapping_says_what_was_taken_from_where():
-    found = recognise(Row("f", 1, {"question": "q", "answers": ["a"], "winner": 1}))
+    found = detect_format(Row("f", 1, {"question": "q", "answers": ["a"], "winner": 1}))
     assert found.name == "plain"
     assert found.mapping == {
         "id": "a hash of the content",

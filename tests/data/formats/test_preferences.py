@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.data.formats.catalog import recognise
+from judgelm.data.formats.catalog import detect_format
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
@@ -385,7 +385,7 @@ def test_winners_by_letter_in_plain_rows(write, winner, expected):
     [(PLAIN, "preference", "prompt"), (HH, "preference", "chosen, rejected"), (KAGGLE, "responses", "prompt")],
 )
 def test_what_was_recognised_is_shown(row, name, question):
-    found = recognise(Row("f", 1, row))
+    found = detect_format(Row("f", 1, row))
     assert (found.name, found.mapping["question"]) == (name, question)
 
 

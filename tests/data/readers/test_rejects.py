@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.answers.contrastive_pairs import read_answers, read_known
+from judgelm.data.answers.contrastive_pairs import read_answers, read_solved_questions
 from judgelm.data.answers.files import AnswerSet, read_questions
 from judgelm.data.benchmarks.importer import import_benchmark
 from judgelm.data.benchmarks.mm_vet import read_capabilities
@@ -40,7 +40,7 @@ READERS = {
     "review tables": (lambda path: list(join_reviews(path, [path], [path])), "question_id"),
     "questions": (lambda path: read_questions(path, on_reject=ignore), "question_body"),
     "answers": (lambda path: AnswerSet([path]), "question_id, model, text"),
-    "known questions": (lambda path: list(read_known(path)), "reference"),
+    "known questions": (lambda path: list(read_solved_questions(path)), "reference"),
     "generated answers": (lambda path: list(read_answers([path])), "question_id"),
     "qa": (lambda path: list(read_qa(path, on_reject=ignore)), "question"),
     "seeds": (lambda path: list(read_seeds(path)), "instruction"),

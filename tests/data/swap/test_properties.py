@@ -6,7 +6,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
+from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
 from judgelm.data.swap.words import NUMERALS, ORDINALS
 
 ANSWERS = (
@@ -60,32 +60,32 @@ answers = st.sampled_from([(), ANSWERS])
 @given(pieces, answers)
 def test_a_swap_undoes_itself(pieces, answers):
     text = said(pieces, (0, 1))
-    once = exchange(text, (1, 0), answers)
-    if isinstance(once, Exchanged):
-        assert exchange(once.text, (1, 0), answers) == Exchanged(text=text, mentions=once.mentions)
+    once = swap_names(text, (1, 0), answers)
+    if isinstance(once, SwappedText):
+        assert swap_names(once.text, (1, 0), answers) == SwappedText(text=text, mentions=once.mentions)
 
 
 @given(pieces, answers, st.permutations([0, 1, 2]))
 def test_the_inverse_order_undoes_an_exchange(pieces, answers, order):
     text = said(pieces, (0, 2))
-    once = exchange(text, tuple(order), answers)
-    if isinstance(once, Exchanged):
+    once = swap_names(text, tuple(order), answers)
+    if isinstance(once, SwappedText):
         inverse = tuple(order.index(place) for place in range(3))
-        assert exchange(once.text, inverse, answers) == Exchanged(text=text, mentions=once.mentions)
+        assert swap_names(once.text, inverse, answers) == SwappedText(text=text, mentions=once.mentions)
 
 
 @given(pieces, answers)
 def test_a_text_is_ambiguous_in_each_order_or_in_none(pieces, answers):
     text = said(pieces, (0, 1))
-    findings = [exchange(text, order, answers) for order in permutations(range(3))]
-    whys = {finding.why if isinstance(finding, Ambiguous) else None for finding in findings}
+    findings = [swap_names(text, order, answers) for order in permutations(range(3))]
+    whys = {finding.code if isinstance(finding, Ambiguous) else None for finding in findings}
     assert len(whys) == 1
 
 
 @given(unfixed)
 def test_which_answer_is_named_does_not_make_a_text_ambiguous(pieces):
     given_names, swapped_names = (
-        exchange(said(pieces, places), (1, 0), ("Yes.", "No.")) for places in ((0, 1), (1, 0))
+        swap_names(said(pieces, places), (1, 0), ("Yes.", "No.")) for places in ((0, 1), (1, 0))
     )
     assert isinstance(given_names, Ambiguous) == isinstance(swapped_names, Ambiguous)
 
@@ -93,10 +93,10 @@ def test_which_answer_is_named_does_not_make_a_text_ambiguous(pieces):
 @given(unquoted, st.sampled_from(['"in the first step, Assistant 1"', "“the second answer”", "`Option B`"]))
 def test_quotations_of_an_answer_are_never_touched(pieces, quote):
     text = f"{said(pieces, (0, 1))}\n{quote}\n{said(pieces, (1, 0))}"
-    result = exchange(text, (1, 0), ANSWERS)
+    result = swap_names(text, (1, 0), ANSWERS)
     assert isinstance(result, Ambiguous) or result.text.count(quote) == 1
 
 
 @given(st.text())
 def test_any_text_is_read(text):
-    assert isinstance(exchange(text, (1, 0)), Exchanged | Ambiguous)
+    assert isinstance(swap_names(text, (1, 0)), SwappedText | Ambiguous)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.data.formats.labels import split_review
-from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
+from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 SWAP = (1, 0)
@@ -67,13 +67,13 @@ SOURCES = {
 def test_real_reasons_are_exchanged_and_given_back(source, counts, mentions):
     found, names = Counter(), 0
     for text, answers in SOURCES[source]():
-        result = exchange(text, SWAP, answers)
+        result = swap_names(text, SWAP, answers)
         if isinstance(result, Ambiguous):
-            found[result.why] += 1
+            found[result.code] += 1
             continue
         found["exchanged"] += 1
         names += result.mentions
-        assert exchange(result.text, SWAP, answers) == Exchanged(text=text, mentions=result.mentions)
+        assert swap_names(result.text, SWAP, answers) == SwappedText(text=text, mentions=result.mentions)
     assert (dict(found), names) == (counts, mentions)
 
 
@@ -82,6 +82,6 @@ def test_each_assistant_of_the_reviews_is_exchanged_and_no_other_word():
     # assistant", in a review that is ambiguous for another reason.
     for folder in (DATA / "vicuna_reviews" / "review", DATA / "qlora_ratings" / "relative-gpt-3.5"):
         for text, answers in reviews(folder):
-            result = exchange(text, SWAP, answers)
-            if isinstance(result, Exchanged):
+            result = swap_names(text, SWAP, answers)
+            if isinstance(result, SwappedText):
                 assert result.text == re.sub("(ssistants? )([12])", lambda m: m[1] + "21"[int(m[2]) - 1], text)

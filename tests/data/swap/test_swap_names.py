@@ -1,6 +1,6 @@
 import pytest
 
-from judgelm.data.swap.swap_names import Ambiguous, Exchanged, exchange
+from judgelm.data.swap.swap_names import Ambiguous, SwappedText, swap_names
 
 SWAP = (1, 0)
 ANSWERS = (
@@ -10,15 +10,15 @@ ANSWERS = (
 
 
 def exchanged(text, order=SWAP, answers=ANSWERS):
-    result = exchange(text, order, answers)
-    assert isinstance(result, Exchanged), result
+    result = swap_names(text, order, answers)
+    assert isinstance(result, SwappedText), result
     return result.text
 
 
 def why(text, order=SWAP, answers=ANSWERS):
-    result = exchange(text, order, answers)
+    result = swap_names(text, order, answers)
     assert isinstance(result, Ambiguous), result
-    return result.why
+    return result.code
 
 
 # What the original's replacement of two literals got wrong (or would have, had it been asked).
@@ -37,8 +37,8 @@ def why(text, order=SWAP, answers=ANSWERS):
     ],
 )
 def test_failures_of_the_original_are_right_or_ambiguous(text, expected):
-    result = exchange(text, SWAP, ANSWERS)
-    assert (result.text if isinstance(result, Exchanged) else result.why) == expected
+    result = swap_names(text, SWAP, ANSWERS)
+    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
 
 
 def test_figure_15_leaves_no_name_behind():
@@ -51,8 +51,8 @@ def test_figure_15_leaves_no_name_behind():
     )
     given = text.format(*(f"**Assistant {n}**" for n in (1, 1, 1, 2, 2)))
     expected = text.format(*(f"**Assistant {n}**" for n in (2, 2, 2, 1, 1)))
-    result = exchange(given, SWAP, ("FIDE", "A Better Comprehension of Digital Education Fund"))
-    assert result == Exchanged(text=expected, mentions=5)
+    result = swap_names(given, SWAP, ("FIDE", "A Better Comprehension of Digital Education Fund"))
+    assert result == SwappedText(text=expected, mentions=5)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_names_no_answer_stays():
         "and beyond, be the right answer, get the answer right, use the last part, a scale of 1 to 10. Both receive 9 "
         "and 9. One has to say so. Model 7, Assistant C, the answer 2%, a solution 1 out of 9.\n1. Good.\n2. Bad."
     )
-    assert exchange(text, SWAP, ANSWERS) == Exchanged(text=text, mentions=0)
+    assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_names_no_answer_stays():
     ],
 )
 def test_two_numbers_are_no_scores_unless_they_stand_alone_or_are_called_so(text):
-    assert exchange(text, SWAP, ANSWERS) == Exchanged(text=text, mentions=0)
+    assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_what_cannot_be_told_is_ambiguous(text, code):
     ],
 )
 def test_a_word_is_a_name_by_those_around_it(text, expected):
-    result = exchange(text, SWAP, ("Yes.", "No."))
-    assert (result.text if isinstance(result, Exchanged) else result.why) == expected
+    result = swap_names(text, SWAP, ("Yes.", "No."))
+    assert (result.text if isinstance(result, SwappedText) else result.code) == expected
 
 
 def test_of_three_answers_none_is_the_former():
@@ -298,15 +298,15 @@ def test_three_answers_take_their_new_places():
 
 
 def test_finding_holds_the_words():
-    result = exchange("In all, 1 is better than 2.", SWAP)
-    assert result == Ambiguous(why="bare_name", found="In all, 1 is better than 2.")
+    result = swap_names("In all, 1 is better than 2.", SWAP)
+    assert result == Ambiguous(code="bare_name", excerpt="In all, 1 is better than 2.")
     # 30 characters on each side
     long = f"{'x' * 40}. 1 is better. {'x' * 40}"
-    assert exchange(long, SWAP) == Ambiguous(why="bare_name", found=f"{'x' * 28}. 1 is better. {'x' * 18}")
-    assert exchange("Scores: 8 6", SWAP) == Ambiguous(why="unnamed_scores", found="Scores: 8 6")
+    assert swap_names(long, SWAP) == Ambiguous(code="bare_name", excerpt=f"{'x' * 28}. 1 is better. {'x' * 18}")
+    assert swap_names("Scores: 8 6", SWAP) == Ambiguous(code="unnamed_scores", excerpt="Scores: 8 6")
 
 
 @pytest.mark.parametrize("order", [(), (0,), (0, 0), (1, 2), tuple(range(10))])
 def test_order_is_a_permutation(order):
     with pytest.raises(ValueError, match=f"expected each place from 0 to {len(order) - 1} once"):
-        exchange("Assistant 1", order)
+        swap_names("Assistant 1", order)
