@@ -54,7 +54,7 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
         assert parse_level("Answer: " * 40_000 + "good", ("good", "bad")) == "good"
         assert swap_names("“a” Assistant 1 is better. " * 8_000, (1, 0)).mentions == 8_000
         assert swap_names("8 6 8:\n" * 8_000, (1, 0)).mentions == 0
-        assert swap_names("Assistant 1 and " + "the first one " * 8_000, (1, 0)).why == "unnamed_ordinal"
+        assert swap_names("Assistant 1 and " + "the first one " * 8_000, (1, 0)).code == "unnamed_ordinal"
 
 
 def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():
