@@ -115,7 +115,7 @@ class Log:
         """How far it is."""
         failures = stats.failures + stats.earlier_failures
         failed = ", ".join(f"{count} failed ({code})" for code, count in failures.items())
-        cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.stats.get("cost_usd") else ""
+        cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.engine_stats.get("cost_usd") else ""
         return (
             f"{self._name}: {stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before, "
             f"{stats.truncated} at their token limit{failed and f', {failed}'}{cost}"
