@@ -90,7 +90,7 @@ def test_judges_can_be_named(cli, files):
 
 @pytest.mark.parametrize(
     ("names", "finding"),
-    [([], "tell them apart with --name"), (["--name", "one"], "1 given for 2 files")],
+    [([], "give each a name with --name"), (["--name", "one"], "1 given for 2 files")],
 )
 def test_names_that_do_not_tell_judges_apart(cli, files, names, finding):
     code, _, err = study(

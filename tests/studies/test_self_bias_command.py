@@ -127,7 +127,7 @@ def test_run_files_of_rubrics_are_ratings_too(run, tmp_path):
     own = [row["estimate"]["value"] for row in table["rows"] if row["term"] == "self-bias (gamma)"]
     assert own == pytest.approx([0.2, 0.2])
     assert found["counts"]["ratings without a score"] == 2
-    with pytest.raises(ConfigError, match="give the rows that were judged too"):
+    with pytest.raises(ConfigError, match="also give the rows that were judged"):
         run(tmp_path / "human.csv", *judges, *common)
 
 

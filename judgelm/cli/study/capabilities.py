@@ -5,29 +5,24 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import StudyOutput, study_command
 
 
+@study_command
 def capabilities_command(
     judgments: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Run files that grade answers, one for each model that answered."),
+        list[Path], typer.Argument(metavar="RUN", help="Run files that grade answers, one for each answering model.")
     ],
     questions: Annotated[
         Path,
-        typer.Option(
-            "--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows with id and capabilities."
-        ),
+        typer.Option("--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows: id, capabilities."),
     ],
-    out: OutOption,
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Name of the model of each run, in order; else the file's."),
+        typer.Option(metavar="NAME", help="Name of the model of each run, in order; default: the file's."),
     ] = None,
-    overwrite: OverwriteOption = False,
-    seed: SeedOption = 0,
-    bootstrap: BootstrapOption = 2000,
-    json: JsonOption = None,
+    *,
+    output: StudyOutput,
 ) -> None:
     """Mean grades by the capabilities that questions ask for, alone and combined, as MM-Vet reports them.
 
@@ -36,24 +31,17 @@ def capabilities_command(
     from judgelm.cli.evaluation import load_manifest  # scikit-learn takes seconds to load
     from judgelm.cli.study.inputs import read_judges
     from judgelm.data.benchmarks.mm_vet import read_capabilities
-    from judgelm.metrics.resampling import Resampling
     from judgelm.studies.capabilities import CapabilityOptions, capability_study
 
     runs = read_judges(judgments, name or [], parser="judgelm", scale="any")
     scales = {model: _scale(load_manifest(path)) for model, path in zip(runs, judgments, strict=True)}
-    result = capability_study(
-        runs,
-        read_capabilities(questions),
-        CapabilityOptions(
-            scales={model: scale for model, scale in scales.items() if scale is not None},
-            resampling=Resampling(seed=seed, resamples=bootstrap),
-        ),
-    )
-    finish(result, out, overwrite=overwrite, json=json)
+    stated = {model: scale for model, scale in scales.items() if scale is not None}
+    options = CapabilityOptions(scales=stated, resampling=output.resampling)
+    output.write(capability_study(runs, read_capabilities(questions), options))
 
 
 def _scale(manifest: dict[str, object]) -> tuple[float, float] | None:
-    """What the run's manifest says of the judge's scale."""
+    """The judge's scale by the run's manifest."""
     fingerprint = manifest.get("fingerprint")
     mode = fingerprint.get("mode") if isinstance(fingerprint, dict) else None
     scale = mode.get("scale") if isinstance(mode, dict) else None

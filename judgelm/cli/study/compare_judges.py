@@ -6,23 +6,19 @@ from typing import Annotated, Literal
 import typer
 
 from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
-from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import StudyOutput, study_command
 from judgelm.parsing.distribution import LabelRule
 
 
+@study_command
 def compare_judges_command(
     judgments: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN",
-            help="Two or more: run files of judgelm-batch, JudgeLM outputs (pred_text), PandaLM results.",
-        ),
+        typer.Argument(metavar="RUN", help="Two or more: run files, JudgeLM outputs (pred_text), PandaLM results."),
     ],
     labels: LabelsOption,
-    out: OutOption,
     name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Name of a judge, once for each file, in their order."),
+        list[str] | None, typer.Option(metavar="NAME", help="Name of a judge, once for each file, in order.")
     ] = None,
     failures: Annotated[
         Literal["excluded", "as_tie"], typer.Option(help="Leave failed judgments out, or count them as ties.")
@@ -37,28 +33,17 @@ def compare_judges_command(
     label_reference: LabelReferenceOption = "auto",
     parser: ParserOption = "judgelm",
     scale: ScaleOption = "1-10",
-    overwrite: OverwriteOption = False,
-    seed: SeedOption = 0,
-    bootstrap: BootstrapOption = 2000,
-    json: JsonOption = None,
+    *,
+    output: StudyOutput,
 ) -> None:
     """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.
 
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
     """
     from judgelm.cli.study.inputs import read_fitting_labels, read_judges  # scikit-learn takes seconds to load
-    from judgelm.metrics.resampling import Resampling
     from judgelm.studies.compare_judges.comparison import CompareOptions
     from judgelm.studies.compare_judges.study import compare_judges
 
-    result = compare_judges(
-        read_judges(judgments, name or [], parser=parser, scale=scale),
-        read_fitting_labels(labels, judgments[0], label_reference),
-        CompareOptions(
-            failures=failures,
-            order_rule=order_rule,
-            tie_band=tie_band,
-            resampling=Resampling(seed=seed, resamples=bootstrap),
-        ),
-    )
-    finish(result, out, overwrite=overwrite, json=json)
+    options = CompareOptions(failures=failures, order_rule=order_rule, tie_band=tie_band, resampling=output.resampling)
+    judges = read_judges(judgments, name or [], parser=parser, scale=scale)
+    output.write(compare_judges(judges, read_fitting_labels(labels, judgments[0], label_reference), options))

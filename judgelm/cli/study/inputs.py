@@ -1,4 +1,4 @@
-"""The files that study commands on judged pairs read: judgments, and the labels that fit how they were made."""
+"""Input files of study commands on judged pairs: judgments, and the labels that fit how they were made."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from judgelm.records import Judgment
 def read_judges(
     paths: Sequence[Path], names: Sequence[str], *, parser: ParserName, scale: str
 ) -> dict[str, dict[str, Judgment]]:
-    """Judgments of several files by the name of their judge: as given, else the file's, with its folder's if needed.
+    """Read judgments of several files by the judge's name: as given, else the file's, with its folder's if needed.
 
     Raises:
         InputError: a file cannot be read.
@@ -25,12 +25,21 @@ def read_judges(
     if not names and len(set(named)) < len(named):
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
     if len(set(named)) < len(named):
-        raise ConfigError(f"judges named alike ({', '.join(named)}); tell them apart with --name, once for each file")
+        raise ConfigError(f"judges named alike ({', '.join(named)}); give each a name with --name")
     return {name: load_judgments(path, _scoring(path, parser, scale)) for name, path in zip(named, paths, strict=True)}
 
 
+def read_run(path: Path) -> dict[str, Judgment]:
+    """Read the judgments of a run file, on any scale.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    return load_judgments(path, _scoring(path, "judgelm", "any"))
+
+
 def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> LabelledSet:
-    """The labels made as the run was: with reference or without, where `auto` asks its manifest.
+    """Read the labels made as the run was, with or without reference; `auto` asks its manifest.
 
     Raises:
         InputError: the file cannot be read, or has no label.

@@ -1,5 +1,9 @@
-"""What the `judgelm study` commands share: their common options, and how each of them ends."""
+"""The options and the ending that all `judgelm study` commands share."""
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,56 +13,76 @@ from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, is_stdout, write_json
 
 if TYPE_CHECKING:
+    from judgelm.metrics.resampling import Resampling
     from judgelm.studies.result import StudyResult
 
-OutOption = Annotated[
-    Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write: page, tables, figures.")
-]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", metavar="", help="Replace the study that the folder holds.")
-]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the resampling, and of whatever else is drawn.")]
-BootstrapOption = Annotated[int, typer.Option("--bootstrap", min=100, help="Resamples behind each interval.")]
-JsonOption = JsonOut
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOutput:
+    """The values of the shared options: where a study is written, and how its intervals are drawn."""
+
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder to write: page, tables, figures.")]
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", metavar="", help="Replace the study that the folder holds.")
+    ] = False
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the resampling and of all other random draws.")] = 0
+    bootstrap: Annotated[int, typer.Option("--bootstrap", min=100, help="Resamples behind each interval.")] = 2000
+    json: JsonOut = None
+
+    @property
+    def resampling(self) -> "Resampling":
+        """Seed and number of resamples of every interval."""
+        from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
+
+        return Resampling(seed=self.seed, resamples=self.bootstrap)
+
+    def write(self, result: "StudyResult") -> None:
+        """Write a study into its folder and print its findings.
+
+        Findings, warnings, counts and paths go to standard error: standard output holds nothing but `--json -`.
+
+        Raises:
+            RunError: the folder holds a study already, or a file cannot be written.
+        """
+        from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
+
+        paths = write_study(result, self.out, overwrite=self.overwrite)
+        for sentence in result.findings:
+            print_plain(sentence)
+        for sentence in result.warnings:
+            console.print("[bold yellow]note:[/] ", end="")
+            print_plain(sentence)
+        if result.counts:
+            print_plain(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
+        print_plain(result.protocol)
+        print_plain(f"{len(paths)} files in {self.out}; the page is {paths[0]}")
+        write_json(self.json, result.to_json())
+        if self.json is not None and not is_stdout(self.json):
+            print_plain(f"all numbers in {self.json}")
 
 
-def finish(result: "StudyResult", out: Path, *, overwrite: bool = False, json: Path | None = None) -> None:
-    """Write a study into its folder and say what it found.
+def study_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's parameter `output` by the options of `StudyOutput`."""
+    shared = inspect.signature(StudyOutput).parameters
+    own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "output"]
 
-    Findings, warnings, counts and paths go to standard error, so that standard output holds nothing but `--json -`.
+    @wraps(command)
+    def run(**options: object) -> None:
+        output = {name: options.pop(name) for name in shared}
+        command(**options, output=StudyOutput(**output))  # type: ignore[arg-type]
 
-    Args:
-        result: of the study.
-        out: its folder.
-        overwrite: replace the study that the folder holds.
-        json: a file for all numbers, `-` for standard output.
-
-    Raises:
-        RunError: the folder holds a study already, or something cannot be written.
-    """
-    from judgelm.reports.study.folder import write_study  # matplotlib takes seconds to load
-
-    paths = write_study(result, out, overwrite=overwrite)
-    _say(result)
-    _print(f"{len(paths)} files in {out}; the page is {paths[0]}")
-    if json is None:
-        return
-    write_json(json, result.to_json())
-    if not is_stdout(json):
-        _print(f"all numbers in {json}")
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
-def _say(result: "StudyResult") -> None:
-    for sentence in result.findings:
-        _print(sentence)
-    for sentence in result.warnings:
-        console.print("[bold yellow]note:[/] ", end="")
-        _print(sentence)
-    if result.counts:
-        _print(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
-    _print(result.protocol)
+def named_run(text: str) -> tuple[str, Path]:
+    """`NAME=FILE`, where the name may be left out: it is then the file's."""
+    name, equals, path = text.partition("=")
+    return (name, Path(path)) if equals and not Path(text).exists() else (Path(text).stem, Path(text))
 
 
-def _print(text: str) -> None:
-    """Plain text: a file name or a judge's may hold what Rich would read as markup."""
+def print_plain(text: str) -> None:
+    """Print text in which Rich reads no markup: a file's or a judge's name may hold brackets."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)

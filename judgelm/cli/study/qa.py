@@ -1,4 +1,4 @@
-"""`judgelm study qa`: short answers, judged by exact match, F1, judges and people."""
+"""`judgelm study qa`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgelm.cli.study import options as study_options
-from judgelm.cli.study.options import finish
+from judgelm.cli.study.options import StudyOutput, study_command
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
 
+@study_command
 def qa_command(
     answers: Annotated[
         Path, typer.Argument(metavar="FILE", help="The answers that were judged: plain rows, or a QA set's own file.")
@@ -25,7 +25,6 @@ def qa_command(
         list[str],
         typer.Option("--judgments", "-j", metavar="JUDGE[:PROMPT]=RUN", help="A run of mode qa; give one or more."),
     ],
-    out: study_options.OutOption,
     human: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="People's labels: rows of id and label (correct or incorrect, 1 or 0)."),
@@ -60,17 +59,14 @@ def qa_command(
             "--validated/--first", metavar="", help="Match any validated answer, or the first alone; as in the run."
         ),
     ] = True,
-    overwrite: study_options.OverwriteOption = False,
-    bootstrap: study_options.BootstrapOption = 2000,
-    seed: study_options.SeedOption = 0,
-    json: study_options.JsonOption = None,
+    *,
+    output: StudyOutput,
 ) -> None:
     """Exact match and F1 against judges and people, by data set, prompt and answer type; self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
     """
-    from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
-    from judgelm.studies.qa.answers import qa_answers
+    from judgelm.studies.qa.answers import qa_answers  # statsmodels takes seconds to load
     from judgelm.studies.qa.study import QaOptions, qa_study
 
     options = QaOptions(
@@ -79,42 +75,42 @@ def qa_command(
         own=_pairs("--own", own or []),
         sibling_others=sibling_others == "with-own",
         types_judge=types_judge,
-        resampling=Resampling(seed=seed, resamples=bootstrap),
+        resampling=output.resampling,
     )
-    runs = [_run(one) for one in judgments]
+    runs = [_run(text) for text in judgments]
     labels = {} if human is None else _human(human)
-    found = qa_answers(_samples(answers), labels, rules=rules, validated=validated)
-    finish(qa_study(found, runs, options), out, overwrite=overwrite, json=json)
+    scored = qa_answers(_samples(answers), labels, rules=rules, validated=validated)
+    output.write(qa_study(scored, runs, options))
 
 
-def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    """`MODEL=JUDGE`, each model once.
+def _pairs(option: str, values: Iterable[str]) -> dict[str, str]:
+    """Parse `MODEL=JUDGE`, each model once.
 
     Raises:
-        ConfigError: something else.
+        ConfigError: a value of another form, or a model twice.
     """
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not (equals and name and value) or name in found:
-            raise ConfigError(f"{option} {one}: expected MODEL=JUDGE, each model once")
-        found[name] = value
-    return found
+    judges: dict[str, str] = {}
+    for text in values:
+        model, equals, judge = text.partition("=")
+        if not (equals and model and judge) or model in judges:
+            raise ConfigError(f"{option} {text}: expected MODEL=JUDGE, each model once")
+        judges[model] = judge
+    return judges
 
 
-def _run(given: str) -> "QaRun":
-    """`JUDGE[:PROMPT]=RUN`.
+def _run(text: str) -> "QaRun":
+    """Read the run of `JUDGE[:PROMPT]=RUN`.
 
     Raises:
-        ConfigError: something else.
+        ConfigError: the text has another form.
     """
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.qa.answers import QaRun
 
-    name, equals, file = given.partition("=")
+    name, equals, file = text.partition("=")
     judge, _, variant = name.partition(":")
     if not (equals and judge and file):
-        raise ConfigError(f"--judgments {given}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
+        raise ConfigError(f"--judgments {text}: expected JUDGE=RUN or JUDGE:PROMPT=RUN")
     return QaRun(judge=judge, judgments=read_judgments(file), variant=variant or "initial")
 
 
@@ -134,12 +130,12 @@ def _human(path: Path) -> dict[str, bool]:
     """
     from judgelm.jsonl import read_jsonl
 
-    found: dict[str, bool] = {}
+    labels: dict[str, bool] = {}
     for number, row in read_jsonl(path):
         key, label = str(row.get("id", "")), _LABELS.get(str(row.get("label", row.get("human"))).lower())
         if not key or label is None:
             raise InputError(f"{path}:{number}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
-        if key in found:
+        if key in labels:
             raise InputError(f"{path}:{number}: id {key!r} appeared before; keep one label for each answer")
-        found[key] = label
-    return found
+        labels[key] = label
+    return labels

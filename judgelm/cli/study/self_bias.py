@@ -8,8 +8,7 @@ import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.doctor.output import escaped
-from judgelm.cli.study import options as study_options
-from judgelm.cli.study.options import finish
+from judgelm.cli.study.options import StudyOutput, print_plain, study_command
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from judgelm.data.readers.rows import Row
 
 
+@study_command
 def self_bias_command(
-    out: study_options.OutOption,
     ratings: Annotated[
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Ratings in long format, or wide files of the Play Favorites data."),
@@ -83,10 +82,8 @@ def self_bias_command(
     debiased: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write all scores without the bias, as JSON lines.")
     ] = None,
-    overwrite: study_options.OverwriteOption = False,
-    bootstrap: study_options.BootstrapOption = 2000,
-    seed: study_options.SeedOption = 0,
-    json: study_options.JsonOption = None,
+    *,
+    output: StudyOutput,
 ) -> None:
     """Self- and family-bias of judges against human scores, with robustness checks (Play Favorites).
 
@@ -99,7 +96,6 @@ def self_bias_command(
         read_ratings,
         write_ratings,
     )
-    from judgelm.metrics.resampling import Resampling
     from judgelm.metrics.self_bias.design import BiasModel
     from judgelm.studies.self_bias.study import SelfBiasOptions, debiased_ratings, study_self_bias
 
@@ -127,15 +123,15 @@ def self_bias_command(
         checks=checks,
         label_share=label_share,
         draws=draws,
-        resampling=Resampling(seed=seed, resamples=bootstrap),
+        resampling=output.resampling,
     )
     with console.status("reading ratings") as status:  # shows nothing where there is no terminal
         table = read_ratings(ratings or [], columns, more=_of_runs(run or [], rows, columns.item))
         result = study_self_bias(table, options, progress=lambda step: status.update(escaped(step)))
-    finish(result, out, overwrite=overwrite, json=json)
+    output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
-        console.print(f"scores without the bias in {debiased}", markup=False, highlight=False, soft_wrap=True)
+        print_plain(f"scores without the bias in {debiased}")
 
 
 def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
@@ -152,7 +148,7 @@ def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
     if not runs:
         return
     if rows is None:
-        raise ConfigError("--run: give the rows that were judged too, with --rows: they say whose answer each is")
+        raise ConfigError("--run: also give the rows that were judged, with --rows: they name the model of each answer")
     samples = {sample.id: sample for _, sample in SampleStream([str(rows)]).pairs()}
     for text in runs:
         judge, equals, path = text.partition("=")
@@ -167,7 +163,7 @@ def _families(path: Path) -> dict[str, list[str]]:
     Raises:
         ConfigError: the file cannot be read, or is no mapping of family to models.
     """
-    found = read_yaml(path)
-    if not isinstance(found, dict) or not all(isinstance(names, list) for names in found.values()):
+    families = read_yaml(path)
+    if not isinstance(families, dict) or not all(isinstance(names, list) for names in families.values()):
         raise ConfigError(f"{path}: expected family: [model, ...] for each family")
-    return {str(family): [str(name) for name in names] for family, names in found.items()}
+    return {str(family): [str(name) for name in names] for family, names in families.items()}

@@ -1,4 +1,4 @@
-"""The file of `judgelm study judgelm`: which run stands in which row of which of the paper's tables."""
+"""The file of `judgelm study judgelm`, which puts runs into the rows of the paper's tables."""
 
 import time
 from collections.abc import Mapping

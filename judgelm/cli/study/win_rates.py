@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.study.options import BootstrapOption, JsonOption, OutOption, OverwriteOption, SeedOption, finish
+from judgelm.cli.study.options import StudyOutput, study_command
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
 
 
+@study_command
 def win_rates_command(
     files: Annotated[
         list[Path],
         typer.Argument(metavar="FILE...", help="AlpacaEval's annotations.json, or run files of pairs (with --rows)."),
     ],
-    out: OutOption,
     rows: Annotated[
         Path | None,
         typer.Option("--rows", "-r", metavar="FILE", help="The pairs that runs judged; answer 1 is the baseline's."),
@@ -28,36 +28,29 @@ def win_rates_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="instruction (or index) and instruction_difficulty of each instruction, for the length control.",
+            help="Rows: instruction (or index) and instruction_difficulty, for the length control.",
         ),
     ] = None,
-    overwrite: OverwriteOption = False,
-    seed: SeedOption = 0,
-    bootstrap: BootstrapOption = 2000,
-    json: JsonOption = None,
+    *,
+    output: StudyOutput,
 ) -> None:
-    """Win rates against a baseline as AlpacaEval takes them: weighted, discrete, length-controlled.
+    """Win rates against a baseline as AlpacaEval computes them: weighted, discrete, length-controlled.
 
     Example: judgelm study win-rates results/*/annotations.json -o win-rates
     """
     from judgelm.data.formats.win_rates import read_difficulties
     from judgelm.data.readers.rejects import RejectCounts
-    from judgelm.metrics.resampling import Resampling  # statsmodels takes seconds to load
-    from judgelm.studies.win_rates import win_rate_study
+    from judgelm.studies.win_rates import win_rate_study  # statsmodels takes seconds to load
 
     rejects = RejectCounts()
     comparisons = list(_comparisons(files, rows, rejects))
-    result = win_rate_study(
-        comparisons,
-        Resampling(seed=seed, resamples=bootstrap),
-        difficulties=None if difficulty is None else read_difficulties(str(difficulty)),
-        notes=[f"left out: {line}" for line in rejects.lines()],
-    )
-    finish(result, out, overwrite=overwrite, json=json)
+    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
+    notes = [f"left out: {line}" for line in rejects.lines()]
+    output.write(win_rate_study(comparisons, output.resampling, difficulties=difficulties, notes=notes))
 
 
 def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") -> "Iterator[Comparison]":
-    """The comparisons of all files.
+    """Read the comparisons of all files.
 
     Raises:
         ConfigError: a file given twice, or a run file without its rows.
@@ -76,6 +69,6 @@ def _comparisons(files: list[Path], rows: Path | None, rejects: "RejectCounts") 
             yield from read_annotations(str(path), on_reject=rejects)
             continue
         if rows is None:
-            raise ConfigError(f"{path}: a run file; give the pairs that it judged too, with --rows")
+            raise ConfigError(f"{path}: a run file; also give the pairs that it judged, with --rows")
         samples = {sample.id: sample for sample in SampleStream([str(rows)], on_reject=rejects)}
         yield from comparisons_of_run(path.stem, read_judgments(path), samples)
