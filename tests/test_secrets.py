@@ -16,7 +16,8 @@ from judgelm.engines.openai.options import endpoint_options
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 from tests.support.batch_runs import BATCH
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.served import review, served
 
 KEY, PASSWORD, HUB, SERVED = "sk-key-0123456789", "pa55-word-0123", "hf_token0123456789", "sk-served-0123456789"

@@ -211,7 +211,8 @@ def test_a_rerun_ends_what_a_killed_run_left_behind(cli, pairs, tmp_path):
 
 
 def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pairs, tmp_path, tiny_model):
-    from tests.support.endpoint import TinyBackend, endpoint
+    from tests.support.endpoint.backends import TinyBackend
+    from tests.support.endpoint.server import endpoint
 
     out = tmp_path / "out.jsonl"
     with endpoint(TinyBackend(tiny_model), supports_grammar=True) as server:  # it writes nonsense unless it is held

@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 
 ROOT = Path(__file__).parents[2]
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}

@@ -20,7 +20,7 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
 from judgelm.training.rows.builder import RowBuilder
 from judgelm.training.rows.records import RowOptions
-from tests.support.endpoint import endpoint
+from tests.support.endpoint.server import endpoint
 from tests.support.teachers import Ledger, TeacherBackend
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "annotate.py"

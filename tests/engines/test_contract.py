@@ -13,7 +13,8 @@ from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sampling, Span
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import TinyBackend, endpoint
+from tests.support.endpoint.backends import TinyBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
 ENGINES = ["scripted", "transformers", "vllm", "openai", pytest.param("ray", marks=pytest.mark.distributed)]

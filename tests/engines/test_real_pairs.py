@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from judgelm.jsonl import read_jsonl
-from tests.support.endpoint import TinyBackend, endpoint
+from tests.support.endpoint.backends import TinyBackend
+from tests.support.endpoint.server import endpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 BATCH = Path(sys.executable).parent / "judgelm-batch"

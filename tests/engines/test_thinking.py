@@ -15,7 +15,8 @@ from judgelm.prompts.judge_card import Card, write_card
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import drive, judge
 from tests.support.driving import run
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 
 PAIR = Sample(id="1", question="q", answers=("a", "b"))
 TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"

@@ -13,7 +13,8 @@ import pytest
 from judgelm.errors import ConfigError, InputError
 from judgelm.serving.auth import Keys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import KnownEngine, quality
 from tests.support.served import CHAT, HeldEngine, error_of, review, served, until
 

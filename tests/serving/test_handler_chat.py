@@ -13,7 +13,8 @@ from judgelm.serving.chat import certain, chat_of, check_chat
 from judgelm.serving.engine_worker import Service
 from judgelm.serving.handler import Desk, DeskOptions
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.known_judge import desk_of
 
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import httpx
 
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.served import CHAT, error_of, review, until
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from tests.support.endpoint import Generated
+from tests.support.endpoint.backends import Generated
 
 _ANSWERS = re.compile(r"Start of Assistant \d's Answer\]\n(.*?)\n\[The End", re.DOTALL)
 

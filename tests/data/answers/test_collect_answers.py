@@ -16,7 +16,7 @@ from judgelm.data.answers.generators import build_generator, merge_generators, p
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import read_jsonl
-from tests.support.endpoint import endpoint
+from tests.support.endpoint.server import endpoint
 from tests.support.teachers import AnswererBackend, Ledger, TeacherBackend
 
 TOOLS = Path(__file__).parents[3] / "data_tools"

@@ -11,7 +11,8 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import ScriptedBackend, TinyBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.server import endpoint
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
 ANSWERS = ("a big dog", "a red fox", "lazy")

@@ -13,7 +13,8 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
 from judgelm.runs.runner import judge
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import ScriptedBackend, endpoint, first
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply is a dollar, and those of prompts hardly anything."""

@@ -11,7 +11,8 @@ from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Prompt, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import ScriptedBackend, TinyBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
+from tests.support.endpoint.server import endpoint
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
 

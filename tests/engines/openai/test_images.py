@@ -9,7 +9,8 @@ from judgelm.engines.openai.cost import max_usage
 from judgelm.errors import EngineError
 from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import run
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 from tests.support.tiny_vision import write_image
 
 

@@ -9,7 +9,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of
-from tests.support.endpoint import endpoint
+from tests.support.endpoint.server import endpoint
 
 
 def load(server, options=None, **arguments):

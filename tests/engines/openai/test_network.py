@@ -17,7 +17,8 @@ from judgelm.engines.openai.event_loop import LoopThread
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.records import Request, Sampling
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import ScriptedBackend, endpoint
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint
 
 SECRET = "sk-secret-0123456789"
 

@@ -10,7 +10,8 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import EngineError
 from judgelm.records import Prompt, Request, Sampling
 from tests.support.driving import prompt_of, run
-from tests.support.endpoint import ScriptedBackend, endpoint, first
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint, first
 
 TREE = {"": {"8": 0.5, "7": 0.4, "9": 0.1}, "8": {" 6": 1.0}, "7": {" 6": 1.0}, "9": {" 6": 1.0}}
 

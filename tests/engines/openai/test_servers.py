@@ -13,7 +13,8 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
 from judgelm.runs.runner import judge
 from tests.support.driving import prompt_of
-from tests.support.endpoint import ScriptedBackend, endpoint, first
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.server import endpoint, first
 
 SAMPLES = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in range(200)]
 MODE = Pairwise(template="judgelm-compact")

@@ -1,0 +1,139 @@
+"""The endpoint as a test holds it: what it has and takes, what goes wrong, start and kill."""
+
+import socket
+import ssl
+import threading
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+
+from tests.support.endpoint.backends import ScriptedBackend
+from tests.support.endpoint.handler import Handler
+
+
+def first(count, fault):
+    """The fault for the first so many requests after now."""
+    return lambda number, body: fault if number <= count else None
+
+
+@dataclass
+class Server:
+    """What the endpoint has, takes and does wrong; all may be changed while it runs.
+
+    Attributes:
+        fault: from a request's number (1, 2, ..., since it was set through `misbehave`) and body to None or one of
+            429, 429-quota, 500, 503-later, 401, 404, 400, stall, slow, cut, drop, html, torn, types, no_choices,
+            empty_choices, null_text, error_200, bad_logprobs, nan_logprobs, filter, refusal; or a status and a body,
+            sent as they are, or a function that changes the reply's data.
+        refuses: fields that are answered with a 400 which names them.
+        most_at_once: more requests than so many at once get a 429.
+        places: so many are answered at once, and others wait; one whose client has gone is dropped.
+        certificate: path of a PEM file with key and certificate, for https.
+        ignores_continuation: a last assistant message is taken for one that has ended.
+        counts: POST requests by path, and `answered`, `limited`, `at_once` (the most that ever were), `proxied`.
+        bodies: what was asked, in order.
+    """
+
+    backend: object
+    models: tuple = ("tiny",)
+    has_models: bool = True
+    has_completions: bool = True
+    supports_grammar: bool = False
+    logprobs: bool = True
+    most_logprobs: int = 20
+    chat_form: bool = False
+    ignores_n: bool = False
+    ignores_stop: bool = False
+    refuses: tuple = ()
+    window: int | None = None
+    key: str | None = None
+    retry_after: str | None = None
+    most_at_once: int | None = None
+    places: int | None = None
+    certificate: str | None = None
+    ignores_continuation: bool = False
+    states_usage: bool = True
+    delay_s: float = 0.0
+    stall_s: float = 30.0
+    fault: object = None
+    counts: Counter = field(default_factory=Counter)
+    bodies: list = field(default_factory=list)
+    keys: set = field(default_factory=set)
+    port: int = 0
+
+    def __post_init__(self):
+        self.lock = threading.Lock()
+        self.at_once = 0
+        self.free = threading.Semaphore(self.places or 10_000)
+        self._number = 0
+        self._http = None
+
+    @property
+    def base_url(self):
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}/v1"
+
+    def misbehave(self, fault):
+        """From now on, with numbers that begin at 1."""
+        with self.lock:
+            self._number, self.fault = 0, fault
+
+    def start(self):
+        self._http = _Http(("127.0.0.1", self.port), Handler)
+        self._http.control = self
+        if self.certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+        self.port = self._http.server_address[1]
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def kill(self):
+        """As a killed process: the port is closed and so is every connection."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.shutdown()
+            http.server_close()
+            http.drop_all()
+
+    def next_fault(self, body):
+        with self.lock:
+            self._number += 1
+            return self.fault(self._number, body) if self.fault else None
+
+
+@contextmanager
+def endpoint(backend=None, **switches):
+    """A `Server` that runs until the block ends; `switches` are its attributes."""
+    server = Server(backend or ScriptedBackend(), **switches)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def __init__(self, *args):
+        self._open = set()
+        super().__init__(*args)
+
+    def process_request(self, request, client_address):
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def drop_all(self):
+        for request in list(self._open):
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request, client_address):
+        pass  # a client that went away, or a connection that was dropped on purpose
