@@ -14,8 +14,8 @@ from judgelm import Judge
 from judgelm.errors import JudgelmError
 from judgelm.serving.app import create_app
 from judgelm.serving.chat import check_chat
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.handler import Desk, DeskOptions
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, public_name
 from judgelm.serving.sockets import bind
@@ -33,8 +33,8 @@ def main() -> int:
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
         if options.chat:
             check_chat(judge.engine)
-        service = Service(judge.engine)
-        desk = Desk(judge, service, DeskOptions(chat=options.chat, both_orders=options.both_orders))
+        service = EngineWorker(judge.engine)
+        desk = JudgeHandler(judge, service, HandlerOptions(chat=options.chat, both_orders=options.both_orders))
         app = create_app(desk, ServerSettings(model=public_name(options.model, options.engine)))
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
         server = Server(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from judgelm import Judge
 from judgelm.errors import JudgelmError
-from judgelm.serving.engine_worker import Service
+from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.sockets import bind
 from judgelm.serving.web.app import serve_page, web_app
 from judgelm.serving.web.page import create_page
@@ -32,7 +32,7 @@ def main() -> int:
     manifests = sorted(options.runs.glob("*.run.json")) if options.runs else []
     files = [path.with_name(f"{path.name.removesuffix('.run.json')}.jsonl") for path in manifests]
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
-        service = Service(judge.engine)
+        service = EngineWorker(judge.engine)
         page = create_page(judge, service, open_runs(files, options.pairs))
         print(f"the page is at http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
         try:

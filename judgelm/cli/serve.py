@@ -141,8 +141,8 @@ def serve(
     require("prometheus_client", extra="serve")
     from judgelm.serving.app import create_app
     from judgelm.serving.chat import check_chat
-    from judgelm.serving.engine_worker import Service
-    from judgelm.serving.handler import Desk, DeskOptions
+    from judgelm.serving.engine_worker import EngineWorker
+    from judgelm.serving.handler import HandlerOptions, JudgeHandler
     from judgelm.serving.server import Server, uvicorn_config
     from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
     from judgelm.serving.sockets import bind
@@ -171,7 +171,7 @@ def serve(
     ) as judge:  # fmt: skip
         if chat:
             check_chat(judge.engine)
-        service = Service(judge.engine, most_waiting=most_waiting)
+        service = EngineWorker(judge.engine, most_waiting=most_waiting)
         settings = ServerSettings(
             model=public_name(model, engine),
             names=tuple(name or ()),
@@ -180,7 +180,7 @@ def serve(
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
         )
-        desk = Desk(judge, service, DeskOptions(chat=chat, both_orders=both_orders, reasons=reasons))
+        desk = JudgeHandler(judge, service, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
         app = create_app(desk, settings)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),

@@ -90,7 +90,7 @@ def web(
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
-        from judgelm.serving.engine_worker import Service
+        from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.sockets import bind
         from judgelm.serving.web.app import check_exposure, serve_page, web_app
         from judgelm.serving.web.page import create_page
@@ -117,7 +117,7 @@ def web(
             trust_remote_code=trust_remote_code,
             engine_args=options.parse_pairs(engine_arg or (), "--engine-arg"),
         ) as judge:  # fmt: skip
-            service = Service(judge.engine)
+            service = EngineWorker(judge.engine)
             try:
                 if not quiet:
                     address = shown_address(host, bound.getsockname()[1])

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Tool
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, Tool
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import chance_of_first, likelier_of_two, verdict_logprobs
-from judgelm.dialects.recognition import doubt, sample_of, user_text
-from judgelm.dialects.text import explained, per_reply, winner_of_two
+from judgelm.dialects.probabilities import likelier_answer, probability_first, verdict_logprobs
+from judgelm.dialects.recognition import ambiguity_note, sample_of, user_text
+from judgelm.dialects.text import results_per_reply, scores_and_reason, winner_of_two
 from judgelm.records import Sample
 
 _LEAST_ROOM = 60  # tokens, for an explanation and a verdict
@@ -51,35 +51,35 @@ _IDENTIFIERS = {1: "m", 2: "M"}
 _MODELS = {1: "model_1", 2: "model_2"}
 
 
-def _of_pattern(name: str, pattern: Pattern, asked: Asked) -> Case | None:
+def _of_pattern(name: str, pattern: Pattern, asked: ChatRequest) -> JudgeTask | None:
     text = user_text(asked)
     found = None if text is None else pattern.split(text)
     if text is None or found is None:
         return None
     values = found.values
     tail = text[text.rfind(pattern.anchors[-1]) + len(pattern.anchors[-1]) :]
-    return Case(
+    return JudgeTask(
         dialect=name,
         task="pair",
         sample=sample_of(values["question"], (values["first"], values["second"])),
         facts={"explanation": "explanation" in tail.lower()},
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _ranking(asked: Asked) -> Case | None:
+def _ranking(asked: ChatRequest) -> JudgeTask | None:
     return _of_pattern("alpaca-eval-ranking", _RANKING, asked) or _of_pattern("alpaca-eval-ranking", _AVIARY, asked)
 
 
-def _function(asked: Asked) -> Case | None:
+def _function(asked: ChatRequest) -> JudgeTask | None:
     return _of_pattern("alpaca-eval-function", _FUNCTION, asked)
 
 
-def _identifier(asked: Asked) -> Case | None:
+def _identifier(asked: ChatRequest) -> JudgeTask | None:
     return _of_pattern("alpaca-eval-identifier", _IDENTIFIER, asked)
 
 
-def _batch(asked: Asked) -> Case | None:
+def _batch(asked: ChatRequest) -> JudgeTask | None:
     """Examples with running numbers; the client's own worked examples stand before them."""
     text = user_text(asked)
     ended = None if text is None else _BATCH_END.search(text)
@@ -101,41 +101,43 @@ def _batch(asked: Asked) -> Case | None:
     values = found.values
     samples = tuple(sample_of(values[f"q{number}"], (values[f"a{number}"], values[f"b{number}"])) for number in numbers)
     turns = tuple({"question": one.question, "answers": one.answers, "reference": None} for one in samples)
-    return Case(
+    return JudgeTask(
         dialect="alpaca-eval-batch",
         task="pair",
         sample=sample_of(samples[0].question, samples[0].answers, batch=turns if len(turns) > 1 else None),
         facts={"batch": samples},
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _render_ranking(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_ranking(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """A Python literal; a call where a function is on offer, since the client then reads JSON alone."""
     tool = _tool(asked)
     if tool is not None:
         return _called(case, asked, finding, tool)
     texts = []
-    for one in per_reply(asked, finding):
+    for one in results_per_reply(asked, finding):
         first = winner_of_two(case, one)
         texts.append(f"[{{'model': 'model_1', 'rank': {first}}}, {{'model': 'model_2', 'rank': {3 - first}}}]")
     return Reply(texts=tuple(texts))
 
 
-def _render_function(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_function(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """A call where a function is on offer, else its arguments as text, which the client takes as well."""
     tool = _tool(asked)
     if tool is not None:
         return _called(case, asked, finding, tool)
-    return Reply(texts=tuple([json.dumps(_arguments(case, asked, one, None)) for one in per_reply(asked, finding)]))
+    return Reply(
+        texts=tuple([json.dumps(_arguments(case, asked, one, None)) for one in results_per_reply(asked, finding)])
+    )
 
 
-def _called(case: Case, asked: Asked, finding: Finding, tool: Tool) -> Reply:
-    [first, *_] = per_reply(asked, finding)
+def _called(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, tool: Tool) -> Reply:
+    [first, *_] = results_per_reply(asked, finding)
     return Reply(tool=tool.name, arguments=json.dumps(_arguments(case, asked, first, tool)))
 
 
-def _tool(asked: Asked) -> Tool | None:
+def _tool(asked: ChatRequest) -> Tool | None:
     fitting = [one for one in asked.tools if "ordered_models" in _properties(one)]
     forced = [one for one in fitting if one.name == asked.forced_tool]
     return next(iter(forced or fitting), None)
@@ -146,7 +148,7 @@ def _properties(tool: Tool | None) -> Any:
     return found if isinstance(found, dict) else {}
 
 
-def _arguments(case: Case, asked: Asked, finding: Finding, tool: Tool | None) -> dict[str, object]:
+def _arguments(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, tool: Tool | None) -> dict[str, object]:
     better = winner_of_two(case, finding)
     names = _MODELS if case.dialect == "alpaca-eval-ranking" else _IDENTIFIERS
     models = [names[better], names[3 - better]]
@@ -154,14 +156,14 @@ def _arguments(case: Case, asked: Asked, finding: Finding, tool: Tool | None) ->
     if "concise_explanation" not in _properties(tool):
         return {**ranks}
     room = None if asked.max_tokens is None else asked.max_tokens - len(json.dumps(ranks)) - 30
-    return {"concise_explanation": explained(finding, None if room is None else max(0, room)), **ranks}
+    return {"concise_explanation": scores_and_reason(finding, None if room is None else max(0, room)), **ranks}
 
 
-def _render_identifier(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_identifier(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     return render_token(case, asked, finding, _IDENTIFIERS)
 
 
-def render_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int, str]) -> Reply:
+def render_token(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, names: Mapping[int, str]) -> Reply:
     """One bare token; after an explanation where one is wanted, since the client then reads the last token.
 
     Args:
@@ -170,10 +172,10 @@ def render_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int,
         finding: what the judge says.
         names: of the first and of the second output, one letter each.
     """
-    chance = chance_of_first(finding)
+    chance = probability_first(finding)
     texts = []
-    for one in per_reply(asked, finding):
-        better = likelier_of_two(case, one) if asked.logprobs and asked.n == 1 else winner_of_two(case, one)
+    for one in results_per_reply(asked, finding):
+        better = likelier_answer(case, one) if asked.logprobs and asked.n == 1 else winner_of_two(case, one)
         texts.append(_before_token(case, asked, one, names) + names[better])
     if not asked.logprobs:
         return Reply(texts=tuple(texts))
@@ -181,16 +183,16 @@ def render_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int,
     return Reply(texts=tuple(texts), logprobs=verdict_logprobs(texts[0], texts[0][-1], chances, asked.top_logprobs))
 
 
-def _before_token(case: Case, asked: Asked, finding: Finding, names: Mapping[int, str]) -> str:
+def _before_token(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, names: Mapping[int, str]) -> str:
     if not case.facts["explanation"] or (asked.max_tokens is not None and asked.max_tokens < _LEAST_ROOM):
         return ""
-    words = explained(finding, None if asked.max_tokens is None else asked.max_tokens - 2)
+    words = scores_and_reason(finding, None if asked.max_tokens is None else asked.max_tokens - 2)
     if re.search(rf"\b[{names[1]}{names[2]}]\b", words):
-        words = explained(replace(finding, reason=None), None)
+        words = scores_and_reason(replace(finding, reason=None), None)
     return f"{words}\n" if words else ""
 
 
-def _render_batch(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_batch(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """`Output (a)` or `Output (b)` for each example, by two of the finding's scores for each.
 
     Raises:
@@ -205,11 +207,11 @@ def _render_batch(case: Case, asked: Asked, finding: Finding) -> Reply:
     return render_batch(case, asked, [_of_scores(first, second) for first, second in pairs])
 
 
-def _of_scores(first: float, second: float) -> Finding:
-    return Finding(winner="tie" if first == second else 1 if first > second else 2)
+def _of_scores(first: float, second: float) -> JudgeResult:
+    return JudgeResult(winner="tie" if first == second else 1 if first > second else 2)
 
 
-def render_batch(case: Case, asked: Asked, findings: Sequence[Finding]) -> Reply:
+def render_batch(case: JudgeTask, asked: ChatRequest, findings: Sequence[JudgeResult]) -> Reply:
     """The reply to a batch with a finding for each of `case.facts["batch"]`, in their order."""
     samples: Sequence[Sample] = case.facts["batch"]
     lines = []

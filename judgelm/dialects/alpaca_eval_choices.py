@@ -9,10 +9,10 @@ Source: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval, `chatgpt`, `gpt4`, `
 import json
 
 from judgelm.dialects.alpaca_eval import render_token
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, sample_of, user_text
-from judgelm.dialects.text import per_reply, winner_of_two
+from judgelm.dialects.recognition import ambiguity_note, sample_of, user_text
+from judgelm.dialects.text import results_per_reply, winner_of_two
 
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
@@ -33,17 +33,17 @@ _OUTPUTS = {1: "Output (a)", 2: "Output (b)"}
 _ARGUMENT = "best_output"
 
 
-def _choice(asked: Asked) -> Case | None:
+def _choice(asked: ChatRequest) -> JudgeTask | None:
     return _behind_example("alpaca-eval-choice", _CHOICE, asked)
 
 
-def _letter(asked: Asked) -> Case | None:
+def _letter(asked: ChatRequest) -> JudgeTask | None:
     name = "alpaca-eval-letter"
     bare = _behind_example(name, _LETTER, asked)
     return bare or _behind_example(name, _LETTER_EXPLAINED, asked, explanation=True)
 
 
-def _behind_example(name: str, pattern: Pattern, asked: Asked, *, explanation: bool = False) -> Case | None:
+def _behind_example(name: str, pattern: Pattern, asked: ChatRequest, *, explanation: bool = False) -> JudgeTask | None:
     text = user_text(asked)
     if text is None or not text.startswith(_OPENING):
         return None
@@ -52,25 +52,25 @@ def _behind_example(name: str, pattern: Pattern, asked: Asked, *, explanation: b
     if found is None:
         return None
     values = found.values
-    return Case(
+    return JudgeTask(
         dialect=name,
         task="pair",
         sample=sample_of(values["question"], (values["first"], values["second"])),
         facts={"explanation": explanation},
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _render_choice(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_choice(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """The better output's name; in a call where a function that wants it is on offer."""
-    chosen = [_OUTPUTS[winner_of_two(case, one)] for one in per_reply(asked, finding)]
+    chosen = [_OUTPUTS[winner_of_two(case, one)] for one in results_per_reply(asked, finding)]
     for tool in asked.tools:
         if _ARGUMENT in (tool.parameters.get("properties") or ()):
             return Reply(tool=tool.name, arguments=json.dumps({_ARGUMENT: chosen[0]}))
     return Reply(texts=tuple(chosen))
 
 
-def _render_letter(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_letter(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     return render_token(case, asked, finding, _LETTERS)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from judgelm.dialects.patterns import Pattern, Split, places
+from judgelm.dialects.patterns import Pattern, Split, occurrences
 
 _MOST_PLACES = 5_000
 """Borders that are tried."""
@@ -33,7 +33,7 @@ Way = tuple[tuple[int, int], ...]
 """Where each slot's text begins and ends."""
 
 
-def resolved(
+def resolve_split(
     pattern: Pattern, text: str, *, same: Mapping[str, str] | None = None, blocks: Blocks = ()
 ) -> Split | None:
     """The likeliest split, or None where the text is not of this template.
@@ -72,7 +72,7 @@ class _Search:
     given_up: bool = False
     tried: int = 0
     known: dict[str, tuple[int, int]] = field(default_factory=dict)
-    places: dict[str, list[int]] = field(default_factory=dict)
+    known_places: dict[str, list[int]] = field(default_factory=dict)
 
     def ways(self, place: int, start: int) -> Iterator[Way]:
         """All ways to fill the slots from `place` on, whose first text starts at `start`."""
@@ -110,9 +110,9 @@ class _Search:
 
     def _places(self, anchor: str) -> list[int]:
         """Where an anchor stands, one place more than are tried at the most."""
-        if anchor not in self.places:
-            self.places[anchor] = places(self.text, anchor, 0, len(self.text), _MOST_PLACES + 1)
-        return self.places[anchor]
+        if anchor not in self.known_places:
+            self.known_places[anchor] = occurrences(self.text, anchor, 0, len(self.text), _MOST_PLACES + 1)
+        return self.known_places[anchor]
 
 
 def _way(pattern: Pattern, split: Split) -> Way:

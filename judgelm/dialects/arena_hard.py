@@ -6,12 +6,12 @@ with exactly one label; 0.1 asks once more where it found none, and reads both r
 
 import re
 
-from judgelm.dialects.ambiguity import resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.score_pairs import beside
-from judgelm.dialects.text import explained, per_reply, winner_of_two
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.score_pairs import words_and_verdict
+from judgelm.dialects.text import results_per_reply, scores_and_reason, winner_of_two
 
 NAME = "arena-hard"
 
@@ -27,7 +27,7 @@ _AGAIN = "continue your judgment and finish by outputting a final verdict label"
 _MUCH_BETTER = 3.0  # points between expected scores, from which one answer is significantly better
 
 
-def recognise(asked: Asked) -> Case | None:
+def recognise(asked: ChatRequest) -> JudgeTask | None:
     """A pair between the blocks, with the labels that the system's message offers."""
     roles = [message.role for message in asked.messages]
     texts = [message.text for message in asked.messages]
@@ -38,30 +38,35 @@ def recognise(asked: Asked) -> Case | None:
     labels = tuple(dict.fromkeys(_LABEL.findall(texts[0])))
     if not {"A>B", "B>A"} <= set(labels):
         return None
-    split = resolved(_SHOWN, texts[1], blocks=_BLOCKS)
+    split = resolve_split(_SHOWN, texts[1], blocks=_BLOCKS)
     if split is None:
         return None
     shown = split.values
-    return Case(
+    return JudgeTask(
         dialect=NAME,
         task="pair",
         sample=sample_of(shown["question"], (shown["first"], shown["second"])),
         facts={"labels": labels},
-        doubt=doubt(split),
+        doubt=ambiguity_note(split),
     )
 
 
-def render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Words, and one label behind them."""
     return Reply(
         texts=tuple(
-            beside(asked, explained(one, None), f"[[{_label(case, one)}]]", "{words}\n\nMy final verdict is: {verdict}")
-            for one in per_reply(asked, finding)
+            words_and_verdict(
+                asked,
+                scores_and_reason(one, None),
+                f"[[{_label(case, one)}]]",
+                "{words}\n\nMy final verdict is: {verdict}",
+            )
+            for one in results_per_reply(asked, finding)
         )
     )
 
 
-def _label(case: Case, finding: Finding) -> str:
+def _label(case: JudgeTask, finding: JudgeResult) -> str:
     labels = case.facts["labels"]
     if finding.winner == "tie" and "A=B" in labels:
         return "A=B"

@@ -22,7 +22,7 @@ from judgelm.dialects import (
     score_line,
     simpleqa,
 )
-from judgelm.dialects.contract import Asked, Case, Dialect
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask
 
 _FAMILIES = (
     alpaca_eval,
@@ -50,7 +50,7 @@ DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in _FAMILIES for dialec
 """Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
 
 
-def recognise(asked: Asked) -> tuple[Dialect, Case] | None:
+def recognise(asked: ChatRequest) -> tuple[Dialect, JudgeTask] | None:
     """The dialect of a request and the case in it; None where no dialect knows it.
 
     Where two claim it, the split that leaves no doubt goes first.

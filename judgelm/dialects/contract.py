@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from judgelm.records import Sample, Winner
 
-Task = Literal["pair", "choice", "grade", "label", "prepare"]
+TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
 """What is to be found out.
 
 `pair`: which of two answers is better. `choice`: which of three and more. `grade`: how good the one answer is. `label`:
@@ -37,7 +37,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ChatRequest:
     """A request as far as dialects look at it.
 
     Attributes:
@@ -75,7 +75,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JudgeTask:
     """What a client wants judged.
 
     Attributes:
@@ -89,7 +89,7 @@ class Case:
     """
 
     dialect: str
-    task: Task
+    task: TaskKind
     sample: Sample
     scale: tuple[float, float] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class JudgeResult:
     """What the judge says of a case, on its own scale of 1 to 10, in the order shown.
 
     Attributes:
@@ -158,5 +158,5 @@ class Dialect:
     """
 
     name: str
-    recognise: Callable[[Asked], Case | None]
-    render: Callable[[Case, Asked, Finding], Reply]
+    recognise: Callable[[ChatRequest], JudgeTask | None]
+    render: Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]

@@ -11,11 +11,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, TokenLogprobs
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TokenLogprobs
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import fulfilled, verdict_logprobs
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, written
+from judgelm.dialects.probabilities import is_fulfilled, verdict_logprobs
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply
 from judgelm.records import Sample
 
 _FIELDS = (
@@ -67,20 +67,20 @@ _FAINTEST = 0.01
 """The client leaves out tokens that are less probable than this."""
 
 
-def _recognise_steps(asked: Asked) -> Case | None:
+def _recognise_steps(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     found = _PREPARE.split(texts[0].rstrip()) if texts else None
     if found is None:
         return None
     sample = sample_of("", (), criterion=found.values["criterion"])
-    return Case(dialect="deepeval-geval-steps", task="prepare", sample=sample)
+    return JudgeTask(dialect="deepeval-geval-steps", task="prepare", sample=sample)
 
 
-def _render_steps(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_steps(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     return Reply(texts=(json.dumps({"steps": list(_STEPS)}),) * asked.n)
 
 
-def _recognise_grade(asked: Asked) -> Case | None:
+def _recognise_grade(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     wanted = _WANTED.match(texts[0]) if texts else None
     end = _GRADE_END.search(texts[0]) if texts else None
@@ -94,10 +94,10 @@ def _recognise_grade(asked: Asked) -> Case | None:
     if _CASE_START in rest:
         why = "a text holds the line that starts the test case"
     scale = (float(wanted[1]), float(wanted[2]))
-    return Case(dialect="deepeval-geval", task="grade", sample=sample, scale=scale, doubt=why)
+    return JudgeTask(dialect="deepeval-geval", task="grade", sample=sample, scale=scale, doubt=why)
 
 
-def _recognise_strict(asked: Asked) -> Case | None:
+def _recognise_strict(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     found = _STRICT.split(texts[0].rstrip()) if texts else None
     names = _names(found.values["names"]) if found else ()
@@ -110,7 +110,7 @@ def _recognise_strict(asked: Asked) -> Case | None:
         return None
     if start in fields:
         why = "a text holds the line that starts the first field"
-    return Case(dialect="deepeval-geval-strict", task="label", sample=sample, doubt=why or doubt(found))
+    return JudgeTask(dialect="deepeval-geval-strict", task="label", sample=sample, doubt=why or ambiguity_note(found))
 
 
 def _names(line: str) -> tuple[str, ...]:
@@ -135,42 +135,42 @@ def _fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None,
         criterion=steps.strip(),
         context="\n\n".join(contexts) or None,
     )
-    return sample, doubt(found)
+    return sample, ambiguity_note(found)
 
 
 def _slot(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def _render_grade(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_grade(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """The grade; as a whole number with the probabilities of all where these are asked for, else with decimals."""
     assert case.scale is not None
     scale = case.scale
-    each = per_reply(asked, finding)
+    each = results_per_reply(asked, finding)
     if not asked.logprobs:
-        return Reply(texts=tuple(_graded(one, written(on_scale(expected_grade(one), scale))) for one in each))
-    texts = tuple(_graded(one, written(on_scale(expected_grade(one), scale, whole=True))) for one in each)
-    grade = written(on_scale(expected_grade(each[0]), scale, whole=True))
+        return Reply(texts=tuple(_graded(one, format_number(rescale(expected_grade(one), scale))) for one in each))
+    texts = tuple(_graded(one, format_number(rescale(expected_grade(one), scale, whole=True))) for one in each)
+    grade = format_number(rescale(expected_grade(each[0]), scale, whole=True))
     chances = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(finding, scale).items()}
     before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, chances, asked.top_logprobs)
     end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: asked.top_logprobs])
     return Reply(texts=texts, logprobs=(*before_end, end))
 
 
-def _graded(finding: Finding, grade: str) -> str:
+def _graded(finding: JudgeResult, grade: str) -> str:
     """No digits beside the grade: the client takes the last token that looks like it."""
     reason = json.dumps(explanation(finding, digits=False), ensure_ascii=False)
     return f'{{"reason": {reason}, "score": {grade}}}'
 
 
-def _whole_grades(finding: Finding, scale: tuple[float, float]) -> Mapping[int, float]:
+def _whole_grades(finding: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
     """Whole grades of the client with their probabilities, whose mean is the expected grade on the client's scale.
 
     A score that lies between two whole grades is shared by both. What the client would leave out anyway is left out.
     """
     shares: dict[int, float] = {}
     for score, share in finding.grades or ((expected_grade(finding), 1.0),):
-        found = on_scale(score, scale)
+        found = rescale(score, scale)
         below = math.floor(found)
         for grade, part in ((below, 1 - (found - below)), (below + 1, found - below)):
             shares[grade] = shares.get(grade, 0.0) + part * share
@@ -179,8 +179,8 @@ def _whole_grades(finding: Finding, scale: tuple[float, float]) -> Mapping[int, 
     return {grade: share / total for grade, share in kept.items()}
 
 
-def _render_strict(case: Case, asked: Asked, finding: Finding) -> Reply:
-    return Reply(texts=(_graded(finding, "1" if fulfilled(finding) else "0"),) * asked.n)
+def _render_strict(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    return Reply(texts=(_graded(finding, "1" if is_fulfilled(finding) else "0"),) * asked.n)
 
 
 DIALECTS: tuple[Dialect, ...] = (

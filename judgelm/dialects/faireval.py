@@ -6,12 +6,12 @@ end behind the last score.
 
 import re
 
-from judgelm.dialects.ambiguity import resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.score_pairs import beside, compared, two_scores
-from judgelm.dialects.text import harmless, per_reply
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.score_pairs import consistent_scores, winner_sentence, words_and_verdict
+from judgelm.dialects.text import results_per_reply, safe_reason
 
 NAME = "faireval"
 
@@ -23,31 +23,31 @@ _BLOCKS = tuple((f"[The Start of Assistant {n}'s Answer]", f"[The End of Assista
 _LAST_LINES = re.compile(r"Score of the Assistant 1:[^\n]*\n[ \t]*Score of the Assistant 2:[^\n]*\s*\Z")
 
 
-def recognise(asked: Asked) -> Case | None:
+def recognise(asked: ChatRequest) -> JudgeTask | None:
     """A pair between the blocks, whose instruction ends with the two lines that are wanted."""
     texts = asked.only("system", "user")
-    split = None if texts is None else resolved(_SHOWN, texts[1], blocks=_BLOCKS)
+    split = None if texts is None else resolve_split(_SHOWN, texts[1], blocks=_BLOCKS)
     if split is None or not _LAST_LINES.search(split.values["instruction"]):
         return None
     shown = split.values
-    return Case(
+    return JudgeTask(
         dialect=NAME,
         task="pair",
         sample=sample_of(shown["question"], (shown["first"], shown["second"])),
-        doubt=doubt(split),
+        doubt=ambiguity_note(split),
     )
 
 
-def render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Each reply with scores of its own."""
-    return Reply(texts=tuple(_text(case, asked, one) for one in per_reply(asked, finding)))
+    return Reply(texts=tuple(_text(case, asked, one) for one in results_per_reply(asked, finding)))
 
 
-def _text(case: Case, asked: Asked, finding: Finding) -> str:
-    first, second = two_scores(case, finding, ties=True)
-    return beside(
+def _text(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> str:
+    first, second = consistent_scores(case, finding, ties=True)
+    return words_and_verdict(
         asked,
-        f"{compared(case, finding, ties=True)} {harmless(finding.reason)}".strip(),
+        f"{winner_sentence(case, finding, ties=True)} {safe_reason(finding.reason)}".strip(),
         f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}",
         "Evaluation evidence: {words}\n{verdict}",
     )

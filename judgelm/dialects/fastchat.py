@@ -7,12 +7,12 @@ assistant, and once more for the reference, so that a question which imitates a 
 
 from collections.abc import Callable, Mapping
 
-from judgelm.dialects.ambiguity import resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.score_pairs import beside, winner_of
-from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, written
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.score_pairs import decided_winner, words_and_verdict
+from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply, scores_and_reason
 from judgelm.records import Sample
 
 _SCALE = (1.0, 10.0)
@@ -61,7 +61,7 @@ _PAIR_TURNS = {False: _dialogues("first", "second"), True: _dialogues("reference
 _SINGLE_TURNS = {False: _dialogues("first"), True: _dialogues("reference", "first")}
 
 
-def _pair(asked: Asked, *, referenced: bool) -> Split | None:
+def _pair(asked: ChatRequest, *, referenced: bool) -> Split | None:
     """Blocks of a question and two answers; the system's message tells whether there is a reference."""
     texts = asked.only("system", "user")
     if texts is None or not _offers(texts[0], *_PAIR_LABELS):
@@ -69,7 +69,7 @@ def _pair(asked: Asked, *, referenced: bool) -> Split | None:
     return _with_or_without(_PAIR, texts[1], lambda split: texts[0], referenced=referenced)
 
 
-def _single(asked: Asked, *, referenced: bool) -> Split | None:
+def _single(asked: ChatRequest, *, referenced: bool) -> Split | None:
     """The instruction, a question and one answer in the user's message."""
     texts = asked.only("system", "user")
     if texts is None:
@@ -82,46 +82,46 @@ def _with_or_without(
     patterns: Mapping[bool, Pattern], text: str, told: Callable[[Split], str], *, referenced: bool
 ) -> Split | None:
     """A split at the template with a reference where the instruction tells of one, else at the one without."""
-    split = resolved(patterns[True], text, blocks=_BLOCKS)
+    split = resolve_split(patterns[True], text, blocks=_BLOCKS)
     if split is None or _TELLS_OF_REFERENCE not in told(split).lower():
-        return None if referenced else resolved(patterns[False], text, blocks=_BLOCKS)
+        return None if referenced else resolve_split(patterns[False], text, blocks=_BLOCKS)
     return split if referenced else None
 
 
-def _pair_turns(asked: Asked, *, referenced: bool) -> Split | None:
+def _pair_turns(asked: ChatRequest, *, referenced: bool) -> Split | None:
     """Two conversations of two turns, in which the user says the same."""
     return _turns(asked, _PAIR_TURNS[referenced], _PAIR_LABELS)
 
 
-def _single_turns(asked: Asked, *, referenced: bool) -> Split | None:
+def _single_turns(asked: ChatRequest, *, referenced: bool) -> Split | None:
     """One conversation of two turns."""
     return _turns(asked, _SINGLE_TURNS[referenced], (_GRADE_LABEL,))
 
 
-def _turns(asked: Asked, dialogues: tuple[Pattern, dict[str, str]], labels: tuple[str, ...]) -> Split | None:
+def _turns(asked: ChatRequest, dialogues: tuple[Pattern, dict[str, str]], labels: tuple[str, ...]) -> Split | None:
     texts = asked.only("system", "user")
     if texts is None or not _offers(texts[0], *labels):
         return None
     pattern, same = dialogues
-    return resolved(pattern, texts[1], same=same)
+    return resolve_split(pattern, texts[1], same=same)
 
 
 def _offers(instruction: str, *labels: str) -> bool:
     return all(label in instruction for label in labels)
 
 
-def _case(name: str, split: Split | None) -> Case | None:
+def _case(name: str, split: Split | None) -> JudgeTask | None:
     """A case out of the slots; a dialogue's sample is its last turn, as everywhere in this package."""
     if split is None:
         return None
     sample = _dialogue_sample(split.values) if "first_1" in split.values else _sample(split.values)
     pair = len(sample.answers) == 2
-    return Case(
+    return JudgeTask(
         dialect=name,
         task="pair" if pair else "grade",
         sample=sample,
         scale=None if pair else _SCALE,
-        doubt=doubt(split),
+        doubt=ambiguity_note(split),
     )
 
 
@@ -144,19 +144,24 @@ def _dialogue_sample(shown: Mapping[str, str]) -> Sample:
     return sample_of(shown["first_question_2"], last, shown.get("reference_2"), turns=turns)
 
 
-def _verdict(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _verdict(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Words, and `[[A]]`, `[[B]]` or `[[C]]` below them."""
     labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
-    found = per_reply(asked, finding)
-    return Reply(texts=tuple(beside(asked, explained(one, None), labels[winner_of(case, one)]) for one in found))
-
-
-def _rating(case: Case, asked: Asked, finding: Finding) -> Reply:
-    """Words, and the expected grade in two brackets below them."""
-    found = [(one, written(on_scale(expected_grade(one), _SCALE))) for one in per_reply(asked, finding)]
+    found = results_per_reply(asked, finding)
     return Reply(
         texts=tuple(
-            beside(asked, explained(one, None), f"[[{grade}]]", "{words}\n\nRating: {verdict}") for one, grade in found
+            words_and_verdict(asked, scores_and_reason(one, None), labels[decided_winner(case, one)]) for one in found
+        )
+    )
+
+
+def _rating(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    """Words, and the expected grade in two brackets below them."""
+    found = [(one, format_number(rescale(expected_grade(one), _SCALE))) for one in results_per_reply(asked, finding)]
+    return Reply(
+        texts=tuple(
+            words_and_verdict(asked, scores_and_reason(one, None), f"[[{grade}]]", "{words}\n\nRating: {verdict}")
+            for one, grade in found
         )
     )
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import fulfilled
-from judgelm.dialects.recognition import DOUBT, lone_text, sample_of
-from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, written
+from judgelm.dialects.probabilities import is_fulfilled
+from judgelm.dialects.recognition import AMBIGUOUS, lone_text, sample_of
+from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply, scores_and_reason
 from judgelm.records import Sample
 
 _PROMPT = Pattern(
@@ -39,19 +39,19 @@ _MOST_TAGS = 32
 _MOST_TRIES = 2_000
 
 
-def _recognise(asked: Asked) -> Case | None:
+def _recognise(asked: ChatRequest) -> JudgeTask | None:
     text = lone_text(asked)
     found = None if text is None else _PROMPT.split(text)
     scale = None if found is None else _score_places(found.values["rubric"])
     if found is None or scale is None:
         return None
     sample, unclear = _sample(found.values)
-    return Case(
+    return JudgeTask(
         dialect="flowjudge",
         task="label" if scale == (0.0, 1.0) else "grade",
         sample=sample,
         scale=scale,
-        doubt=DOUBT if unclear or found.ambiguous else "",
+        doubt=AMBIGUOUS if unclear or found.ambiguous else "",
     )
 
 
@@ -127,18 +127,18 @@ def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tupl
     return asking[1], None if reference is None else reference[1], tuple(left) or None
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     assert case.scale is not None
     low, high = case.scale
     room = None if asked.max_tokens is None else max(0, asked.max_tokens - _MARKUP)
     texts = []
-    for one in per_reply(asked, finding):
+    for one in results_per_reply(asked, finding):
         if case.task == "label":
-            score = high if fulfilled(one) else low
+            score = high if is_fulfilled(one) else low
         else:
-            score = on_scale(expected_grade(one), (low, high), whole=True)
-        words = explained(one, room) or "See the score."
-        texts.append(f"<feedback>\n{words}\n</feedback>\n<score>\n{written(score)}\n</score>")
+            score = rescale(expected_grade(one), (low, high), whole=True)
+        words = scores_and_reason(one, room) or "See the score."
+        texts.append(f"<feedback>\n{words}\n</feedback>\n<score>\n{format_number(score)}\n</score>")
     return Reply(texts=tuple(texts))
 
 

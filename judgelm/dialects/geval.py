@@ -8,10 +8,10 @@ Source: G-Eval, the authors' script (captured requests and replies).
 
 import re
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.text import expected_grade, on_scale, per_reply, written
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply
 
 _NAME = "geval"
 _HEAD = re.compile(
@@ -27,7 +27,7 @@ _TEXTS = (
 _FORM = re.compile(r"\n\n\nEvaluation Form \(scores ONLY\):\n\n- (?P<metric>[A-Z][a-z]+)(?: \(\d+-\d+\))?:\s*\Z")
 
 
-def _recognise(asked: Asked) -> Case | None:
+def _recognise(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system")
     form = _FORM.search(texts[0]) if texts else None
     head = _HEAD.match(texts[0]) if texts else None
@@ -39,17 +39,21 @@ def _recognise(asked: Asked) -> Case | None:
     if scale is None or found is None:
         return None
     sample = sample_of(found.values.get("source", ""), (found.values["summary"],), criterion=head["criterion"])
-    return Case(
-        dialect=_NAME, task="grade", sample=sample, scale=(float(scale[1]), float(scale[2])), doubt=doubt(found)
+    return JudgeTask(
+        dialect=_NAME,
+        task="grade",
+        sample=sample,
+        scale=(float(scale[1]), float(scale[2])),
+        doubt=ambiguity_note(found),
     )
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Bare numbers: the client takes the first one of each reply, decimals too, and averages over the replies."""
     assert case.scale is not None
     scale = case.scale
-    each = per_reply(asked, finding)
-    return Reply(texts=tuple(written(on_scale(expected_grade(one), scale)) for one in each))
+    each = results_per_reply(asked, finding)
+    return Reply(texts=tuple(format_number(rescale(expected_grade(one), scale)) for one in each))
 
 
 DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=_render),)

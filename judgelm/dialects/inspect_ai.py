@@ -7,10 +7,10 @@ answer what looks like its own delimiters; the split gives what the prompt holds
 Source: inspect_ai 0.3 (captured requests and replies).
 """
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import fulfilled
-from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.probabilities import is_fulfilled
+from judgelm.dialects.recognition import ambiguity_note, sample_of
 from judgelm.dialects.text import explanation
 
 _QA = Pattern(
@@ -28,25 +28,25 @@ _FACT = Pattern(
 _NAMES = {"inspect-model-graded-qa": _QA, "inspect-model-graded-fact": _FACT}
 
 
-def _recognise(name: str, asked: Asked) -> Case | None:
+def _recognise(name: str, asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     found = _NAMES[name].split(texts[0].lstrip("\n")) if texts else None
     if found is None or "GRADE: " not in found.values["instructions"]:
         return None
     sample = sample_of(found.values["question"], (found.values["answer"],), found.values["criterion"])
-    return Case(dialect=name, task="label", sample=sample, doubt=doubt(found))
+    return JudgeTask(dialect=name, task="label", sample=sample, doubt=ambiguity_note(found))
 
 
-def _recognise_qa(asked: Asked) -> Case | None:
+def _recognise_qa(asked: ChatRequest) -> JudgeTask | None:
     return _recognise("inspect-model-graded-qa", asked)
 
 
-def _recognise_fact(asked: Asked) -> Case | None:
+def _recognise_fact(asked: ChatRequest) -> JudgeTask | None:
     return _recognise("inspect-model-graded-fact", asked)
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
-    letter = "C" if fulfilled(finding) else "I"
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    letter = "C" if is_fulfilled(finding) else "I"
     return Reply(texts=(f"{explanation(finding)}\n\nGRADE: {letter}",) * asked.n)
 
 

@@ -7,11 +7,11 @@ a word may stand beside it. JudgeBench's Arena-Hard and JudgeLM are in the modul
 from collections.abc import Mapping
 from functools import partial
 
-from judgelm.dialects.ambiguity import Blocks, resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import Blocks, resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.text import per_reply, winner_of_two
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.text import results_per_reply, winner_of_two
 
 _VANILLA = Pattern(
     "{instruction}Do NOT output any other words.\n# Instruction:\n{question}\n# Output (a):\n{first}\n# Output (b):\n"
@@ -27,34 +27,34 @@ _BLOCKS = tuple(
 )
 
 
-def _vanilla(asked: Asked) -> Case | None:
+def _vanilla(asked: ChatRequest) -> JudgeTask | None:
     """OffsetBias shows the same blocks below rules; they belong to another client."""
     case, instruction = _case("judgebench-vanilla", asked, _VANILLA)
     ours = "Output (a)" in instruction and "rules of the evaluation" not in instruction
     return case if ours else None
 
 
-def _skywork(asked: Asked) -> Case | None:
+def _skywork(asked: ChatRequest) -> JudgeTask | None:
     """Its template ends with a line end, which JudgeBench loses."""
     case, instruction = _case("judgebench-skywork-critic", asked, _SKYWORK, _BLOCKS)
     ours = all(label in instruction for label in ("[[A]]", "[[B]]")) and "[[C]]" not in instruction
     return case if ours else None
 
 
-def _case(name: str, asked: Asked, pattern: Pattern, blocks: Blocks = ()) -> tuple[Case | None, str]:
+def _case(name: str, asked: ChatRequest, pattern: Pattern, blocks: Blocks = ()) -> tuple[JudgeTask | None, str]:
     """The case, and the instruction above it."""
     texts = asked.only("user")
-    split = None if texts is None else resolved(pattern, texts[0].removesuffix("\n"), blocks=blocks)
+    split = None if texts is None else resolve_split(pattern, texts[0].removesuffix("\n"), blocks=blocks)
     if split is None:
         return None, ""
     shown = split.values
     sample = sample_of(shown["question"], (shown["first"], shown["second"]))
-    return Case(dialect=name, task="pair", sample=sample, doubt=doubt(split)), shown["instruction"]
+    return JudgeTask(dialect=name, task="pair", sample=sample, doubt=ambiguity_note(split)), shown["instruction"]
 
 
-def _render(verdicts: Mapping[int, str], case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render(verdicts: Mapping[int, str], case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """The verdict and nothing else."""
-    return Reply(texts=tuple(verdicts[winner_of_two(case, one)] for one in per_reply(asked, finding)))
+    return Reply(texts=tuple(verdicts[winner_of_two(case, one)] for one in results_per_reply(asked, finding)))
 
 
 DIALECTS: tuple[Dialect, ...] = (

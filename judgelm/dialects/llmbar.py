@@ -8,10 +8,17 @@ Source: Zeng et al. 2023, Evaluating Large Language Models at Evaluating Instruc
 
 from dataclasses import dataclass
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Task
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TaskKind
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.text import (
+    expected_grade,
+    format_number,
+    rescale,
+    results_per_reply,
+    scores_and_reason,
+    winner_of_two,
+)
 
 _SCALE = (0.0, 9.0)
 _START = "# Instruction:\n"
@@ -73,7 +80,7 @@ _FORMS = {True: _Form(_ANSWERS, _DECISION), False: _Form(_ANSWERS, _CHOICE)}
 _RATING = _Form(_ANSWER, _SCORE)
 
 
-def _last_prompt(asked: Asked) -> str | None:
+def _last_prompt(asked: ChatRequest) -> str | None:
     """What follows the instruction's heading in the last message; a worked example may stand before it."""
     roles = tuple(one.role for one in asked.messages)
     if roles not in (("system", "user"), ("system", "user", "assistant", "user")):
@@ -82,7 +89,7 @@ def _last_prompt(asked: Asked) -> str | None:
     return after if heading and (not before or before.endswith("\n\n")) else None
 
 
-def _choice(asked: Asked) -> Case | None:
+def _choice(asked: ChatRequest) -> JudgeTask | None:
     text = _last_prompt(asked)
     for explains, form in _FORMS.items():
         found = None if text is None else form.split(text)
@@ -91,17 +98,17 @@ def _choice(asked: Asked) -> Case | None:
     return None
 
 
-def _rating(asked: Asked) -> Case | None:
+def _rating(asked: ChatRequest) -> JudgeTask | None:
     text = _last_prompt(asked)
     found = None if text is None else _RATING.split(text)
     return None if found is None else _case("llmbar-rating", "grade", found, {})
 
 
-def _case(name: str, task: Task, found: Split, facts: dict[str, object]) -> Case:
+def _case(name: str, task: TaskKind, found: Split, facts: dict[str, object]) -> JudgeTask:
     values = found.values
     answers = (values["first"], values["second"]) if task == "pair" else (values["first"],)
     reference = values.get("reference")
-    return Case(
+    return JudgeTask(
         dialect=name,
         task=task,
         sample=sample_of(
@@ -112,11 +119,11 @@ def _case(name: str, task: Task, found: Split, facts: dict[str, object]) -> Case
         ),
         scale=_SCALE if task == "grade" else None,
         facts=facts,
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _preparation(asked: Asked) -> Case | None:
+def _preparation(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
     if texts is None:
         return None
@@ -127,30 +134,32 @@ def _preparation(asked: Asked) -> Case | None:
     return _prepared(question, _FIXED_QUESTIONS) if heading and wanted else None
 
 
-def _prepared(question: str, reply: str) -> Case:
-    return Case(dialect="llmbar-preparation", task="prepare", sample=sample_of(question, ()), facts={"reply": reply})
+def _prepared(question: str, reply: str) -> JudgeTask:
+    return JudgeTask(
+        dialect="llmbar-preparation", task="prepare", sample=sample_of(question, ()), facts={"reply": reply}
+    )
 
 
-def _render_choice(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_choice(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     texts = []
-    for one in per_reply(asked, finding):
+    for one in results_per_reply(asked, finding):
         verdict = "Output (a)" if winner_of_two(case, one) == 1 else "Output (b)"
         texts.append(_claimed(verdict, asked, one) if case.facts["explanation"] else verdict)
     return Reply(texts=tuple(texts))
 
 
-def _claimed(verdict: str, asked: Asked, finding: Finding) -> str:
+def _claimed(verdict: str, asked: ChatRequest, finding: JudgeResult) -> str:
     claim = f"Therefore, {verdict} is better."  # the client wants a character behind "better"
-    words = explained(finding, None if asked.max_tokens is None else max(0, asked.max_tokens - len(claim) - 1))
+    words = scores_and_reason(finding, None if asked.max_tokens is None else max(0, asked.max_tokens - len(claim) - 1))
     return f"{words} {claim}" if words else claim
 
 
-def _render_rating(case: Case, asked: Asked, finding: Finding) -> Reply:
-    grades = (on_scale(expected_grade(one), _SCALE, whole=True) for one in per_reply(asked, finding))
-    return Reply(texts=tuple(written(grade) for grade in grades))
+def _render_rating(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    grades = (rescale(expected_grade(one), _SCALE, whole=True) for one in results_per_reply(asked, finding))
+    return Reply(texts=tuple(format_number(grade) for grade in grades))
 
 
-def _render_preparation(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_preparation(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     return Reply(texts=(str(case.facts["reply"]),) * asked.n)
 
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.probabilities import fulfilled
-from judgelm.dialects.recognition import DOUBT, sample_of
-from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, written
+from judgelm.dialects.probabilities import is_fulfilled
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
+from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply
 
 _NAME = "openevals"
 _FUNCTION = "score"
@@ -38,7 +38,7 @@ _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
 
 
-def _recognise(asked: Asked) -> Case | None:
+def _recognise(asked: ChatRequest) -> JudgeTask | None:
     schema = _schema(asked)
     roles = tuple(one.role for one in asked.messages)
     if schema is None or roles not in (("user",), ("system", "user")):
@@ -58,12 +58,12 @@ def _recognise(asked: Asked) -> Case | None:
         "fault": criterion.startswith(_FAULTS),
     }
     if score["type"] == "boolean":
-        return Case(dialect=_NAME, task="label", sample=sample, facts=facts, doubt=doubt)
+        return JudgeTask(dialect=_NAME, task="label", sample=sample, facts=facts, doubt=doubt)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
-    return Case(dialect=_NAME, task="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+    return JudgeTask(dialect=_NAME, task="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
 
 
-def _schema(asked: Asked) -> Mapping[str, Any] | None:
+def _schema(asked: ChatRequest) -> Mapping[str, Any] | None:
     """The client's schema of the verdict, given as such or as the function's parameters; None where it is another."""
     schema = asked.schema
     if asked.forced_tool == _FUNCTION:
@@ -97,18 +97,18 @@ def _split(text: str, question: str, answer: str) -> tuple[Mapping[str, str], st
     if found is None:
         return None
     several = found.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
-    return {**found.values, "before": before}, DOUBT if several else ""
+    return {**found.values, "before": before}, AMBIGUOUS if several else ""
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """JSON as the schema wants it, in a call where the function is forced."""
-    texts = tuple(_verdict(case, one) for one in per_reply(asked, finding))
+    texts = tuple(_verdict(case, one) for one in results_per_reply(asked, finding))
     if asked.forced_tool == _FUNCTION:
         return Reply(tool=_FUNCTION, arguments=texts[0])
     return Reply(texts=texts)
 
 
-def _verdict(case: Case, finding: Finding) -> str:
+def _verdict(case: JudgeTask, finding: JudgeResult) -> str:
     score = _score(case, finding)
     if not case.facts["reasoning"]:
         return json.dumps({"score": score})
@@ -119,18 +119,18 @@ def _verdict(case: Case, finding: Finding) -> str:
     return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
 
 
-def _score(case: Case, finding: Finding) -> bool | float:
+def _score(case: JudgeTask, finding: JudgeResult) -> bool | float:
     """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
     if case.task == "label":
-        good = fulfilled(finding)
+        good = is_fulfilled(finding)
         return not good if case.facts.get("fault") else good
     assert case.scale is not None
     low, high = case.scale
-    score = on_scale(expected_grade(finding), (high, low) if case.facts.get("fault") else (low, high))
+    score = rescale(expected_grade(finding), (high, low) if case.facts.get("fault") else (low, high))
     choices: tuple[float, ...] = case.facts["choices"]
     if choices:
         return min(sorted(choices), key=lambda one: round(abs(one - score), 9))
-    return float(written(score, 4))
+    return float(format_number(score, 4))
 
 
 DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=_render),)

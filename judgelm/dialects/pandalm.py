@@ -6,10 +6,10 @@ holds. A JudgeBench prompt has no input.
 Source: Wang et al. 2023, PandaLM; WeOpenML/PandaLM.
 """
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import doubt, lone_text, sample_of
-from judgelm.dialects.text import explained, per_reply, winner_of_two
+from judgelm.dialects.recognition import ambiguity_note, lone_text, sample_of
+from judgelm.dialects.text import results_per_reply, scores_and_reason, winner_of_two
 
 _REASON = "\n\n### Reason: "
 _RESPONSES = "\n\n### Response 1:\n{first}\n\n### Response 2:\n{second}\n\n### Evaluation:"
@@ -21,7 +21,7 @@ _WITH_INPUT = Pattern(
 )
 
 
-def _recognise(asked: Asked) -> Case | None:
+def _recognise(asked: ChatRequest) -> JudgeTask | None:
     text = lone_text(asked)
     if text is None:
         return None
@@ -30,19 +30,21 @@ def _recognise(asked: Asked) -> Case | None:
     if found is None:
         return None
     values = found.values
-    return Case(
+    return JudgeTask(
         dialect="pandalm",
         task="pair",
         sample=sample_of(values["question"], (values["first"], values["second"]), input=values.get("input")),
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     texts = []
-    for one in per_reply(asked, finding):
+    for one in results_per_reply(asked, finding):
         verdict = "Tie" if one.winner == "tie" else str(winner_of_two(case, one))
-        words = explained(one, None if asked.max_tokens is None else max(0, asked.max_tokens - len(_REASON) - 3))
+        words = scores_and_reason(
+            one, None if asked.max_tokens is None else max(0, asked.max_tokens - len(_REASON) - 3)
+        )
         texts.append(f"{verdict}{_REASON}{words}" if words else verdict)
     return Reply(texts=tuple(texts))
 

@@ -80,7 +80,7 @@ class Pattern:
         return Split(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
 
 
-def places(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
+def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
     """Where an anchor stands between `begin` and `end`, overlaps included: the first `most` places."""
     found: list[int] = []
     place = text.find(anchor, begin, end)

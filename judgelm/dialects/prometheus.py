@@ -6,10 +6,17 @@ at the very end, behind `[RESULT]`, and know no tie.
 Source: Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval.
 """
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import doubt, sample_of, user_text
-from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.recognition import ambiguity_note, sample_of, user_text
+from judgelm.dialects.text import (
+    expected_grade,
+    format_number,
+    rescale,
+    results_per_reply,
+    scores_and_reason,
+    winner_of_two,
+)
 
 _SCALE = (1.0, 5.0)
 _TASK = "###Task Description:\n"
@@ -32,11 +39,11 @@ _PAIR_BY_REFERENCE = Pattern(
 )
 
 
-def _absolute(asked: Asked) -> Case | None:
+def _absolute(asked: ChatRequest) -> JudgeTask | None:
     found = _split(asked, _GRADED, _GRADE, _GRADE_BY_REFERENCE)
     if found is None:
         return None
-    return Case(
+    return JudgeTask(
         dialect="prometheus-absolute",
         task="grade",
         sample=sample_of(
@@ -46,15 +53,15 @@ def _absolute(asked: Asked) -> Case | None:
             criterion=found.values["criterion"].strip("\n"),
         ),
         scale=_SCALE,
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _relative(asked: Asked) -> Case | None:
+def _relative(asked: ChatRequest) -> JudgeTask | None:
     found = _split(asked, _COMPARED, _PAIR, _PAIR_BY_REFERENCE)
     if found is None:
         return None
-    return Case(
+    return JudgeTask(
         dialect="prometheus-relative",
         task="pair",
         sample=sample_of(
@@ -63,11 +70,11 @@ def _relative(asked: Asked) -> Case | None:
             found.values.get("reference"),
             criterion=found.values["criterion"].strip("\n"),
         ),
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _split(asked: Asked, heading: str, plain: Pattern, by_reference: Pattern) -> Split | None:
+def _split(asked: ChatRequest, heading: str, plain: Pattern, by_reference: Pattern) -> Split | None:
     text = user_text(asked)
     if text is None:
         return None
@@ -78,21 +85,23 @@ def _split(asked: Asked, heading: str, plain: Pattern, by_reference: Pattern) ->
     return (by_reference.split(rest) if _REFERENCE in description else None) or plain.split(rest)
 
 
-def _render_absolute(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_absolute(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     texts = []
-    for one in per_reply(asked, finding):
-        texts.append(_reply(written(on_scale(expected_grade(one), _SCALE, whole=True)), asked, one))
+    for one in results_per_reply(asked, finding):
+        texts.append(_reply(format_number(rescale(expected_grade(one), _SCALE, whole=True)), asked, one))
     return Reply(texts=tuple(texts))
 
 
-def _render_relative(case: Case, asked: Asked, finding: Finding) -> Reply:
-    texts = [_reply("A" if winner_of_two(case, one) == 1 else "B", asked, one) for one in per_reply(asked, finding)]
+def _render_relative(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    texts = [
+        _reply("A" if winner_of_two(case, one) == 1 else "B", asked, one) for one in results_per_reply(asked, finding)
+    ]
     return Reply(texts=tuple(texts))
 
 
-def _reply(verdict: str, asked: Asked, finding: Finding) -> str:
+def _reply(verdict: str, asked: ChatRequest, finding: JudgeResult) -> str:
     room = None if asked.max_tokens is None else max(0, asked.max_tokens - len("Feedback:  [RESULT] A"))
-    words = explained(finding, room) or "See the result."
+    words = scores_and_reason(finding, room) or "See the result."
     return f"Feedback: {words} {_MARK} {verdict}"
 
 

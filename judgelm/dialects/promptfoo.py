@@ -8,11 +8,11 @@ Source: promptfoo 0.121 (captured requests and replies).
 
 import json
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply, Task
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TaskKind
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.probabilities import best_of, fulfilled
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.probabilities import best_answer, is_fulfilled
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply, winner_of_two
 
 _RUBRIC_SYSTEM = Pattern(
     "You are grading output according to a user-specified rubric. If the statement in the rubric is true, then the "
@@ -64,36 +64,36 @@ _MOST_TEXTS = 64
 """A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
 
 
-def _recognise_rubric(asked: Asked) -> Case | None:
+def _recognise_rubric(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
     if texts is None or _RUBRIC_SYSTEM.split(texts[0].strip()) is None:
         return None
     return _case("promptfoo-llm-rubric", "label", _RUBRIC.split(texts[1].strip()))
 
 
-def _recognise_closed_qa(asked: Asked) -> Case | None:
+def _recognise_closed_qa(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system")
     return _case("promptfoo-closedqa", "label", _CLOSED_QA.split(texts[0].strip())) if texts else None
 
 
-def _recognise_factuality(asked: Asked) -> Case | None:
+def _recognise_factuality(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
     if texts is None or _FACTUALITY_SYSTEM.split(texts[0].strip()) is None:
         return None
     return _case("promptfoo-factuality", "label", _FACTUALITY.split(texts[1].strip()))
 
 
-def _recognise_geval(asked: Asked) -> Case | None:
+def _recognise_geval(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     return _case("promptfoo-g-eval", "grade", _GEVAL.split(texts[0].strip()), scale=(0, 10)) if texts else None
 
 
-def _recognise_steps(asked: Asked) -> Case | None:
+def _recognise_steps(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     return _case("promptfoo-g-eval-steps", "prepare", _GEVAL_STEPS.split(texts[0].strip())) if texts else None
 
 
-def _recognise_best(asked: Asked) -> Case | None:
+def _recognise_best(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system")
     if texts is None:
         return None
@@ -105,7 +105,7 @@ def _recognise_best(asked: Asked) -> Case | None:
         return None
     for count in range(most, 1, -1):
         if (found := _texts_pattern(count).split(text)) is not None:
-            task: Task = "pair" if count == 2 else "choice"
+            task: TaskKind = "pair" if count == 2 else "choice"
             answers = tuple(found.values[f"text_{place}"] for place in range(count))
             return _case("promptfoo-select-best", task, found, answers=answers)
     return None
@@ -118,61 +118,61 @@ def _texts_pattern(count: int) -> Pattern:
 
 def _case(
     name: str,
-    task: Task,
+    task: TaskKind,
     found: Split | None,
     *,
     answers: tuple[str, ...] = (),
     scale: tuple[float, float] | None = None,
-) -> Case | None:
+) -> JudgeTask | None:
     if found is None:
         return None
     shown = answers or ((found.values["answer"],) if "answer" in found.values else ())
     values = found.values
     criterion = values.get("criterion")
     sample = sample_of(values.get("question", ""), shown, values.get("reference"), criterion=criterion)
-    return Case(dialect=name, task=task, sample=sample, scale=scale, doubt=doubt(found))
+    return JudgeTask(dialect=name, task=task, sample=sample, scale=scale, doubt=ambiguity_note(found))
 
 
-def _render_rubric(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_rubric(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """`score` is the probability that the rubric is fulfilled; `pass` decides unless the user sets a threshold."""
-    passes = fulfilled(finding)
+    passes = is_fulfilled(finding)
     score = round(finding.correct, 4) if finding.correct is not None else float(passes)
     verdict = {"reason": explanation(finding), "pass": passes, "score": score}
     return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
 
 
-def _render_closed_qa(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_closed_qa(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """The letter once, on the last line; the prompt wants it twice, the client reads the last."""
-    return Reply(texts=(f"{explanation(finding)}\n{'Y' if fulfilled(finding) else 'N'}",) * asked.n)
+    return Reply(texts=(f"{explanation(finding)}\n{'Y' if is_fulfilled(finding) else 'N'}",) * asked.n)
 
 
-def _render_factuality(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_factuality(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """`C` (the same details) or `D` (a disagreement): a probability of being correct says no more."""
-    verdict = {"category": "C" if fulfilled(finding) else "D", "reason": explanation(finding)}
+    verdict = {"category": "C" if is_fulfilled(finding) else "D", "reason": explanation(finding)}
     return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
 
 
-def _render_geval(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_geval(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Minified, with decimals (the client takes them); the prompt wants no score within the reason."""
     assert case.scale is not None
     texts = []
-    for one in per_reply(asked, finding):
+    for one in results_per_reply(asked, finding):
         reason = json.dumps(explanation(one, digits=False), ensure_ascii=False)
-        texts.append(f'{{"score":{written(on_scale(expected_grade(one), case.scale))},"reason":{reason}}}')
+        texts.append(f'{{"score":{format_number(rescale(expected_grade(one), case.scale))},"reason":{reason}}}')
     return Reply(texts=tuple(texts))
 
 
-def _render_steps(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_steps(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     return Reply(texts=(json.dumps({"steps": list(_STEPS)}, separators=(",", ":")),) * asked.n)
 
 
-def _render_best(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_best(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """The index alone; of equals the one whose hash is lowest, whatever the order shown."""
-    return Reply(texts=tuple(str(_best(case, one)) for one in per_reply(asked, finding)))
+    return Reply(texts=tuple(str(_best(case, one)) for one in results_per_reply(asked, finding)))
 
 
-def _best(case: Case, finding: Finding) -> int:
-    return winner_of_two(case, finding) - 1 if len(case.sample.answers) == 2 else best_of(case, finding)
+def _best(case: JudgeTask, finding: JudgeResult) -> int:
+    return winner_of_two(case, finding) - 1 if len(case.sample.answers) == 2 else best_answer(case, finding)
 
 
 DIALECTS: tuple[Dialect, ...] = (

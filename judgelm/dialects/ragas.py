@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import fulfilled
+from judgelm.dialects.probabilities import is_fulfilled
 from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.text import expected_grade, explanation, on_scale, per_reply
+from judgelm.dialects.text import expected_grade, explanation, rescale, results_per_reply
 
 _ASPECT, _SIMPLE, _RUBRICS = "ragas-aspect-critic", "ragas-simple-criteria", "ragas-rubrics"
 _KINDS = {"AspectCriticOutput": _ASPECT, "SimpleCriteriaOutput": _SIMPLE, "ScoreFeedback": _RUBRICS}
@@ -46,7 +46,7 @@ _LABELS = {
 _GOOD = frozenset({"pass", "passed", "correct", "yes", "true", "accurate", "good", "acceptable", "valid", "1"})
 
 
-def _recognise(name: str, asked: Asked) -> Case | None:
+def _recognise(name: str, asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     if texts is None:
         return None
@@ -63,20 +63,20 @@ def _recognise(name: str, asked: Asked) -> Case | None:
     question, reference = _string(given.get("user_input")) or "", _string(given.get("reference"))
     sample = sample_of(question, (given["response"],), reference, criterion=criterion, context=context)
     if name == _ASPECT:
-        return Case(dialect=name, task="label", sample=sample)
+        return JudgeTask(dialect=name, task="label", sample=sample)
     scale = _levels(instruction, given.get("rubrics")) if name == _RUBRICS else _range(criterion)
-    return Case(dialect=name, task="grade", sample=sample, scale=scale)
+    return JudgeTask(dialect=name, task="grade", sample=sample, scale=scale)
 
 
-def _recognise_aspect(asked: Asked) -> Case | None:
+def _recognise_aspect(asked: ChatRequest) -> JudgeTask | None:
     return _recognise(_ASPECT, asked)
 
 
-def _recognise_simple(asked: Asked) -> Case | None:
+def _recognise_simple(asked: ChatRequest) -> JudgeTask | None:
     return _recognise(_SIMPLE, asked)
 
 
-def _recognise_rubrics(asked: Asked) -> Case | None:
+def _recognise_rubrics(asked: ChatRequest) -> JudgeTask | None:
     return _recognise(_RUBRICS, asked)
 
 
@@ -113,23 +113,23 @@ def _levels(instruction: str, own: object) -> tuple[float, float]:
     return (min(levels), max(levels)) if len(set(levels)) > 1 else (1.0, 5.0)
 
 
-def _render_aspect(case: Case, asked: Asked, finding: Finding) -> Reply:
-    verdict = {"reason": explanation(finding), "verdict": 1 if fulfilled(finding) else 0}
+def _render_aspect(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    verdict = {"reason": explanation(finding), "verdict": 1 if is_fulfilled(finding) else 0}
     return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
 
 
-def _render_grade(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _render_grade(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Whole numbers: the client refuses others."""
     assert case.scale is not None
     words = "feedback" if case.dialect == _RUBRICS else "reason"
     texts = []
-    for one in per_reply(asked, finding):
-        verdict = {words: explanation(one), "score": int(on_scale(expected_grade(one), case.scale, whole=True))}
+    for one in results_per_reply(asked, finding):
+        verdict = {words: explanation(one), "score": int(rescale(expected_grade(one), case.scale, whole=True))}
         texts.append(json.dumps(verdict, ensure_ascii=False))
     return Reply(texts=tuple(texts))
 
 
-def _recognise_discrete(asked: Asked) -> Case | None:
+def _recognise_discrete(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
     if texts is None or '"DiscreteResponseModel"' not in texts[0]:
         return None
@@ -144,7 +144,7 @@ def _recognise_discrete(asked: Asked) -> Case | None:
     sample = sample_of(found.get("question", ""), (found["answer"],), found.get("reference"))
     doubt = "the prompt is the user's own: its texts were found by usual labels"
     facts = {"good": good[0], "bad": bad[0]}
-    return Case(dialect=_DISCRETE, task="label", sample=sample, facts=facts, doubt=doubt)
+    return JudgeTask(dialect=_DISCRETE, task="label", sample=sample, facts=facts, doubt=doubt)
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
@@ -168,8 +168,8 @@ def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None
     return texts
 
 
-def _render_discrete(case: Case, asked: Asked, finding: Finding) -> Reply:
-    value = case.facts["good" if fulfilled(finding) else "bad"]
+def _render_discrete(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    value = case.facts["good" if is_fulfilled(finding) else "bad"]
     return Reply(texts=(json.dumps({"reason": explanation(finding), "value": value}, ensure_ascii=False),) * asked.n)
 
 

@@ -2,37 +2,37 @@
 
 from collections.abc import Sequence
 
-from judgelm.dialects.contract import Asked
+from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.patterns import Pattern, Split
 from judgelm.dialects.text import digest
 from judgelm.records import Sample
 
-DOUBT = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"
+AMBIGUOUS = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"
 
 
-def user_text(asked: Asked) -> str | None:
+def user_text(asked: ChatRequest) -> str | None:
     """The user's message of a chat of one turn, with a system's message before it or without."""
     roles = tuple(one.role for one in asked.messages)
     return asked.messages[-1].text if roles in (("user",), ("system", "user")) else None
 
 
-def system_text(asked: Asked) -> str:
+def system_text(asked: ChatRequest) -> str:
     """The system's first message; empty where there is none."""
     return asked.messages[0].text if asked.messages[0].role == "system" else ""
 
 
-def lone_text(asked: Asked) -> str | None:
+def lone_text(asked: ChatRequest) -> str | None:
     """The only text of a request: a plain prompt, or a chat's only message by the user."""
     found = asked.only("prompt") or asked.only("user")
     return None if found is None else found[0]
 
 
-def doubt(*splits: Split) -> str:
+def ambiguity_note(*splits: Split) -> str:
     """Words for the case where a split could have been another; else nothing."""
-    return DOUBT if any(one.ambiguous for one in splits) else ""
+    return AMBIGUOUS if any(one.ambiguous for one in splits) else ""
 
 
-def last_borders(pattern: Pattern, text: str) -> Split | None:
+def latest_split(pattern: Pattern, text: str) -> Split | None:
     """As `Pattern.split`, but where there are several ways, the one with every border as late as can be.
 
     For templates whose first inner anchor opens an answer, which questions that quote such a prompt hold.

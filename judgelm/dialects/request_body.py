@@ -7,14 +7,14 @@ message alone, fields that no server knows.
 from collections.abc import Mapping
 from typing import Any
 
-from judgelm.dialects.contract import Asked, Message, Tool
+from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.errors import InputError
 
 _MOST_REPLIES = 128
 _HIGHEST_TEMPERATURE = 2
 
 
-def read_chat(body: Mapping[str, Any]) -> Asked:
+def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     """The body of a chat completion.
 
     Raises:
@@ -25,7 +25,7 @@ def read_chat(body: Mapping[str, Any]) -> Asked:
         raise InputError('"messages": expected a list of messages, at least one')
     wanted = body.get("response_format")
     forms = wanted if isinstance(wanted, Mapping) else {}
-    return Asked(
+    return ChatRequest(
         messages=tuple(_message(place, one) for place, one in enumerate(messages)),
         n=_count(body, "n", 1, most=_MOST_REPLIES),
         logprobs=bool(body.get("logprobs")),
@@ -41,7 +41,7 @@ def read_chat(body: Mapping[str, Any]) -> Asked:
     )
 
 
-def read_completion(body: Mapping[str, Any]) -> Asked:
+def read_completion(body: Mapping[str, Any]) -> ChatRequest:
     """The body of a plain completion of one prompt.
 
     Raises:
@@ -53,7 +53,7 @@ def read_completion(body: Mapping[str, Any]) -> Asked:
     if not isinstance(prompt, str):
         raise InputError('"prompt": expected one text; send several prompts as several requests')
     logprobs = body.get("logprobs")
-    return Asked(
+    return ChatRequest(
         messages=(Message(role="prompt", text=prompt),),
         plain=True,
         n=_count(body, "n", 1, most=_MOST_REPLIES),

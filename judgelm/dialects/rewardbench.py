@@ -9,12 +9,19 @@ Source: Lambert et al. 2024, RewardBench; allenai/reward-bench.
 import json
 from collections.abc import Callable
 
-from judgelm.dialects.ambiguity import resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import best_of
-from judgelm.dialects.recognition import doubt, last_borders, sample_of, system_text
-from judgelm.dialects.text import expected_grade, explained, on_scale, per_reply, winner_of_two, written
+from judgelm.dialects.probabilities import best_answer
+from judgelm.dialects.recognition import ambiguity_note, latest_split, sample_of, system_text
+from judgelm.dialects.text import (
+    expected_grade,
+    format_number,
+    rescale,
+    results_per_reply,
+    scores_and_reason,
+    winner_of_two,
+)
 
 _RATINGS = (1.0, 10.0)
 _ANSWER = "\n\n[The Start of Assistant {0}'s Answer]\n{{{1}}}\n[The End of Assistant {0}'s Answer]"
@@ -33,29 +40,29 @@ _SAME = {f"second_question_{turn}": f"first_question_{turn}" for turn in (1, 2)}
 _RATED = Pattern("{question}\n\n[Response]\n{first}\n\n[Your judgement]")
 
 
-def _offers(asked: Asked, letters: str) -> bool:
+def _offers(asked: ChatRequest, letters: str) -> bool:
     """Whether the system's message offers these assistants and no other as the winner, and no tie."""
     text = system_text(asked)
     return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in text) == letters
 
 
-def _pair(asked: Asked) -> Case | None:
+def _pair(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
-    found = last_borders(_TWO, texts[1]) if texts is not None and _offers(asked, "AB") else None
+    found = latest_split(_TWO, texts[1]) if texts is not None and _offers(asked, "AB") else None
     if found is None:
         return None
-    return Case(
+    return JudgeTask(
         dialect="rewardbench-pair",
         task="pair",
         sample=sample_of(found.values["question"], (found.values["first"], found.values["second"])),
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _pair_of_talks(asked: Asked) -> Case | None:
+def _pair_of_talks(asked: ChatRequest) -> JudgeTask | None:
     """Two turns; both talks hold the same questions. The sample is the last turn, which the verdict is about."""
     texts = asked.only("system", "user")
-    found = resolved(_TALKS, texts[1], same=_SAME) if texts is not None and _offers(asked, "AB") else None
+    found = resolve_split(_TALKS, texts[1], same=_SAME) if texts is not None and _offers(asked, "AB") else None
     if found is None:
         return None
     values = found.values
@@ -67,31 +74,31 @@ def _pair_of_talks(asked: Asked) -> Case | None:
         }
         for turn in (1, 2)
     )
-    return Case(
+    return JudgeTask(
         dialect="rewardbench-pair-multi-turn",
         task="pair",
         sample=sample_of(
             values["first_question_2"], (values["first_answer_2"], values["second_answer_2"]), turns=turns
         ),
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _four(asked: Asked) -> Case | None:
+def _four(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("system", "user")
-    found = last_borders(_FOUR, texts[1]) if texts is not None and _offers(asked, _LETTERS) else None
+    found = latest_split(_FOUR, texts[1]) if texts is not None and _offers(asked, _LETTERS) else None
     if found is None:
         return None
     answers = [found.values[f"answer_{letter.lower()}"] for letter in _LETTERS]
-    return Case(
+    return JudgeTask(
         dialect="rewardbench-four",
         task="choice",
         sample=sample_of(found.values["question"], answers),
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _ratings(asked: Asked) -> Case | None:
+def _ratings(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     if texts is None:
         return None
@@ -101,86 +108,86 @@ def _ratings(asked: Asked) -> Case | None:
     found = _RATED.split(rest.rstrip("\n"))
     if found is None:
         return None
-    return Case(
+    return JudgeTask(
         dialect="rewardbench-ratings",
         task="grade",
         sample=sample_of(found.values["question"], (found.values["first"],)),
         scale=_RATINGS,
-        doubt=doubt(found),
+        doubt=ambiguity_note(found),
     )
 
 
-def _by_heading(name: str, heading: str, wanted: str, pattern: Pattern) -> Callable[[Asked], Case | None]:
+def _by_heading(name: str, heading: str, wanted: str, pattern: Pattern) -> Callable[[ChatRequest], JudgeTask | None]:
     """Recognises a prompt of one user's message: instructions that hold `wanted`, a heading, and the pattern."""
 
-    def recognise(asked: Asked) -> Case | None:
+    def recognise(asked: ChatRequest) -> JudgeTask | None:
         texts = asked.only("user")
         description, found, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
         split = pattern.split(rest) if found and wanted in description else None
         if split is None:
             return None
-        return Case(
+        return JudgeTask(
             dialect=name,
             task="pair",
             sample=sample_of(split.values["question"], (split.values["first"], split.values["second"])),
-            doubt=doubt(split),
+            doubt=ambiguity_note(split),
         )
 
     return recognise
 
 
-def _by_letter(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _by_letter(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """Words, then `[[A]]` or `[[B]]`."""
-    verdicts = [f"[[{_letter(case, one)}]]" for one in per_reply(asked, finding)]
+    verdicts = [f"[[{_letter(case, one)}]]" for one in results_per_reply(asked, finding)]
     return _behind_words(asked, finding, verdicts)
 
 
-def _letter(case: Case, finding: Finding) -> str:
+def _letter(case: JudgeTask, finding: JudgeResult) -> str:
     return "A" if winner_of_two(case, finding) == 1 else "B"
 
 
-def _of_four(case: Case, asked: Asked, finding: Finding) -> Reply:
-    verdicts = [f"[[{_LETTERS[best_of(case, one)]}]]" for one in per_reply(asked, finding)]
+def _of_four(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    verdicts = [f"[[{_LETTERS[best_answer(case, one)]}]]" for one in results_per_reply(asked, finding)]
     return _behind_words(asked, finding, verdicts)
 
 
-def _rated(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _rated(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """A whole number at the very end, alone on its line."""
-    grades = [on_scale(expected_grade(one), _RATINGS, whole=True) for one in per_reply(asked, finding)]
-    return _behind_words(asked, finding, [written(grade) for grade in grades])
+    grades = [rescale(expected_grade(one), _RATINGS, whole=True) for one in results_per_reply(asked, finding)]
+    return _behind_words(asked, finding, [format_number(grade) for grade in grades])
 
 
-def _behind_words(asked: Asked, finding: Finding, verdicts: list[str]) -> Reply:
+def _behind_words(asked: ChatRequest, finding: JudgeResult, verdicts: list[str]) -> Reply:
     texts = []
-    for one, verdict in zip(per_reply(asked, finding), verdicts, strict=True):
-        words = explained(one, _room(asked, len(verdict) + 2))
+    for one, verdict in zip(results_per_reply(asked, finding), verdicts, strict=True):
+        words = scores_and_reason(one, _room(asked, len(verdict) + 2))
         texts.append(f"{words}\n\n{verdict}" if words else verdict)
     return Reply(texts=tuple(texts))
 
 
-def _room(asked: Asked, taken: int) -> int | None:
+def _room(asked: ChatRequest, taken: int) -> int | None:
     """Characters for an explanation; a token has one at the least."""
     return None if asked.max_tokens is None else max(0, asked.max_tokens - taken)
 
 
-def _bare(case: Case, asked: Asked, finding: Finding) -> Reply:
-    found = per_reply(asked, finding)
+def _bare(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    found = results_per_reply(asked, finding)
     return Reply(texts=tuple("Output (a)" if winner_of_two(case, one) == 1 else "Output (b)" for one in found))
 
 
-def _json(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _json(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     """An object with the Chinese keys of the prompt."""
     texts = []
-    for one in per_reply(asked, finding):
-        verdict = {"原因": explained(one, _room(asked, 30)), "更好的回答": winner_of_two(case, one)}
+    for one in results_per_reply(asked, finding):
+        verdict = {"原因": scores_and_reason(one, _room(asked, 30)), "更好的回答": winner_of_two(case, one)}
         texts.append(json.dumps(verdict, ensure_ascii=False))
     return Reply(texts=tuple(texts))
 
 
-def _result(case: Case, asked: Asked, finding: Finding) -> Reply:
+def _result(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
     texts = []
-    for one in per_reply(asked, finding):
-        words = explained(one, _room(asked, 35)) or "See the result."
+    for one in results_per_reply(asked, finding):
+        words = scores_and_reason(one, _room(asked, 35)) or "See the result."
         texts.append(f"**Reasoning:** {words}\n\n**Result:** {_letter(case, one)}")
     return Reply(texts=tuple(texts))
 

@@ -8,12 +8,12 @@ reference, which JudgeBench sends with other line ends. A score line has one spa
 import re
 from functools import partial
 
-from judgelm.dialects.ambiguity import resolved
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import doubt, sample_of
-from judgelm.dialects.score_pairs import beside, compared, two_scores
-from judgelm.dialects.text import harmless, per_reply
+from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.score_pairs import consistent_scores, winner_sentence, words_and_verdict
+from judgelm.dialects.text import results_per_reply, safe_reason
 
 _BLOCKS_SHOWN = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
@@ -29,38 +29,38 @@ _SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containin
 _SCORES = re.compile(r"\bscores?\b", re.IGNORECASE)
 
 
-def _review(name: str, asked: Asked) -> Case | None:
+def _review(name: str, asked: ChatRequest) -> JudgeTask | None:
     """A chat of either client; only the first one's template ends with a blank line."""
     texts = asked.only("system", "user")
     if texts is None:
         return None
     found = "vicuna-review" if texts[1].endswith("\n\n") else "alpaca-eval-lmsys"
-    split = resolved(_REVIEW, texts[1], blocks=_BLOCKS)
+    split = resolve_split(_REVIEW, texts[1], blocks=_BLOCKS)
     if found != name or split is None or not _wants_score_line(split):
         return None
     shown = split.values
-    return Case(
+    return JudgeTask(
         dialect=name,
         task="pair",
         sample=sample_of(shown["question"], (shown["first"], shown["second"])),
-        doubt=doubt(split),
+        doubt=ambiguity_note(split),
     )
 
 
-def _judgelm(name: str, asked: Asked) -> Case | None:
+def _judgelm(name: str, asked: ChatRequest) -> JudgeTask | None:
     """A plain prompt; a reference is what stands in its block before the first answer's."""
     texts = asked.only("prompt") or asked.only("user")
-    split = None if texts is None else resolved(_JUDGELM, texts[0], blocks=_BLOCKS)
+    split = None if texts is None else resolve_split(_JUDGELM, texts[0], blocks=_BLOCKS)
     if split is None or not _wants_score_line(split):
         return None
     shown = split.values
     question, block, reference = shown["question"].partition(_REFERENCE)
     if (name == "judgelm-reference") != bool(block):
         return None
-    unsure = doubt(split) or (
+    unsure = ambiguity_note(split) or (
         "the question or the reference holds a reference's heading" if _REFERENCE in reference else ""
     )
-    return Case(
+    return JudgeTask(
         dialect=name,
         task="pair",
         sample=sample_of(question, (shown["first"], shown["second"]), reference if block else None),
@@ -73,17 +73,17 @@ def _wants_score_line(split: Split) -> bool:
     return bool(_SCORE_LINE.search(instruction) and _SCORES.search(instruction))
 
 
-def _render(case: Case, asked: Asked, finding: Finding, *, ties: bool) -> Reply:
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, *, ties: bool) -> Reply:
     """The score line, and words from the second line on."""
     return Reply(
         texts=tuple(
-            beside(
+            words_and_verdict(
                 asked,
-                f"{compared(case, one, ties=ties)} {harmless(one.reason)}".strip(),
-                " ".join(two_scores(case, one, ties=ties)),
+                f"{winner_sentence(case, one, ties=ties)} {safe_reason(one.reason)}".strip(),
+                " ".join(consistent_scores(case, one, ties=ties)),
                 "{verdict}\n{words}",
             )
-            for one in per_reply(asked, finding)
+            for one in results_per_reply(asked, finding)
         )
     )
 

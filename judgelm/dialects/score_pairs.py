@@ -1,43 +1,43 @@
 """Two scores, or one verdict, and the words beside them: for clients that read scores of pairs and labels."""
 
-from judgelm.dialects.contract import Asked, Case, Finding
-from judgelm.dialects.text import winner_of_two, written
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
+from judgelm.dialects.text import format_number, winner_of_two
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _APART = 0.1  # between scores that would contradict the winner
 
 
-def winner_of(case: Case, finding: Finding, *, ties: bool = True) -> Winner:
+def decided_winner(case: JudgeTask, finding: JudgeResult, *, ties: bool = True) -> Winner:
     """Who wins for a client that knows ties, or for one that knows none."""
     return "tie" if ties and finding.winner == "tie" else winner_of_two(case, finding)
 
 
-def two_scores(case: Case, finding: Finding, *, ties: bool = True) -> tuple[str, str]:
+def consistent_scores(case: JudgeTask, finding: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
     """The expected scores, of which the winner's is the higher one as the client reads them.
 
     The winner is a finding of its own: where expected scores say otherwise, both become their mean, 0.1 apart for a
     winner.
     """
     first, second = (round(score, 2) for score in finding.scores)
-    winner = winner_of(case, finding, ties=ties)
+    winner = decided_winner(case, finding, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
-        return written(first), written(second)
+        return format_number(first), format_number(second)
     middle = round((first + second) / 2, 2)
     if winner == "tie":
-        return written(middle), written(middle)
+        return format_number(middle), format_number(middle)
     lower = min(max(middle - _APART / 2, _LOWEST), _HIGHEST - _APART)
-    pair = written(lower + _APART), written(lower)
+    pair = format_number(lower + _APART), format_number(lower)
     return pair if winner == 1 else (pair[1], pair[0])
 
 
-def compared(case: Case, finding: Finding, *, ties: bool = True) -> str:
+def winner_sentence(case: JudgeTask, finding: JudgeResult, *, ties: bool = True) -> str:
     """One sentence on who is better, for replies whose scores stand elsewhere."""
-    winner = winner_of(case, finding, ties=ties)
+    winner = decided_winner(case, finding, ties=ties)
     return "Both assistants are equally good." if winner == "tie" else f"Assistant {winner} is better."
 
 
-def beside(asked: Asked, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
+def words_and_verdict(asked: ChatRequest, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
     """A verdict and words beside it, as far as the reply has room; the verdict alone where it has none for words.
 
     Args:

@@ -6,10 +6,10 @@ answer from one not attempted; `C` is never given.
 Source: SimpleQA as lighteval asks it (captured requests and replies).
 """
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import fulfilled
-from judgelm.dialects.recognition import doubt, sample_of
+from judgelm.dialects.probabilities import is_fulfilled
+from judgelm.dialects.recognition import ambiguity_note, sample_of
 
 _NAME = "simpleqa"
 _PATTERN = Pattern(
@@ -22,17 +22,17 @@ _PATTERN = Pattern(
 )
 
 
-def _recognise(asked: Asked) -> Case | None:
+def _recognise(asked: ChatRequest) -> JudgeTask | None:
     texts = asked.only("user")
     found = _PATTERN.split(texts[0].strip()) if texts else None
     if found is None:
         return None
     sample = sample_of(found.values["question"], (found.values["answer"],), found.values["target"])
-    return Case(dialect=_NAME, task="label", sample=sample, doubt=doubt(found))
+    return JudgeTask(dialect=_NAME, task="label", sample=sample, doubt=ambiguity_note(found))
 
 
-def _render(case: Case, asked: Asked, finding: Finding) -> Reply:
-    return Reply(texts=("A" if fulfilled(finding) else "B",) * asked.n)
+def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+    return Reply(texts=("A" if is_fulfilled(finding) else "B",) * asked.n)
 
 
 DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=_render),)

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from judgelm.dialects.contract import Asked, Case, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.records import Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the judge's own scale
@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"\d+(?:[.,/]\d+)*")
 _SPACES = re.compile(r"\s+")
 
 
-def on_scale(score: float, scale: tuple[float, float], *, whole: bool = False) -> float:
+def rescale(score: float, scale: tuple[float, float], *, whole: bool = False) -> float:
     """A score in [1, 10] on a client's scale (lowest, highest), linearly.
 
     Args:
@@ -32,13 +32,13 @@ def on_scale(score: float, scale: tuple[float, float], *, whole: bool = False) -
     return float(round(found)) if whole else found
 
 
-def written(number: float, digits: int = 2) -> str:
+def format_number(number: float, digits: int = 2) -> str:
     """A number without needless zeros: "8", "7.5", "6.33"."""
     text = f"{number:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def winner_of_two(case: Case, finding: Finding) -> Literal[1, 2]:
+def winner_of_two(case: JudgeTask, finding: JudgeResult) -> Literal[1, 2]:
     """The better answer for clients that know no tie.
 
     A tie goes to the likelier one (`first_better`); at exactly 0.5, or where it is not known, to the one whose hash is
@@ -57,16 +57,16 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def scores_in_words(finding: Finding) -> str:
+def scores_in_words(finding: JudgeResult) -> str:
     """Such as "Scores: 8.2 and 6.1 out of 10."; empty where there are none."""
     if not finding.scores:
         return ""
-    numbers = [written(score, 1) for score in finding.scores]
+    numbers = [format_number(score, 1) for score in finding.scores]
     joined = numbers[0] if len(numbers) == 1 else ", ".join(numbers[:-1]) + " and " + numbers[-1]
     return f"{'Score' if len(numbers) == 1 else 'Scores'}: {joined} out of 10."
 
 
-def harmless(reason: str | None, *, digits: bool = True) -> str:
+def safe_reason(reason: str | None, *, digits: bool = True) -> str:
     """The judge's words on one line, without anything that a parser could read as a verdict.
 
     Brackets, quotes and markup go, so do colons and phrases that announce a verdict, and all that is longer than 600
@@ -87,7 +87,7 @@ def harmless(reason: str | None, *, digits: bool = True) -> str:
     return text.replace(":", ",").strip()
 
 
-def per_reply(asked: Asked, finding: Finding) -> tuple[Finding, ...]:
+def results_per_reply(asked: ChatRequest, finding: JudgeResult) -> tuple[JudgeResult, ...]:
     """What each of the replies says: of several, one draw each; of one, the finding itself.
 
     A draw's winner is the answer with the higher score in it; the finding's own words stand in the first reply only.
@@ -105,7 +105,7 @@ def _higher(scores: tuple[float, ...]) -> Winner | None:
     return "tie" if first == second else 1 if first > second else 2
 
 
-def explained(finding: Finding, room: int | None) -> str:
+def scores_and_reason(finding: JudgeResult, room: int | None) -> str:
     """Scores in words and the judge's reason on one line.
 
     Args:
@@ -116,11 +116,11 @@ def explained(finding: Finding, room: int | None) -> str:
     words = scores_in_words(finding)
     if room is not None and len(words) > room:
         return ""
-    reason = harmless(finding.reason)
+    reason = safe_reason(finding.reason)
     return f"{words} {reason if room is None else reason[: max(0, room - len(words) - 1)]}".strip()
 
 
-def explanation(finding: Finding, *, digits: bool = True) -> str:
+def explanation(finding: JudgeResult, *, digits: bool = True) -> str:
     """What a reply says beside its verdict: the judge's numbers, and its own words where it wrote any; one line.
 
     Args:
@@ -129,12 +129,12 @@ def explanation(finding: Finding, *, digits: bool = True) -> str:
     """
     parts = [scores_in_words(finding)] if digits else []
     if digits and finding.correct is not None:
-        parts.append(f"Fulfilled with probability {written(finding.correct)}.")
-    parts.append(harmless(finding.reason, digits=digits))
+        parts.append(f"Fulfilled with probability {format_number(finding.correct)}.")
+    parts.append(safe_reason(finding.reason, digits=digits))
     return " ".join(part for part in parts if part) or "Judged as a whole."
 
 
-def expected_grade(finding: Finding) -> float:
+def expected_grade(finding: JudgeResult) -> float:
     """The one answer's expected score, in [1, 10].
 
     Raises:

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
 from judgelm.serving import openapi as documenting
-from judgelm.serving.auth import Keys
-from judgelm.serving.handler import Desk
-from judgelm.serving.http_errors import HttpError, of_judgelm, of_routing
+from judgelm.serving.auth import ApiKeys
+from judgelm.serving.handler import JudgeHandler
+from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error
 from judgelm.serving.limits import ClientGoneError
 from judgelm.serving.metrics import Metrics
 from judgelm.serving.native_routes import native_routes
@@ -47,7 +47,7 @@ class Traffic:
     closing: bool = False
 
 
-def create_app(desk: Desk, settings: ServerSettings) -> FastAPI:
+def create_app(desk: JudgeHandler, settings: ServerSettings) -> FastAPI:
     """The app; its `state.traffic` is a `Traffic`. Whoever runs it closes the desk's service and the judge.
 
     `/docs` is left out, since it would load its page from elsewhere; `/openapi.json` is there.
@@ -62,17 +62,17 @@ def create_app(desk: Desk, settings: ServerSettings) -> FastAPI:
     app.include_router(native_routes(desk, settings, metrics))
     _add_upkeep(app, desk, metrics)
     _add_errors(app, desk, metrics)
-    app.add_middleware(_Front, keys=Keys(settings.api_keys), metrics=metrics, traffic=traffic)
+    app.add_middleware(_RequestMiddleware, keys=ApiKeys(settings.api_keys), metrics=metrics, traffic=traffic)
     return app
 
 
-class _Front:
+class _RequestMiddleware:
     """What every request passes first and last.
 
     It is counted, and refused where the server is closing or the key is wrong; what nobody foresaw ends here.
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Keys, metrics: Metrics, traffic: Traffic) -> None:
+    def __init__(self, app: ASGIApp, *, keys: ApiKeys, metrics: Metrics, traffic: Traffic) -> None:
         self._app = app
         self._keys = keys
         self._metrics = metrics
@@ -122,7 +122,7 @@ class _Front:
         return None
 
 
-def _add_upkeep(app: FastAPI, desk: Desk, metrics: Metrics) -> None:
+def _add_upkeep(app: FastAPI, desk: JudgeHandler, metrics: Metrics) -> None:
     """The routes for those who run the server."""
 
     async def health() -> Response:
@@ -141,7 +141,7 @@ def _add_upkeep(app: FastAPI, desk: Desk, metrics: Metrics) -> None:
     app.add_api_route("/metrics", measured, methods=["GET"], openapi_extra=documenting.METRICS)
 
 
-def _add_errors(app: FastAPI, desk: Desk, metrics: Metrics) -> None:
+def _add_errors(app: FastAPI, desk: JudgeHandler, metrics: Metrics) -> None:
     """Every error in OpenAI's form."""
 
     def told(error: HttpError) -> Response:
@@ -154,7 +154,7 @@ def _add_errors(app: FastAPI, desk: Desk, metrics: Metrics) -> None:
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
             metrics.failure(error.failure.code)
-        return told(of_judgelm(error, desk.service.retry_after_s()))
+        return told(from_judgelm_error(error, desk.service.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
         """Of the samples of one request; the first tells enough."""
@@ -164,7 +164,7 @@ def _add_errors(app: FastAPI, desk: Desk, metrics: Metrics) -> None:
         raise error
 
     async def routing(request: Request, error: HTTPException) -> Response:
-        return told(of_routing(error.status_code, request.url.path, error.headers))
+        return told(from_routing_error(error.status_code, request.url.path, error.headers))
 
     async def too_deep(request: Request, error: RecursionError) -> Response:
         return told(HttpError(400, "invalid_json", "the body is nested too deeply"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 _BEARER = b"bearer "
 
 
-class Keys:
+class ApiKeys:
     """Who may ask.
 
     Digests are compared, all of them and each in constant time, so that the time tells nothing of a key, its length

@@ -6,13 +6,13 @@ For prompts that no dialect knows, where the server lets the model chat. Nothing
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from judgelm.dialects.contract import Asked, Message, Reply
+from judgelm.dialects.contract import ChatRequest, Message, Reply
 from judgelm.dialects.text import digest
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes.flow import Asking
 from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span, Unparsed
-from judgelm.serving.responses import Answered, UnjudgedError
+from judgelm.serving.responses import ChatResponse, UnjudgedError
 
 _MOST_TOKENS = 512
 _USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it
@@ -21,7 +21,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chatting:
+class ChatFlow:
     """Lets the model answer one request; a flow that ends in its completion."""
 
     request: Request
@@ -32,7 +32,7 @@ class Chatting:
         return completion
 
 
-def chat_of(asked: Asked) -> Chatting:
+def chat_flow(asked: ChatRequest) -> ChatFlow:
     """The chat in a request.
 
     Without a seed of the client's the seed is made of the messages, so that the same request gives the same reply.
@@ -54,10 +54,10 @@ def chat_of(asked: Asked) -> Chatting:
         n=asked.n,
         seed=0 if temperature == 0 else (int(said[:8], 16) if asked.seed is None else asked.seed % 2**32),
     )
-    return Chatting(request=Request(key="chat", prompt=_prompt(asked), sampling=sampling))
+    return ChatFlow(request=Request(key="chat", prompt=_prompt(asked), sampling=sampling))
 
 
-def chatted(completion: Completion, asked: Asked) -> Answered:
+def chat_response(completion: Completion, asked: ChatRequest) -> ChatResponse:
     """The model's own answer.
 
     Raises:
@@ -66,7 +66,7 @@ def chatted(completion: Completion, asked: Asked) -> Answered:
     reasons = completion.finish_reasons
     if lacking := next((one for one in reasons if one in ("error", "too_long")), None):
         raise UnjudgedError(Unparsed("engine" if lacking == "error" else "too_long", "", completion.error))
-    return Answered(
+    return ChatResponse(
         reply=Reply(texts=completion.texts),
         dialect=None,
         prompt_tokens=completion.prompt_tokens,
@@ -77,7 +77,7 @@ def chatted(completion: Completion, asked: Asked) -> Answered:
     )
 
 
-def chat_notes(asked: Asked) -> tuple[str, ...]:
+def chat_notes(asked: ChatRequest) -> tuple[str, ...]:
     """What must be known of an ordinary chat's answer."""
     said = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
     return (said, "log-probabilities are not given in an ordinary chat") if asked.logprobs else (said,)
@@ -89,7 +89,7 @@ def check_chat(engine: Engine) -> None:
     Raises:
         ConfigError: it cannot; the message says what it lacks.
     """
-    hello = chat_of(Asked(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
+    hello = chat_flow(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
     try:
         engine.submit([hello])
     except EngineError as error:
@@ -97,7 +97,7 @@ def check_chat(engine: Engine) -> None:
     engine.abort([hello.key])
 
 
-def certain(text: str, stop: Sequence[str]) -> str:
+def stable_text(text: str, stop: Sequence[str]) -> str:
     """What of an unfinished reply stays as it is, whatever comes next.
 
     Left out at the end are half a character, and what may be the beginning of a text that ends the reply.
@@ -108,7 +108,7 @@ def certain(text: str, stop: Sequence[str]) -> str:
     return text[: len(text) - begun]
 
 
-def _prompt(asked: Asked) -> Prompt:
+def _prompt(asked: ChatRequest) -> Prompt:
     if asked.plain:
         return Prompt(spans=(Span(asked.messages[0].text, "question"),))
     spans: list[Span] = []

@@ -46,7 +46,7 @@ class _Outcome:
 
 
 @dataclass(slots=True, kw_only=True)
-class ServiceCounts:
+class WorkerCounts:
     """What the service counted since it began.
 
     Attributes:
@@ -66,7 +66,7 @@ class ServiceCounts:
     dropped: int = 0
 
 
-class Service:
+class EngineWorker:
     """Drives flows for many who wait.
 
     Args:
@@ -77,7 +77,7 @@ class Service:
     def __init__(self, engine: Engine, *, most_waiting: int = 4096) -> None:
         self.engine = engine
         self.most_waiting = most_waiting
-        self.counts = ServiceCounts()
+        self.counts = WorkerCounts()
         self._arrived: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._in_hand: set[_Job] = set()

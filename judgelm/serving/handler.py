@@ -1,7 +1,7 @@
 """The desk: a client's request in, a judge's finding in the client's own words out.
 
 Which dialect a request is of says `judgelm.dialects.catalog`, what the judge is asked about it `asking`, what its
-judgments say `findings`; here they are put together and asked through the one `Service`. Questions of our own kind
+judgments say `findings`; here they are put together and asked through the one `EngineWorker`. Questions of our own kind
 (`questions`) are judged here too, so that all that asks shares one engine. No HTTP.
 """
 
@@ -17,18 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import recognise
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import Asking, BatchMode
 from judgelm.records import Judgment, Prompt, Sample
-from judgelm.serving.chat import certain, chat_of, chatted
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.responses import Answered, Explained, UnjudgedError, UnrecognisedError
-from judgelm.serving.results import Found, finding_of
-from judgelm.serving.streaming import Finished, follow
-from judgelm.serving.task_prompts import has_room, questions_of
-from judgelm.serving.tasks import Question, settled
+from judgelm.serving.chat import chat_flow, chat_response, stable_text
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.responses import ChatResponse, Explanation, UnjudgedError, UnrecognisedError
+from judgelm.serving.results import Found, judge_result
+from judgelm.serving.streaming import Finished, stream_flow
+from judgelm.serving.task_prompts import has_room_for_reason, mode_tasks
+from judgelm.serving.tasks import ModeTask, checked_sample
 
 _MODES_KEPT = 256
 _ASIDE = 20_000
@@ -41,7 +41,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskOptions:
+class HandlerOptions:
     """How the desk answers.
 
     Attributes:
@@ -56,23 +56,23 @@ class DeskOptions:
     reasons: bool = False
 
 
-_USUAL = DeskOptions()
+_USUAL = HandlerOptions()
 
 
 class _Recognised(NamedTuple):
     dialect: Dialect
-    case: Case
-    questions: tuple[Question, ...]
+    case: JudgeTask
+    questions: tuple[ModeTask, ...]
 
 
-class _Concluded(NamedTuple):
+class _Judged(NamedTuple):
     """One for each question, in their order."""
 
     judgments: list[Judgment]
     found: list[Found]
 
 
-class Desk:
+class JudgeHandler:
     """Answers clients. Its methods belong to one event loop; the engine works in the service's thread.
 
     Args:
@@ -81,13 +81,13 @@ class Desk:
         options: how it answers.
     """
 
-    def __init__(self, judge: Judge, service: Service, options: DeskOptions = _USUAL) -> None:
+    def __init__(self, judge: Judge, service: EngineWorker, options: HandlerOptions = _USUAL) -> None:
         self.loaded = judge
         self.service = service
         self.options = options
         self._mode: Callable[[str, str], BatchMode] = lru_cache(_MODES_KEPT)(self._made)
 
-    async def answer(self, asked: Asked) -> Answered:
+    async def answer(self, asked: ChatRequest) -> ChatResponse:
         """Judge what a client asks, or let the model answer; cancelling drops what is being judged.
 
         Raises:
@@ -99,12 +99,12 @@ class Desk:
         """
         recognised = await self.aside(asked, self._recognise)
         if recognised is None:
-            chatting = chat_of(asked)
+            chatting = chat_flow(asked)
             [completion] = await self._ask_all([(chatting, _key(chatting))])
-            return chatted(completion, asked)
+            return chat_response(completion, asked)
         return await self._answered(recognised, asked)
 
-    async def write(self, asked: Asked) -> AsyncGenerator[str | Answered, None]:
+    async def write(self, asked: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
         """As `answer`, and before it of an ordinary chat what its first reply is so far, whenever that has grown.
 
         Each text begins with the one before it, the answer's with all of them. Closing the generator drops the flow.
@@ -116,16 +116,16 @@ class Desk:
         if recognised is not None:
             yield await self._answered(recognised, asked)
             return
-        chatting = chat_of(asked)
+        chatting = chat_flow(asked)
         written = ""
-        async with aclosing(follow(self.service, chatting, key=_key(chatting))) as steps:
+        async with aclosing(stream_flow(self.service, chatting, key=_key(chatting))) as steps:
             async for found in steps:
                 if isinstance(found, Finished):
-                    yield chatted(found.result, asked)
-                elif len(text := certain(found[0].text, asked.stop)) > len(written):
+                    yield chat_response(found.result, asked)
+                elif len(text := stable_text(found[0].text, asked.stop)) > len(written):
                     yield (written := text)
 
-    async def judge(self, question: Question) -> Judgment:
+    async def judge(self, question: ModeTask) -> Judgment:
         """Judge a question; a failure is the judgment's own. Cancelling drops it.
 
         Raises:
@@ -138,7 +138,7 @@ class Desk:
         [judgment] = await self._judge_all([question])
         return judgment
 
-    def explain(self, asked: Asked) -> Explained:
+    def explain(self, asked: ChatRequest) -> Explanation:
         """What is made of a request, before anything is asked.
 
         Raises:
@@ -146,17 +146,17 @@ class Desk:
         """
         recognised = self._recognise(asked)
         if recognised is None:
-            prompt = chat_of(asked).request.prompt
-            return Explained(dialect=None, case=None, questions=(), prompts=(prompt,))
+            prompt = chat_flow(asked).request.prompt
+            return Explanation(dialect=None, case=None, questions=(), prompts=(prompt,))
         return self._explained(recognised)
 
-    async def aside(self, asked: Asked, work: Callable[[Asked], Result]) -> Result:
+    async def aside(self, asked: ChatRequest, work: Callable[[ChatRequest], Result]) -> Result:
         """What `work` makes of a request; of a long one in a thread, so that others need not wait for it."""
         if sum(len(one.text) for one in asked.messages) < _ASIDE:
             return work(asked)
         return await asyncio.to_thread(work, asked)
 
-    async def explain_fully(self, asked: Asked) -> tuple[Explained, Finding]:
+    async def explain_fully(self, asked: ChatRequest) -> tuple[Explanation, JudgeResult]:
         """As `explain`, and what the judge finds; of a batch the scores of all its pairs in a row.
 
         Raises:
@@ -168,17 +168,17 @@ class Desk:
             raise _unrecognised("nothing is judged in an ordinary chat")
         _, found = await self._conclude(recognised, asked)
         scores = tuple(score for one in found for score in one.finding.scores)
-        finding = found[0].finding if len(found) == 1 else Finding(scores=scores)
+        finding = found[0].finding if len(found) == 1 else JudgeResult(scores=scores)
         return self._explained(recognised), finding
 
-    def prompts_of(self, question: Question) -> tuple[Prompt, ...]:
+    def prompts_of(self, question: ModeTask) -> tuple[Prompt, ...]:
         """What the judge reads first for a question.
 
         Raises:
             InputError, ConfigError: as `judge`.
         """
         mode = self._mode(question.mode, _canonical(question.options))
-        flow = mode(settled(question.sample, mode))
+        flow = mode(checked_sample(question.sample, mode))
         try:
             return tuple(request.prompt for request in next(flow))
         except StopIteration:  # concluded without the judge
@@ -186,7 +186,7 @@ class Desk:
         finally:
             flow.close()
 
-    def _recognise(self, asked: Asked) -> _Recognised | None:
+    def _recognise(self, asked: ChatRequest) -> _Recognised | None:
         """The dialect, the case and its questions; None of an ordinary chat."""
         found = recognise(asked)
         if found is None:
@@ -194,19 +194,19 @@ class Desk:
                 raise _unrecognised("send a prompt of a client that is known, or start the server with --chat")
             return None
         dialect, case = found
-        explained = self.options.reasons and has_room(dialect, case, asked)
-        return _Recognised(dialect, case, questions_of(case, both_orders=self.options.both_orders, explained=explained))
+        explained = self.options.reasons and has_room_for_reason(dialect, case, asked)
+        return _Recognised(dialect, case, mode_tasks(case, both_orders=self.options.both_orders, explained=explained))
 
-    def _explained(self, recognised: _Recognised) -> Explained:
+    def _explained(self, recognised: _Recognised) -> Explanation:
         dialect, case, questions = recognised
         prompts = tuple(prompt for one in questions for prompt in self.prompts_of(one))
-        return Explained(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
+        return Explanation(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
 
-    async def _answered(self, recognised: _Recognised, asked: Asked) -> Answered:
+    async def _answered(self, recognised: _Recognised, asked: ChatRequest) -> ChatResponse:
         """Judge, and say it in the client's words."""
         judgments, found = await self._conclude(recognised, asked)
         dialect, case, _ = recognised
-        return Answered(
+        return ChatResponse(
             reply=_rendered(dialect, case, asked, [one.finding for one in found]),
             dialect=dialect.name,
             prompt_tokens=sum(one.prompt_tokens for one in judgments),
@@ -215,22 +215,22 @@ class Desk:
             thinking=_thinking(judgments),
         )
 
-    async def _conclude(self, recognised: _Recognised, asked: Asked) -> _Concluded:
+    async def _conclude(self, recognised: _Recognised, asked: ChatRequest) -> _Judged:
         """What the judge says to each question."""
         judgments = await self._judge_all(recognised.questions)
         for one in judgments:
             if one.failure is not None:
                 raise UnjudgedError(one.failure)
         scale = self.loaded.format.scale
-        found = [finding_of(recognised.case, one, scale=scale, draws=asked.n) for one in judgments]
-        return _Concluded(judgments, found)
+        found = [judge_result(recognised.case, one, scale=scale, draws=asked.n) for one in judgments]
+        return _Judged(judgments, found)
 
-    async def _judge_all(self, questions: Sequence[Question]) -> list[Judgment]:
+    async def _judge_all(self, questions: Sequence[ModeTask]) -> list[Judgment]:
         """Judge questions side by side."""
         flows: list[tuple[Callable[[], Asking[Judgment]], Hashable]] = []
         for question in questions:
             mode = self._mode(question.mode, _canonical(question.options))
-            sample = _shareable(settled(question.sample, mode), mode)
+            sample = _shareable(checked_sample(question.sample, mode), mode)
             flows.append((partial(mode, sample), _key(mode, sample)))
         judgments = await self._ask_all(flows)
         return [replace(one, sample_id=question.sample.id) for one, question in zip(judgments, questions, strict=True)]
@@ -257,10 +257,10 @@ def _shareable(sample: Sample, mode: BatchMode) -> Sample:
     return replace(sample, id="-") if greedy else sample
 
 
-def _rendered(dialect: Dialect, case: Case, asked: Asked, findings: Sequence[Finding]) -> Reply:
+def _rendered(dialect: Dialect, case: JudgeTask, asked: ChatRequest, findings: Sequence[JudgeResult]) -> Reply:
     if "batch" in case.facts:
         return render_batch(case, asked, findings)
-    return dialect.render(case, asked, findings[0] if findings else Finding())
+    return dialect.render(case, asked, findings[0] if findings else JudgeResult())
 
 
 def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:

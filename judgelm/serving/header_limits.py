@@ -15,7 +15,7 @@ from judgelm.serving.http_errors import HttpError
 _MOST_BYTES = 64 << 10
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class HeaderLimitProtocol(HttpToolsProtocol):
     """One connection, which ends where a head is not there in time: from the connection on, or its first byte on.
 
     Attributes:
@@ -88,6 +88,6 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def guarded(head_timeout_s: float) -> type[GuardedProtocol]:
+def header_limit_protocol(head_timeout_s: float) -> type[HeaderLimitProtocol]:
     """The protocol with this time for a head, as uvicorn takes it: a class."""
-    return type("GuardedProtocol", (GuardedProtocol,), {"head_timeout_s": head_timeout_s})
+    return type("GuardedProtocol", (HeaderLimitProtocol,), {"head_timeout_s": head_timeout_s})

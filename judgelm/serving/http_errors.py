@@ -51,7 +51,7 @@ class HttpError(Exception):
         return json.dumps({"error": error}).encode()
 
 
-def of_judgelm(error: JudgelmError, retry_after_s: int) -> HttpError:
+def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
     """The error that a client gets where the judge's side raised one.
 
     Args:
@@ -85,7 +85,7 @@ def _of_unjudged(error: UnjudgedError) -> HttpError:
     return HttpError(422, "judge_failed", str(error))
 
 
-def of_routing(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
+def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
     """For a path or a method that the server does not have."""
     found = "this server has no such route" if status == 404 else "this route has no such method"
     return HttpError(

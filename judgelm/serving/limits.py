@@ -53,7 +53,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     return body
 
 
-async def until_answered(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
+async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
     """Wait for an answer as long as the client does, and not longer than is set; else the work is cancelled.
 
     The body must have been read: what comes after it is only that the client hangs up.
@@ -72,14 +72,14 @@ async def until_answered(work: Awaitable[Result], request: Request, settings: Se
             return working.result()
         if hanging_up.done():
             raise ClientGoneError
-        raise too_late(settings)
+        raise timeout_error(settings)
     finally:
         hanging_up.cancel()
         if working.cancel():
             await asyncio.wait((working,))
 
 
-def too_late(settings: ServerSettings) -> HttpError:
+def timeout_error(settings: ServerSettings) -> HttpError:
     """The error of an answer that is not there in time."""
     return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; ask again later")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from judgelm.serving.engine_worker import Service
+from judgelm.serving.engine_worker import EngineWorker
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -13,9 +13,9 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 class Metrics:
     """The counters of one server, apart from those of any other in this process."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: EngineWorker) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
-        self._registry.register(_ServiceCollector(service))
+        self._registry.register(_WorkerCollector(service))
         own = self._registry
         self._requests = Counter("judgelm_requests", "Requests answered.", ("route", "status", "dialect"), registry=own)
         self._seconds = Histogram(
@@ -54,10 +54,10 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _ServiceCollector:
+class _WorkerCollector:
     """The service's own counts, read when somebody asks."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: EngineWorker) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:

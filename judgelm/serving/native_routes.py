@@ -9,19 +9,19 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from judgelm.dialects.contract import Case, Finding
+from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.records import Judgment, Prompt
 from judgelm.runs.serialization import judgment_row
 from judgelm.serving import openapi as documenting
-from judgelm.serving.handler import Desk
+from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError
-from judgelm.serving.limits import read_json, until_answered
+from judgelm.serving.limits import read_json, wait_for_answer
 from judgelm.serving.metrics import Metrics
-from judgelm.serving.responses import Explained
+from judgelm.serving.responses import Explanation
 from judgelm.serving.settings import ServerSettings
-from judgelm.serving.tasks import Question, read_question
+from judgelm.serving.tasks import ModeTask, read_task
 
 _FLAGS = (
     *("both_orders", "order_rule", "tie_band", "accept_one_order", "temperature", "seed", "max_tokens"),
@@ -31,13 +31,13 @@ _FLAGS = (
 _AT_ONCE = 256
 
 
-def native_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+def native_routes(desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
     """The routes, which ask this desk."""
     router = APIRouter()
 
     async def judge(request: Request) -> Response:
-        questions, several = read_questions(await read_json(request, settings))
-        judgments = await until_answered(_judge_all(desk, questions), request, settings)
+        questions, several = read_tasks(await read_json(request, settings))
+        judgments = await wait_for_answer(_judge_all(desk, questions), request, settings)
         for one in judgments:
             metrics.tokens(one.prompt_tokens, one.completion_tokens)
             if one.failure is not None:
@@ -50,22 +50,22 @@ def native_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> API
         asked = (read_completion if "prompt" in body else read_chat)(body)
         explained, finding = await desk.aside(asked, desk.explain), None
         if explained.dialect is not None and request.query_params.get("ask") != "false":
-            explained, finding = await until_answered(desk.explain_fully(asked), request, settings)
-        return _json(explained_row(explained, finding))
+            explained, finding = await wait_for_answer(desk.explain_fully(asked), request, settings)
+        return _json(explanation_row(explained, finding))
 
     router.add_api_route("/v1/judge", judge, methods=["POST"], openapi_extra=documenting.JUDGE)
     router.add_api_route("/v1/judge/explain", explain, methods=["POST"], openapi_extra=documenting.EXPLAIN)
     return router
 
 
-def read_questions(body: Mapping[str, Any]) -> tuple[list[Question], bool]:
+def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
     """The questions of a body, and whether it may be several (`samples`), which share its mode and options.
 
     Raises:
         InputError: which sample cannot be read, and why.
     """
     if "samples" not in body:
-        return [read_question(_with_options(body, {}))], False
+        return [read_task(_with_options(body, {}))], False
     samples = body["samples"]
     if not isinstance(samples, list) or not samples:
         raise InputError('"samples": expected a list of samples, at least one')
@@ -77,13 +77,13 @@ def read_questions(body: Mapping[str, Any]) -> tuple[list[Question], bool]:
         if not isinstance(sample, Mapping):
             raise InputError(f'"samples", {place}: expected an object')
         try:
-            questions.append(read_question(_with_options(sample, shared)))
+            questions.append(read_task(_with_options(sample, shared)))
         except InputError as error:
             raise InputError(f'"samples", {place}: {error}') from error
     return questions, True
 
 
-def explained_row(explained: Explained, finding: Finding | None) -> dict[str, Any]:
+def explanation_row(explained: Explanation, finding: JudgeResult | None) -> dict[str, Any]:
     """What became of a request, as JSON."""
     return {
         "dialect": explained.dialect,
@@ -107,7 +107,7 @@ def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str
     return {"mode": shared.get("mode", "pair"), **rest, "options": options}
 
 
-async def _judge_all(desk: Desk, questions: Sequence[Question]) -> list[Judgment]:
+async def _judge_all(desk: JudgeHandler, questions: Sequence[ModeTask]) -> list[Judgment]:
     """The judgments in the order of the questions; some at once, so that a large request leaves room for others.
 
     Raises:
@@ -117,7 +117,7 @@ async def _judge_all(desk: Desk, questions: Sequence[Question]) -> list[Judgment
         return [await desk.judge(questions[0])]
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(place: int, question: Question) -> Judgment:
+    async def one(place: int, question: ModeTask) -> Judgment:
         async with room:
             try:
                 return await desk.judge(question)
@@ -129,7 +129,7 @@ async def _judge_all(desk: Desk, questions: Sequence[Question]) -> list[Judgment
     return [task.result() for task in tasks]
 
 
-def _case_row(case: Case) -> dict[str, Any]:
+def _case_row(case: JudgeTask) -> dict[str, Any]:
     sample = case.sample
     return {
         "task": case.task,
@@ -142,7 +142,7 @@ def _case_row(case: Case) -> dict[str, Any]:
     }
 
 
-def _question_row(question: Question) -> dict[str, Any]:
+def _question_row(question: ModeTask) -> dict[str, Any]:
     sample = question.sample
     return {
         "mode": question.mode,

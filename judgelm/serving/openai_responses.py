@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from judgelm.dialects.contract import TokenLogprobs
-from judgelm.serving.responses import Answered
+from judgelm.serving.responses import ChatResponse
 
 _PIECE = re.compile(r"\S+\s*|\s+")
 _LEAST_LOGPROB = -9999.0  # what OpenAI sends for a probability of zero; JSON has no infinity
@@ -48,7 +48,7 @@ class Envelope:
         }
 
 
-def whole(answered: Answered, envelope: Envelope) -> bytes:
+def completion_body(answered: ChatResponse, envelope: Envelope) -> bytes:
     """The reply at once."""
     if envelope.plain:
         choices = [
@@ -67,14 +67,14 @@ def whole(answered: Answered, envelope: Envelope) -> bytes:
     return json.dumps(row | {"usage": usage(answered)}).encode()
 
 
-def streamed(answered: Answered, envelope: Envelope) -> Iterator[bytes]:
+def stream_events(answered: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
     """The reply as events, the last of them `[DONE]`; pieces are words, or tokens where their logprobs are known."""
     for choice in _choices_in_pieces(answered, envelope):
         yield _chunk(choice, envelope)
     yield from _closing(answered, envelope)
 
 
-class Growing:
+class StreamEncoder:
     """A reply as events while its first text is still being written; more texts come whole, at the end.
 
     Args:
@@ -97,7 +97,7 @@ class Growing:
         self._sent = text
         return _chunk(_more(0, piece, (), self._envelope, offset), self._envelope)
 
-    def ending(self, answered: Answered) -> Iterator[bytes]:
+    def ending(self, answered: ChatResponse) -> Iterator[bytes]:
         """All that is left."""
         first, *others = answered.reply.texts
         for choice in _thinking_in_pieces(0, answered, self._envelope):
@@ -111,7 +111,7 @@ class Growing:
         yield from _closing(answered, self._envelope)
 
 
-def broken_off(error: bytes) -> bytes:
+def error_event(error: bytes) -> bytes:
     """The last event of a stream that cannot go on: OpenAI's clients raise what it says.
 
     Args:
@@ -120,23 +120,23 @@ def broken_off(error: bytes) -> bytes:
     return b"data: " + error + b"\n\n"
 
 
-def usage(answered: Answered) -> dict[str, int]:
+def usage(answered: ChatResponse) -> dict[str, int]:
     """Tokens of the prompts that the judge read, and of all that it wrote."""
     prompt, completion = answered.prompt_tokens, answered.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _choice(place: int, answered: Answered, envelope: Envelope, content: dict[str, Any]) -> dict[str, Any]:
+def _choice(place: int, answered: ChatResponse, envelope: Envelope, content: dict[str, Any]) -> dict[str, Any]:
     return {"index": place, **content, "finish_reason": _finish(place, answered, envelope)}
 
 
-def _finish(place: int, answered: Answered, envelope: Envelope) -> str:
+def _finish(place: int, answered: ChatResponse, envelope: Envelope) -> str:
     if answered.reply.tool is None:
         return answered.finish_reasons[place] if answered.finish_reasons else "stop"
     return "function_call" if envelope.function else "tool_calls"
 
 
-def _messages(answered: Answered, envelope: Envelope) -> list[dict[str, Any]]:
+def _messages(answered: ChatResponse, envelope: Envelope) -> list[dict[str, Any]]:
     reply = answered.reply
     if reply.tool is None:
         return [
@@ -148,13 +148,13 @@ def _messages(answered: Answered, envelope: Envelope) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": None, "refusal": None, **made} | _thinking(0, answered)]
 
 
-def _thinking(place: int, answered: Answered) -> dict[str, str]:
+def _thinking(place: int, answered: ChatResponse) -> dict[str, str]:
     """Beside the content, as vLLM's server has it; never within, where a client's parser would read it."""
     thinking = answered.thinking[place] if place < len(answered.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 
 
-def _thinking_in_pieces(place: int, answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+def _thinking_in_pieces(place: int, answered: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
     """One piece; a plain completion has no field for it."""
     if (thinking := _thinking(place, answered)) and not envelope.plain:
         yield _piece(place, {"delta": thinking, "logprobs": None})
@@ -164,7 +164,7 @@ def _tool_call(call: Mapping[str, str], envelope: Envelope) -> dict[str, Any]:
     return {"id": f"call_{envelope.id}", "type": "function", "function": call}
 
 
-def _choices_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+def _choices_in_pieces(answered: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
     """Every choice of every chunk: how a reply opens, its pieces, its end."""
     if answered.reply.tool is not None:
         for delta in _call_in_pieces(answered, envelope):
@@ -175,7 +175,7 @@ def _choices_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[
         yield from _text_in_pieces(place, text, answered, envelope)
 
 
-def _text_in_pieces(place: int, text: str, answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+def _text_in_pieces(place: int, text: str, answered: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
     yield from _opening(place, envelope)
     yield from _thinking_in_pieces(place, answered, envelope)
     offset = 0
@@ -196,7 +196,7 @@ def _more(place: int, piece: str, tokens: Sequence[TokenLogprobs], envelope: Env
     return _piece(place, {"delta": {"content": piece}, "logprobs": _chat_logprobs(tokens)})
 
 
-def _end(place: int, answered: Answered, envelope: Envelope) -> dict[str, Any]:
+def _end(place: int, answered: ChatResponse, envelope: Envelope) -> dict[str, Any]:
     said: dict[str, Any] = {"text": ""} if envelope.plain else {"delta": {}}
     return _piece(place, {**said, "logprobs": None}, _finish(place, answered, envelope))
 
@@ -205,7 +205,7 @@ def _piece(place: int, content: dict[str, Any], finish: str | None = None) -> di
     return {"index": place, **content, "finish_reason": finish}
 
 
-def _call_in_pieces(answered: Answered, envelope: Envelope) -> Iterator[dict[str, Any]]:
+def _call_in_pieces(answered: ChatResponse, envelope: Envelope) -> Iterator[dict[str, Any]]:
     name, arguments = answered.reply.tool or "", answered.reply.arguments
     opening = {"name": name, "arguments": ""}
     head: dict[str, Any] = {"role": "assistant", "content": None}
@@ -229,7 +229,7 @@ def _pieces(text: str, tokens: Sequence[TokenLogprobs]) -> Iterator[tuple[str, S
             yield piece, ()
 
 
-def _logprobs(answered: Answered, place: int) -> Sequence[TokenLogprobs]:
+def _logprobs(answered: ChatResponse, place: int) -> Sequence[TokenLogprobs]:
     """Those of one text; a dialect knows them of the first."""
     return answered.reply.logprobs if place == 0 else ()
 
@@ -274,7 +274,7 @@ def _chunk(choice: dict[str, Any], envelope: Envelope) -> bytes:
     return _event(envelope.around(_chunk_kind(envelope), [choice]) | more)
 
 
-def _closing(answered: Answered, envelope: Envelope) -> Iterator[bytes]:
+def _closing(answered: ChatResponse, envelope: Envelope) -> Iterator[bytes]:
     """What comes behind all texts."""
     if envelope.usage:
         yield _event(envelope.around(_chunk_kind(envelope), []) | {"usage": usage(answered)})

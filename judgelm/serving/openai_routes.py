@@ -11,17 +11,17 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from judgelm.dialects.contract import Asked
+from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import JudgelmError
 from judgelm.serving import openapi as documenting
 from judgelm.serving.chat import chat_notes
-from judgelm.serving.handler import Desk
-from judgelm.serving.http_errors import HttpError, of_judgelm
-from judgelm.serving.limits import read_json, too_late, until_answered
+from judgelm.serving.handler import JudgeHandler
+from judgelm.serving.http_errors import HttpError, from_judgelm_error
+from judgelm.serving.limits import read_json, timeout_error, wait_for_answer
 from judgelm.serving.metrics import Metrics
-from judgelm.serving.openai_responses import Envelope, Growing, broken_off, streamed, whole
-from judgelm.serving.responses import Answered, UnjudgedError
+from judgelm.serving.openai_responses import Envelope, StreamEncoder, completion_body, error_event, stream_events
+from judgelm.serving.responses import ChatResponse, UnjudgedError
 from judgelm.serving.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
@@ -32,14 +32,14 @@ DEPLOYMENT_CHAT = "/v1/openai/deployments/{model:path}/chat/completions"
 _LONGEST_NOTE = 2000
 _EVENTS = "text/event-stream"
 
-Written = AsyncGenerator[str | Answered, None]
-"""As `Desk.write` gives it."""
+Written = AsyncGenerator[str | ChatResponse, None]
+"""As `JudgeHandler.write` gives it."""
 
 
-def openai_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+def openai_routes(desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
     """The routes, which answer from this desk."""
     router = APIRouter()
-    counter = _Counter(desk, settings, metrics)
+    counter = CompletionHandler(desk, settings, metrics)
 
     async def chat(request: Request) -> Response:
         return await counter.complete(request, read_chat, plain=False)
@@ -66,61 +66,63 @@ def openai_routes(desk: Desk, settings: ServerSettings, metrics: Metrics) -> API
     return router
 
 
-class _Counter:
+class CompletionHandler:
     """Where OpenAI's clients are served."""
 
-    def __init__(self, desk: Desk, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> None:
         self._desk = desk
         self._settings = settings
         self._metrics = metrics
         self._fingerprint = fingerprint(desk)
         self._began = int(time.time())
 
-    async def complete(self, request: Request, read: Callable[[Mapping[str, Any]], Asked], *, plain: bool) -> Response:
+    async def complete(
+        self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest], *, plain: bool
+    ) -> Response:
         """The reply to a body, whole or streamed.
 
         A stream begins when the verdict is there, or of an ordinary chat the first words, so that a failure before
         that has its own status.
         """
         body = await read_json(request, self._settings)
-        streaming = flag(body, "stream")
+        streaming = bool_field(body, "stream")
         envelope = Envelope(
             model=self.called(body, request.path_params.get("model")),
             fingerprint=self._fingerprint,
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
-            usage=flag(_object(body, "stream_options"), "include_usage"),
+            usage=bool_field(_object(body, "stream_options"), "include_usage"),
         )
-        if plain and flag(body, "echo"):
+        if plain and bool_field(body, "echo"):
             raise HttpError(400, "unsupported_value", '"echo": the prompt is not repeated here', param="echo")
         asked = read(body)
         if streaming:
             return await self._stream(request, asked, envelope)
-        answered = await until_answered(self._desk.answer(asked), request, self._settings)
-        return Response(whole(answered, envelope), 200, self._note(request, answered), "application/json")
+        answered = await wait_for_answer(self._desk.answer(asked), request, self._settings)
+        return Response(completion_body(answered, envelope), 200, self._note(request, answered), "application/json")
 
-    async def _stream(self, request: Request, asked: Asked, envelope: Envelope) -> Response:
+    async def _stream(self, request: Request, asked: ChatRequest, envelope: Envelope) -> Response:
         """An ordinary chat as it is written; a verdict, or what is written at once, in one go."""
         until = time.monotonic() + self._settings.request_timeout_s
         written = self._desk.write(asked)
-        first = await until_answered(anext(written), request, self._settings)
-        if isinstance(first, Answered):
-            return Response(b"".join(streamed(first, envelope)), 200, self._note(request, first), _EVENTS)
+        first = await wait_for_answer(anext(written), request, self._settings)
+        if isinstance(first, ChatResponse):
+            return Response(b"".join(stream_events(first, envelope)), 200, self._note(request, first), _EVENTS)
         request.scope["state"]["dialect"] = "none"
-        events = self._events(first, written, Growing(envelope), until)
-        return _Streaming(events, written, said_in_headers(None, chat_notes(asked)))
+        events = self._events(first, written, StreamEncoder(envelope), until)
+        return _EventStream(events, written, note_headers(None, chat_notes(asked)))
 
-    async def _events(self, first: str, written: Written, growing: Growing, until: float) -> AsyncIterator[bytes]:
+    async def _events(self, first: str, written: Written, growing: StreamEncoder, until: float) -> AsyncIterator[bytes]:
         """A reply that grows; an error ends it, without `[DONE]`."""
         try:
             for event in growing.opening():
                 yield event
-            found: str | Answered = first
-            while not isinstance(found, Answered):
+            found: str | ChatResponse = first
+            while not isinstance(found, ChatResponse):
                 yield growing.more(found)
                 found = await asyncio.wait_for(anext(written), until - time.monotonic())
         except (JudgelmError, TimeoutError) as error:
-            yield broken_off(self._broken_off(error).body())
+            yield error_event(self._broken_off(error).body())
             return
         self._metrics.tokens(found.prompt_tokens, found.completion_tokens)
         for event in growing.ending(found):
@@ -131,17 +133,17 @@ class _Counter:
         if isinstance(error, UnjudgedError):
             self._metrics.failure(error.failure.code)
         if isinstance(error, JudgelmError):
-            told = of_judgelm(error, self._desk.service.retry_after_s())
+            told = from_judgelm_error(error, self._desk.service.retry_after_s())
         else:
-            told = too_late(self._settings)
+            told = timeout_error(self._settings)
         self._metrics.error(told.code)
         return told
 
-    def _note(self, request: Request, answered: Answered) -> dict[str, str]:
+    def _note(self, request: Request, answered: ChatResponse) -> dict[str, str]:
         """Count an answer; what its headers say."""
         self._metrics.tokens(answered.prompt_tokens, answered.completion_tokens)
         request.scope["state"]["dialect"] = answered.dialect or "none"
-        return said_in_headers(answered.dialect, answered.notes)
+        return note_headers(answered.dialect, answered.notes)
 
     def called(self, body: Mapping[str, Any], in_path: str | None) -> str:
         """The model that a client names, in the path or in the body.
@@ -165,7 +167,7 @@ class _Counter:
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm"}
 
 
-class _Streaming(StreamingResponse):
+class _EventStream(StreamingResponse):
     """Events of what is being written, which is given up when the connection ends, however early."""
 
     def __init__(self, events: AsyncIterator[bytes], written: Written, headers: Mapping[str, str]) -> None:
@@ -180,27 +182,27 @@ class _Streaming(StreamingResponse):
             await self._written.aclose()
 
 
-def fingerprint(desk: Desk) -> str:
+def fingerprint(desk: JudgeHandler) -> str:
     """Equal where the same judge with the same template answers."""
     rests_on = [desk.loaded.engine.describe(), desk.loaded.format.template]
     return "fp_" + hashlib.sha256(json.dumps(rests_on, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def said_in_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
+def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
     """Which dialect the prompt is of, and what must be known of the reply."""
     headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
-        headers["X-Judgelm-Note"] = in_a_header("; ".join(notes))
+        headers["X-Judgelm-Note"] = header_text("; ".join(notes))
     return headers
 
 
-def in_a_header(text: str) -> str:
+def header_text(text: str) -> str:
     """A text in printable ASCII and one line."""
     shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_LONGEST_NOTE]
 
 
-def flag(body: Mapping[str, Any], name: str) -> bool:
+def bool_field(body: Mapping[str, Any], name: str) -> bool:
     """A field that is true or false; null and nothing are false.
 
     Raises:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from judgelm.dialects.contract import Case, Reply
+from judgelm.dialects.contract import JudgeTask, Reply
 from judgelm.errors import InputError, JudgelmError
 from judgelm.records import Prompt, Unparsed
-from judgelm.serving.tasks import Question
+from judgelm.serving.tasks import ModeTask
 
 
 class UnrecognisedError(InputError):
@@ -26,7 +26,7 @@ class UnjudgedError(JudgelmError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class ChatResponse:
     """A client's reply, and what it rests on.
 
     Attributes:
@@ -49,7 +49,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explanation:
     """What the desk makes of a request.
 
     Attributes:
@@ -60,6 +60,6 @@ class Explained:
     """
 
     dialect: str | None
-    case: Case | None
-    questions: tuple[Question, ...]
+    case: JudgeTask | None
+    questions: tuple[ModeTask, ...]
     prompts: tuple[Prompt, ...]

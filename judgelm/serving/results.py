@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import NamedTuple
 
-from judgelm.dialects.contract import Case, Finding
+from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.parsing.distribution import LEAST_ASSIGNED
 from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
 
@@ -25,12 +25,12 @@ Line = tuple[tuple[float, ...], float]
 class Found(NamedTuple):
     """A finding, and what is to be known about it, in words."""
 
-    finding: Finding
+    finding: JudgeResult
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Believed:
+class _PromptScores:
     """What one prompt says, in the order that the client shows.
 
     Attributes:
@@ -48,7 +48,7 @@ class _Believed:
     note: str = ""
 
 
-def finding_of(case: Case, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> Found:
+def judge_result(case: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> Found:
     """What a judgment with a verdict says of a case.
 
     Args:
@@ -57,7 +57,7 @@ def finding_of(case: Case, judgment: Judgment, *, scale: tuple[float, float], dr
         scale: lowest and highest score of the judge.
         draws: how many score lines to draw.
     """
-    believed = [_believed(shown) for shown in judgment.shown if shown.scores is not None]
+    believed = [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [case.doubt, *(one.note for one in believed), *(note for shown in judgment.shown for note in _notes(shown))]
     lines = _on_ten((line for one in believed for line in one.lines), scale)
     expected = tuple(_to_ten(_mean(column), scale) for column in zip(*(one.expected for one in believed), strict=True))
@@ -66,8 +66,8 @@ def finding_of(case: Case, judgment: Judgment, *, scale: tuple[float, float], dr
     tie = _mean([one.tie for one in believed]) if pair else None
     single = case.task in ("grade", "label")
     above = [share for scores, share in lines if scores[0] > (_LOWEST + _HIGHEST) / 2]
-    finding = Finding(
-        winner=None if first_better is None or tie is None else likeliest(first_better, tie),
+    finding = JudgeResult(
+        winner=None if first_better is None or tie is None else likeliest_winner(first_better, tie),
         scores=expected,
         first_better=first_better,
         tie=tie,
@@ -79,7 +79,7 @@ def finding_of(case: Case, judgment: Judgment, *, scale: tuple[float, float], dr
     return Found(finding, tuple(dict.fromkeys(note for note in notes if note)))
 
 
-def likeliest(first_better: float, tie: float) -> Winner:
+def likeliest_winner(first_better: float, tie: float) -> Winner:
     """The likeliest of three: the first is better, the second is, or none; a tie where both are as likely.
 
     Args:
@@ -93,7 +93,7 @@ def likeliest(first_better: float, tie: float) -> Winner:
     return 1 if lead > 0 else 2
 
 
-def _believed(shown: Shown) -> _Believed:
+def _prompt_scores(shown: Shown) -> _PromptScores:
     """What a prompt's distribution says, or its score line alone where there is none to rest on."""
     assert shown.scores is not None, "a prompt without scores says nothing"
     distribution = shown.distribution or shown.grades
@@ -101,7 +101,7 @@ def _believed(shown: Shown) -> _Believed:
         return _of_pair(shown, distribution) if isinstance(distribution, PairDistribution) else _of_grades(distribution)
     scores = tuple(score for _, score in sorted(zip(shown.order, shown.scores, strict=True)))
     first, last = scores[0], scores[-1]
-    return _Believed(
+    return _PromptScores(
         lines=((scores, 1.0),),
         expected=scores,
         first_better=0.5 if first == last else float(first > last),
@@ -119,12 +119,12 @@ def _why_alone(shown: Shown, distribution: PairDistribution | GradeDistribution 
     return "the engine gives no probabilities; the score line written stands for all"
 
 
-def _of_pair(shown: Shown, found: PairDistribution) -> _Believed:
+def _of_pair(shown: Shown, found: PairDistribution) -> _PromptScores:
     swapped = shown.order == (1, 0)
     first, second = found.expected
     listed = [(s1, s2, share) for s1, s2, share in found.likeliest] or [(first, second, 1.0)]
     whole = fsum(share for _, _, share in listed)
-    return _Believed(
+    return _PromptScores(
         lines=tuple(((s2, s1) if swapped else (s1, s2), share / whole) for s1, s2, share in listed),
         expected=(second, first) if swapped else (first, second),
         first_better=1 - found.first_better if swapped else found.first_better,
@@ -132,10 +132,10 @@ def _of_pair(shown: Shown, found: PairDistribution) -> _Believed:
     )
 
 
-def _of_grades(found: GradeDistribution) -> _Believed:
+def _of_grades(found: GradeDistribution) -> _PromptScores:
     listed = found.likeliest or ((found.expected, 1.0),)
     whole = fsum(share for _, share in listed)
-    return _Believed(lines=tuple(((score,), share / whole) for score, share in listed), expected=(found.expected,))
+    return _PromptScores(lines=tuple(((score,), share / whole) for score, share in listed), expected=(found.expected,))
 
 
 def _notes(shown: Shown) -> list[str]:

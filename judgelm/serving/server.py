@@ -11,8 +11,8 @@ import uvicorn
 
 from judgelm.errors import ConfigError
 from judgelm.serving.app import Traffic
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.header_limits import guarded
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.header_limits import header_limit_protocol
 
 log = logging.getLogger("judgelm.serving")
 
@@ -39,7 +39,7 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         traffic: Traffic,
-        service: Service,
+        service: EngineWorker,
         finish_s: float,
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
@@ -97,7 +97,7 @@ def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: flo
     """
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        http=guarded(head_timeout_s),
+        http=header_limit_protocol(head_timeout_s),
         ws="none",
         lifespan="off",
         log_level="info" if access_log else "warning",

@@ -8,13 +8,13 @@ from typing import Generic
 from judgelm.modes.flow import Asking, Result
 from judgelm.prompts.thinking import separate
 from judgelm.records import Request
-from judgelm.serving.engine_worker import Service
+from judgelm.serving.engine_worker import EngineWorker
 
 _LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class PartialReply:
     """A reply so far.
 
     Attributes:
@@ -35,28 +35,28 @@ class Finished(Generic[Result]):
     result: Result
 
 
-async def follow(
-    service: Service, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
-) -> AsyncGenerator[tuple[Written, ...] | Finished[Result], None]:
+async def stream_flow(
+    service: EngineWorker, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
+) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
     """The replies under way whenever they have changed, then the result; who stops listening drops the flow.
 
     Args:
         service: that drives the flow.
         begin: makes it.
-        key: as `Service.ask` takes it: others may wait for this flow, which itself waits for no other.
+        key: as `EngineWorker.ask` takes it: others may wait for this flow, which itself waits for no other.
 
     Raises:
         BusyError: more is waiting than the service takes.
         EngineError: the engine broke.
         JudgelmError: what the flow raises.
     """
-    latest: dict[str, Written] = {}
+    latest: dict[str, PartialReply] = {}
 
     def tell(request: Request, text: str) -> None:
-        latest[request.key] = _written(request, text)
+        latest[request.key] = _partial_reply(request, text)
 
     waiting = asyncio.wrap_future(service.ask(begin, key=key, listener=tell))
-    told: tuple[Written, ...] = ()
+    told: tuple[PartialReply, ...] = ()
     try:
         while not waiting.done():
             await asyncio.wait({waiting}, timeout=_LOOK_EVERY_S)
@@ -69,8 +69,8 @@ async def follow(
         waiting.cancel()
 
 
-def _written(request: Request, text: str) -> Written:
+def _partial_reply(request: Request, text: str) -> PartialReply:
     """A score line stops at its end; what goes on from one is a reason."""
     line = separate(request.prompt.prefill, bare=False).reply
     reason = not request.sampling.stop and bool(line)
-    return Written(line.strip() if reason else "", text, reason)
+    return PartialReply(line.strip() if reason else "", text, reason)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from judgelm.dialects.contract import Asked, Case, Dialect, Finding
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.text import digest
 from judgelm.records import Sample
-from judgelm.serving.tasks import Question
+from judgelm.serving.tasks import ModeTask
 
 REASON_TOKENS = 256
 """Room for a reason; replies hold 600 characters of it."""
@@ -23,7 +23,7 @@ _NOT_TEXT = ("turns", "batch")
 _HEADINGS = {"criterion": "Evaluation criterion"}
 
 
-def questions_of(case: Case, *, both_orders: bool = False, explained: bool = False) -> tuple[Question, ...]:
+def mode_tasks(case: JudgeTask, *, both_orders: bool = False, explained: bool = False) -> tuple[ModeTask, ...]:
     """The questions that answer a case: none for one to prepare, one for each pair of a batch, else one.
 
     Args:
@@ -38,7 +38,7 @@ def questions_of(case: Case, *, both_orders: bool = False, explained: bool = Fal
     return tuple(_question(case, _shown(sample), reasons, both_orders=both_orders) for sample in samples)
 
 
-def question_text(sample: Sample) -> str:
+def headed_question(sample: Sample) -> str:
     """The question with all that stands beside it under headings, the criterion last; those of `inputs` by their names.
 
     A sample with nothing beside its question has the question's bytes.
@@ -53,7 +53,7 @@ def question_text(sample: Sample) -> str:
     return "\n\n".join(parts)
 
 
-def has_room(dialect: Dialect, case: Case, asked: Asked) -> bool:
+def has_room_for_reason(dialect: Dialect, case: JudgeTask, asked: ChatRequest) -> bool:
     """Whether a reply would hold the judge's own words: found out by rendering one with words and looking for them.
 
     A made-up verdict stands in that reply, which nobody sees.
@@ -62,7 +62,7 @@ def has_room(dialect: Dialect, case: Case, asked: Asked) -> bool:
         return False
     count = len(case.sample.answers)
     scores = tuple(float(5 + place) for place in range(min(count, 2))) + (5.0,) * (count - 2)
-    made_up = Finding(
+    made_up = JudgeResult(
         winner=2 if count == 2 else None,
         scores=scores,
         first_better=0.0 if count == 2 else None,
@@ -75,21 +75,21 @@ def has_room(dialect: Dialect, case: Case, asked: Asked) -> bool:
     return "".join((*reply.texts, reply.arguments)).count("zqz") >= _LEAST_WORDS
 
 
-def _question(case: Case, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> Question:
+def _question(case: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> ModeTask:
     if case.task == "choice":
         orders = {"permutations": len(sample.answers)} if both_orders else {}
-        return Question(sample=sample, mode="multi", options={**orders, **reasons})
+        return ModeTask(sample=sample, mode="multi", options={**orders, **reasons})
     options: dict[str, Any] = {"distribution": True, **reasons}
     if case.task == "pair" and both_orders:
         options["both_orders"] = True
     if "turns" in sample.metadata:  # a client asks for each turn by itself
-        return Question(sample=sample, mode="conversation", options=options | {"turns": "last"})
-    return Question(sample=sample, mode="pair" if case.task == "pair" else "single", options=options)
+        return ModeTask(sample=sample, mode="conversation", options=options | {"turns": "last"})
+    return ModeTask(sample=sample, mode="pair" if case.task == "pair" else "single", options=options)
 
 
 def _shown(sample: Sample) -> Sample:
     """The sample as the judge is to see it, its id made of all its texts."""
-    question = question_text(sample)
+    question = headed_question(sample)
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}
         for turn in _turns(sample)

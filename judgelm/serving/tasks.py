@@ -24,7 +24,7 @@ _MOST_ORDERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ModeTask:
     """One thing to judge.
 
     Attributes:
@@ -38,7 +38,7 @@ class Question:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_question(body: Mapping[str, Any]) -> Question:
+def read_task(body: Mapping[str, Any]) -> ModeTask:
     """A question out of a JSON object.
 
     Args:
@@ -67,10 +67,10 @@ def read_question(body: Mapping[str, Any]) -> Question:
         raise InputError(str(error).removeprefix(f"{_PLACE}:1: ")) from error
     if not all(image.startswith("data:") for image in sample.images):
         raise InputError('field "images": a server takes images as data: URLs alone, data:image/png;base64,...')
-    return Question(sample=sample, mode=mode, options=dict(options))
+    return ModeTask(sample=sample, mode=mode, options=dict(options))
 
 
-def settled(sample: Sample, mode: BatchMode) -> Sample:
+def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
     """The sample as the mode takes it: its answers counted, its reference as the mode's policy says.
 
     Raises:

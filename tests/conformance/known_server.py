@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from judgelm.judge import Judge
 from judgelm.serving.app import create_app
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.handler import Desk
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.sockets import bind
@@ -22,8 +22,8 @@ def main() -> None:
     """Serve until a signal comes."""
     judge = Judge("8 6", engine="scripted")
     judge.engine = KnownEngine()
-    service = Service(judge.engine)
-    app = create_app(Desk(judge, service), ServerSettings(model="known"))
+    service = EngineWorker(judge.engine)
+    app = create_app(JudgeHandler(judge, service), ServerSettings(model="known"))
     bound = bind("127.0.0.1", 0)
 
     def say() -> None:

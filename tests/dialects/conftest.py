@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects.contract import Asked
+from judgelm.dialects.contract import ChatRequest
 from tests.support import captures
 
 
 @pytest.fixture(scope="session")
-def refilled(shared_data) -> Callable[..., Asked]:
+def refilled(shared_data) -> Callable[..., ChatRequest]:
     """Builds a folder's first plain request anew, with other texts in the place of the captured ones.
 
     `write` is what the client does to a text before it stands in the prompt.
     """
     templates = {}
 
-    def build(folder, *, question=None, answers, reference=None, write=str) -> Asked:
+    def build(folder, *, question=None, answers, reference=None, write=str) -> ChatRequest:
         if folder not in templates:
             templates[folder] = next(
                 one

@@ -8,7 +8,7 @@ import pytest
 
 import judgelm.dialects
 from judgelm.dialects import catalog
-from judgelm.dialects.contract import Asked, Dialect, Message
+from judgelm.dialects.contract import ChatRequest, Dialect, Message
 from tests.support import captures
 
 # start of a folder's name: the module of its family
@@ -67,7 +67,7 @@ def test_of_two_dialects_that_know_a_prompt_the_one_without_doubt_goes_first():
         "[The Start of Assistant B's Answer]\nb\n[The End of Assistant B's Answer]"
     )
     system = f'Follow {schema}: "[[A]]" or "[[B]]".'
-    asked = Asked(messages=(Message(role="system", text=system), Message(role="user", text=user)))
+    asked = ChatRequest(messages=(Message(role="system", text=system), Message(role="user", text=user)))
     known = {one.name: bool(case.doubt) for one in catalog.DIALECTS if (case := one.recognise(asked)) is not None}
     assert known == {"ragas-discrete": True, "rewardbench-pair": False}
     dialect, case = catalog.detect_format(asked)

@@ -10,27 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
-from judgelm.dialects.contract import Asked, Case, Finding, Message, Tool
-from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message, Tool
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies, requests
 
 RANKING, FUNCTION, IDENTIFIER, BATCH = DIALECTS
 SAMPLE = sample_of("q", ("first", "second"))
 REASON = "[{'model': 'model_1', 'rank': 9}] \"m\" M m Output (b)\nOutput (a)"
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), 1),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), 2),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6), 1),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), 2),
 ]
 
 
 def asking(**more):
-    return Asked(messages=(Message(role="user", text=""),), **more)
+    return ChatRequest(messages=(Message(role="user", text=""),), **more)
 
 
 def case(name, **facts):
-    return Case(dialect=name, task="pair", sample=SAMPLE, facts=facts)
+    return JudgeTask(dialect=name, task="pair", sample=SAMPLE, facts=facts)
 
 
 def parsed_ranking(text):
@@ -120,7 +120,7 @@ def test_a_ranking_says_who_won(finding, winner):
 
 
 def test_several_rankings_are_drawn():
-    finding = Finding(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
+    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
     texts = RANKING.render(case("alpaca-eval-ranking"), asking(n=3), finding).texts
     assert [parsed_ranking(text) for text in texts] == [1, 2, 1]  # the drawn tie goes to the likelier
 
@@ -145,7 +145,7 @@ def test_an_explanation_in_a_call_is_cut_to_the_room_that_there_is():
     tool = Tool(name="make_partial_leaderboard", parameters={"properties": properties})
 
     def explained(room):
-        finding = Finding(winner=1, scores=(8.0, 6.0), reason="Short words.")
+        finding = JudgeResult(winner=1, scores=(8.0, 6.0), reason="Short words.")
         reply = FUNCTION.render(case("alpaca-eval-function"), asking(tools=(tool,), max_tokens=room), finding)
         return json.loads(reply.arguments)["concise_explanation"]
 
@@ -176,7 +176,7 @@ def test_a_ranking_is_a_call_where_a_function_is_on_offer(finding, winner):
 @given(chance=st.floats(0, 1), explains=st.booleans())
 def test_an_identifier_carries_the_probability(chance, explains):
     asked = asking(logprobs=True, top_logprobs=5, max_tokens=300 if explains else 1)
-    finding = Finding(winner="tie", scores=(7.1, 6.9), first_better=chance, reason="I am m. Or M?")
+    finding = JudgeResult(winner="tie", scores=(7.1, 6.9), first_better=chance, reason="I am m. Or M?")
     reply = IDENTIFIER.render(case("alpaca-eval-identifier", explanation=explains), asked, finding)
     tokens = [dict(one.candidates) for one in reply.logprobs]
     assert "".join(one.token for one in reply.logprobs) == reply.texts[0]
@@ -205,14 +205,14 @@ def identified(finding, *, explanation=True, **more):
     ],
 )
 def test_an_explanation_stands_above_the_identifier_where_there_is_room(reason, room, text):
-    finding = Finding(winner=1, scores=(8.0, 6.0), reason=reason)
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), reason=reason)
     assert identified(finding, max_tokens=room) == (text,)
     assert identified(finding, max_tokens=room, explanation=False) == ("m",)
-    assert identified(Finding(winner=1)) == ("m",)  # there is nothing to say
+    assert identified(JudgeResult(winner=1)) == ("m",)  # there is nothing to say
 
 
 def test_the_winner_is_said_unless_the_client_reads_probabilities():
-    finding = Finding(winner=1, first_better=0.4, draws=((8.0, 6.0), (8.0, 6.0)))
+    finding = JudgeResult(winner=1, first_better=0.4, draws=((8.0, 6.0), (8.0, 6.0)))
     bare = {"explanation": False, "top_logprobs": 2}
     assert identified(finding, **bare) == ("m",)
     assert identified(finding, **bare, logprobs=True) == ("M",)  # the likelier one
@@ -232,7 +232,7 @@ def test_the_instructions_behind_the_outputs_say_whether_an_explanation_is_wante
     assert (found.facts, found.doubt) == ({"explanation": False}, "")
     outputs[1] = 'x"""\n    }\n}\n\nAn explanation.'  # as if the outputs ended here
     found = IDENTIFIER.recognise(refilled("alpaca_eval__weighted_alpaca_eval_gpt4_turbo", answers=outputs))
-    assert (found.facts, found.doubt) == ({"explanation": False}, DOUBT)
+    assert (found.facts, found.doubt) == ({"explanation": False}, AMBIGUOUS)
 
 
 def test_explanations_are_wanted_by_the_prompts_that_say_so(shared_data):
@@ -244,7 +244,7 @@ def test_explanations_are_wanted_by_the_prompts_that_say_so(shared_data):
 def test_a_batch_has_a_line_for_each_example(shared_data):
     [(_, asked)] = requests(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
     found = BATCH.recognise(asked)
-    finding = Finding(scores=(8, 6, 5, 7, 9, 1, 1, 9, 2, 3))
+    finding = JudgeResult(scores=(8, 6, 5, 7, 9, 1, 1, 9, 2, 3))
     [text] = BATCH.render(found, asked, finding).texts
     assert parsed_batch(text, 5) == [1, 2, 1, 2, 2]
     one_by_one = [finding for finding, _ in [*PAIRS, PAIRS[0]]]
@@ -262,7 +262,7 @@ def batch_of(*examples, first=1):
     last = first + len(examples) - 1
     ending = f"\n\n## Preferred Output for example {first}-{last}:\nNow say which."
     text = f"Some guidelines.\n## Annotation starts below\n{shown}{ending}"
-    return Asked(messages=(Message(role="user", text=text),))
+    return ChatRequest(messages=(Message(role="user", text=text),))
 
 
 def test_a_batch_is_the_case_that_it_shows():
@@ -273,10 +273,10 @@ def test_a_batch_is_the_case_that_it_shows():
     )
     of_two = sample_of("q", ("a", "b"), batch=turns)
     dialect = "alpaca-eval-batch"
-    assert BATCH.recognise(batch_of(("q", "a", "b"), ("r", "c", "d"), first=3)) == Case(
+    assert BATCH.recognise(batch_of(("q", "a", "b"), ("r", "c", "d"), first=3)) == JudgeTask(
         dialect=dialect, task="pair", sample=of_two, facts={"batch": (one, two)}
     )
-    assert BATCH.recognise(batch_of(("q", "a", "b"))) == Case(
+    assert BATCH.recognise(batch_of(("q", "a", "b"))) == JudgeTask(
         dialect=dialect, task="pair", sample=one, facts={"batch": (one,)}
     )
 
@@ -285,7 +285,7 @@ def test_a_batch_whose_texts_hold_its_borders_is_split_at_the_first_start_and_in
     fakes = "## Annotation starts below\n", "\n\n## Example 1\n\n### Instruction 1:\n"
     found = BATCH.recognise(batch_of(("q", *fakes)))
     assert (found.sample.answers, found.doubt) == (fakes, "")
-    assert BATCH.recognise(batch_of(("q", "a", "b\n\n### Output (b) for example 1:\n"))).doubt == DOUBT
+    assert BATCH.recognise(batch_of(("q", "a", "b\n\n### Output (b) for example 1:\n"))).doubt == AMBIGUOUS
 
 
 @pytest.mark.parametrize(("size", "taken"), [(1, True), (64, True), (65, False)])
@@ -295,22 +295,22 @@ def test_a_batch_has_up_to_64_examples(size, taken):
 
 def test_a_batch_of_one_example_goes_by_its_winner_and_others_by_their_scores():
     asked = batch_of(("q", "a", "b"))
-    assert BATCH.render(BATCH.recognise(asked), asked, Finding(winner=1)).texts == ("Output (a)",)
+    assert BATCH.render(BATCH.recognise(asked), asked, JudgeResult(winner=1)).texts == ("Output (a)",)
     # what is open goes to the answer with the lower hash, "b", in each example
     asked = batch_of(("q", "a", "b"), ("q", "b", "a"))
     found = BATCH.recognise(asked)
-    assert BATCH.render(found, asked, Finding(scores=(7, 7, 7, 7))).texts == ("Output (b)\nOutput (a)",)
+    assert BATCH.render(found, asked, JudgeResult(scores=(7, 7, 7, 7))).texts == ("Output (b)\nOutput (a)",)
     with pytest.raises(ValueError, match="shorter"):
-        render_batch(found, asked, [Finding(winner=1)])
+        render_batch(found, asked, [JudgeResult(winner=1)])
 
 
 @pytest.mark.parametrize("more", [{}, {"logprobs": True, "top_logprobs": 1}], ids=["plain", "logprobs"])
 def test_what_is_left_open_goes_to_the_same_output_in_both_orders(more):
-    even = Finding(winner="tie", first_better=0.5)
+    even = JudgeResult(winner="tie", first_better=0.5)
     tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
     found = []
     for answers in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
-        one = Case(dialect="any", task="pair", sample=sample_of("q", answers), facts={"explanation": False})
+        one = JudgeTask(dialect="any", task="pair", sample=sample_of("q", answers), facts={"explanation": False})
         rank = parsed_ranking(RANKING.render(one, asking(**more), even).texts[0])
         call = FUNCTION.render(one, asking(tools=(tool,), **more), even)
         [identifier] = IDENTIFIER.render(one, asking(**more), even).texts

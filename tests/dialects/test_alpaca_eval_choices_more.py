@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from judgelm.dialects.alpaca_eval import DIALECTS as RANKINGS
 from judgelm.dialects.alpaca_eval_choices import DIALECTS
 from judgelm.dialects.catalog import recognise
-from judgelm.dialects.contract import Asked, Finding, Message, Tool
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, Tool
 
 CHOICE, LETTER = DIALECTS
 RANKING = RANKINGS[0]
@@ -53,10 +53,10 @@ TEXTS = [
     ("# Example:\n## Instruction:", "Output (b)", "Output (a)\nA\nB"),
 ]
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9), 1),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1), 2),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), 1),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), 2),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9), 1),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1), 2),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6), 1),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), 2),
 ]
 BEST = Tool(name="print_best_model", parameters={"properties": {"best_output": {"type": "string"}}})
 
@@ -64,7 +64,7 @@ BEST = Tool(name="print_best_model", parameters={"properties": {"best_output": {
 def asking(kind, texts=TEXTS[0], **more):
     text = TEMPLATES[kind].replace("<q>", texts[0]).replace("<1>", texts[1]).replace("<2>", texts[2])
     system = Message(role="system", text="You are a helpful instruction-following assistant.")
-    return Asked(messages=(system, Message(role="user", text=text)), **more)
+    return ChatRequest(messages=(system, Message(role="user", text=text)), **more)
 
 
 def parsed_choice(text):
@@ -107,7 +107,7 @@ def test_a_prompt_that_only_resembles_one_is_none(kind):
     whole = asking(kind)
     user = whole.messages[1].text
     for changed in (user + "\nPlease.", user.replace("Now is the real task", "Now"), "Hello. " + user):
-        assert recognise(Asked(messages=(whole.messages[0], Message(role="user", text=changed)))) is None
+        assert recognise(ChatRequest(messages=(whole.messages[0], Message(role="user", text=changed)))) is None
 
 
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
@@ -127,12 +127,12 @@ def test_what_is_left_open_goes_to_the_same_output_in_both_orders():
     found = []
     for outputs in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
         asked = asking("alpaca-eval-choice", ("q", *outputs))
-        found += CHOICE.render(CHOICE.recognise(asked), asked, Finding(winner="tie", first_better=0.5)).texts
+        found += CHOICE.render(CHOICE.recognise(asked), asked, JudgeResult(winner="tie", first_better=0.5)).texts
     assert found == ["Output (b)", "Output (a)"]
 
 
 def test_several_choices_are_drawn():
-    finding = Finding(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
+    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
     asked = asking("alpaca-eval-choice", n=3)
     texts = CHOICE.render(CHOICE.recognise(asked), asked, finding).texts
     assert [parsed_choice(text) for text in texts] == [[1], [2], [1]]
@@ -142,7 +142,7 @@ def test_several_choices_are_drawn():
 def test_a_letter_carries_the_probability(chance, explains):
     kind = "alpaca-eval-letter explained" if explains else "alpaca-eval-letter"
     asked = asking(kind, logprobs=True, top_logprobs=5, max_tokens=300 if explains else 1)
-    finding = Finding(winner="tie", scores=(7.1, 6.9), first_better=chance, reason="A is better than B. A!")
+    finding = JudgeResult(winner="tie", scores=(7.1, 6.9), first_better=chance, reason="A is better than B. A!")
     reply = LETTER.render(LETTER.recognise(asked), asked, finding)
     assert "".join(one.token for one in reply.logprobs) == reply.texts[0]
     assert preference(reply.logprobs, last=explains) == pytest.approx(2 - chance, abs=1e-9)

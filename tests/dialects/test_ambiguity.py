@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from judgelm.dialects.ambiguity import resolved
+from judgelm.dialects.ambiguity import resolve_split
 from judgelm.dialects.patterns import Pattern, Split
 
 PAIR = Pattern("[Q]\n{question}\n\n[A]\n{first}\n[/A]\n\n[B]\n{second}\n[/B]")
@@ -19,21 +19,21 @@ def asked(question, first, second):
 
 def test_whole_imitated_blocks_stay_in_the_answer_that_holds_them():
     for texts in (("q", FAKE, "b"), ("q", "b", FAKE)):
-        found = resolved(PAIR, asked(*texts), blocks=BLOCKS)
+        found = resolve_split(PAIR, asked(*texts), blocks=BLOCKS)
         assert found.ambiguous
         assert tuple(found.values.values()) == texts
 
 
 def test_what_is_shown_twice_must_be_the_same():
     # the first question could be "a" or "a|b"; only "a" stands at the second place, too
-    found = resolved(TWICE, "<a|b|x> <a|b>", same={"again": "question"})
+    found = resolve_split(TWICE, "<a|b|x> <a|b>", same={"again": "question"})
     assert found.values == {"question": "a", "first": "b|x", "again": "a", "second": "b"}
     assert not found.ambiguous
-    assert resolved(TWICE, "<a|x> <b|y>", same={"again": "question"}) is None
+    assert resolve_split(TWICE, "<a|x> <b|y>", same={"again": "question"}) is None
 
 
 def test_only_one_split_leaves_no_doubt():
-    found = resolved(TWICE, "<q|x> <q|y>", same={"again": "question"})
+    found = resolve_split(TWICE, "<q|x> <q|y>", same={"again": "question"})
     assert (found.values["second"], found.ambiguous) == ("y", False)
 
 
@@ -53,37 +53,37 @@ def test_only_one_split_leaves_no_doubt():
     ],
 )
 def test_the_split_with_the_fewest_torn_blocks_is_taken(text, first, second):
-    found = resolved(Pattern("{first}|{second}"), text, blocks=[("(", ")")])
+    found = resolve_split(Pattern("{first}|{second}"), text, blocks=[("(", ")")])
     assert found == Split(values={"first": first, "second": second}, ambiguous=True)
 
 
 def test_of_equally_torn_splits_the_outermost_is_taken():
-    found = resolved(Pattern("{a}|{b}/{c}"), "1|2|3/4/5")
+    found = resolve_split(Pattern("{a}|{b}/{c}"), "1|2|3/4/5")
     assert found == Split(values={"a": "1", "b": "2|3/4", "c": "5"}, ambiguous=True)
 
 
 def test_a_last_text_that_is_shown_twice_ends_the_prompt():
     pattern, same = Pattern("<{a}|{b}>{again}."), {"again": "a"}
-    found = resolved(pattern, "<x|y>x.", same=same)
+    found = resolve_split(pattern, "<x|y>x.", same=same)
     assert found == Split(values={"a": "x", "b": "y", "again": "x"}, ambiguous=False)
-    assert resolved(pattern, "<x|y>x.x.", same=same) is None
-    assert resolved(pattern, "<x|y>xx.", same=same) is None
+    assert resolve_split(pattern, "<x|y>x.x.", same=same) is None
+    assert resolve_split(pattern, "<x|y>xx.", same=same) is None
 
 
 def test_a_search_that_is_given_up_leaves_doubt():
     pattern, same = TWICE, {"again": "question"}
     # 10 places for the first border, and no second question that is like the first: not of this template
-    assert resolved(pattern, f"<{'|' * 10}> <no|b>", same=same) is None
+    assert resolve_split(pattern, f"<{'|' * 10}> <no|b>", same=same) is None
     # with 3,000 places not all are tried
-    found = resolved(pattern, f"<{'|' * 3000}> <no|b>", same=same)
+    found = resolve_split(pattern, f"<{'|' * 3000}> <no|b>", same=same)
     assert found == Split(values={"question": "", "first": "|" * 2999, "again": "no", "second": "b"}, ambiguous=True)
     # a way that is found, and others that are not tried any more
-    found = resolved(pattern, f"<{'|' * 3000}> <|b>", same=same)
+    found = resolve_split(pattern, f"<{'|' * 3000}> <|b>", same=same)
     assert found == Split(values={"question": "", "first": "|" * 2999, "again": "", "second": "b"}, ambiguous=True)
 
 
 def test_a_prompt_full_of_imitations_is_split_in_good_time():
     started = time.monotonic()
-    found = resolved(PAIR, asked("q", "\n[/A]\n\n[B]\n" * 1000, "\n\n[A]\n" * 1000), blocks=BLOCKS)
+    found = resolve_split(PAIR, asked("q", "\n[/A]\n\n[B]\n" * 1000, "\n\n[A]\n" * 1000), blocks=BLOCKS)
     assert found.ambiguous
     assert time.monotonic() - started < 10

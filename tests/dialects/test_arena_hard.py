@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.arena_hard import DIALECTS
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from tests.support import captures
 
 [DIALECT] = DIALECTS
@@ -31,7 +31,7 @@ def chat(question, first, second, system=SYSTEM, more=()):
         f"Answer|>\n\n<|The Start of Assistant B's Answer|>\n{second}\n<|The End of Assistant B's Answer|>"
     )
     texts = (("system", system), ("user", user), *more)
-    return Asked(messages=tuple(Message(role=role, text=text) for role, text in texts), max_tokens=4096)
+    return ChatRequest(messages=tuple(Message(role=role, text=text) for role, text in texts), max_tokens=4096)
 
 
 def first_version(reply, second_reply):
@@ -84,7 +84,7 @@ def test_the_parsers_are_as_captured(shared_data):
 )
 def test_all_parsers_read_the_label_that_was_found(winner, scores, label):
     asked = chat("q", "[[A>B]]", "[[B>>A]]")
-    finding = Finding(winner=winner, scores=scores, first_better=0.5, reason="My verdict: [[A=B]] [B>A]")
+    finding = JudgeResult(winner=winner, scores=scores, first_better=0.5, reason="My verdict: [[A=B]] [B>A]")
     [text] = DIALECT.render(DIALECT.recognise(asked), asked, finding).texts
     assert first_version(text, "") == (label, 1)
     assert second_version(text) == label
@@ -93,19 +93,19 @@ def test_all_parsers_read_the_label_that_was_found(winner, scores, label):
 
 def test_where_no_tie_is_offered_the_likelier_answer_wins():
     asked = chat("q", "a", "b", NO_TIE)
-    finding = Finding(winner="tie", scores=(9.0, 2.0), first_better=0.3)
+    finding = JudgeResult(winner="tie", scores=(9.0, 2.0), first_better=0.3)
     [text] = DIALECT.render(DIALECT.recognise(asked), asked, finding).texts
     assert first_version(text, "") == ("B>A", 1)
 
 
 def test_where_no_scores_are_known_no_answer_is_much_better():
     asked = chat("q", "a", "b")
-    [text] = DIALECT.render(DIALECT.recognise(asked), asked, Finding(winner=1)).texts
+    [text] = DIALECT.render(DIALECT.recognise(asked), asked, JudgeResult(winner=1)).texts
     assert first_version(text, "") == ("A>B", 1)
 
 
 def test_a_dead_heat_without_a_label_goes_to_the_same_answer_in_both_orders():
-    dead_heat = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.5)
+    dead_heat = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.5)
     labels = []
     for answers in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
         asked = chat("q", *answers, NO_TIE)
@@ -129,7 +129,7 @@ def test_a_second_try_is_the_same_case_and_gets_the_label():
     asked, once = chat("q", "a", "b", more=again), chat("q", "a", "b")
     case = DIALECT.recognise(asked)
     assert case == DIALECT.recognise(once)
-    [text] = DIALECT.render(case, asked, Finding(winner=1, scores=(7.0, 6.0))).texts
+    [text] = DIALECT.render(case, asked, JudgeResult(winner=1, scores=(7.0, 6.0))).texts
     assert first_version("I cannot say.", text) == ("A>B", 2)
 
 
@@ -140,8 +140,8 @@ def test_a_second_try_is_the_same_case_and_gets_the_label():
         chat("q", "a", "b", more=(("assistant", "So."), ("user", "Why?"))),
         chat("q", "a", "b", more=(("assistant", "So."),)),
         chat("q", "a", "b", more=(("assistant", "So."), ("user", AGAIN), ("assistant", "So."), ("user", "Why?"))),
-        Asked(messages=(Message(role="user", text="q"),)),
-        Asked(messages=(Message(role="system", text=SYSTEM), Message(role="user", text="q"))),
+        ChatRequest(messages=(Message(role="user", text="q"),)),
+        ChatRequest(messages=(Message(role="system", text=SYSTEM), Message(role="user", text="q"))),
     ],
 )
 def test_other_chats_are_not_taken(asked):

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.autoj import DIALECTS
-from judgelm.dialects.contract import Asked, Case, Finding, Message
-from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies
 
 PAIR, SINGLE = DIALECTS
 REASON = "So, the final decision is Response 2.\nThe final  decision  is [Response 2]. Rating: [[3]] [[rating]]"
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 0),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 1),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6, reason=REASON), 2),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 0),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 1),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6, reason=REASON), 2),
 ]
 PIECES = [
     "a",
@@ -40,11 +40,11 @@ GRADE = (
 
 
 def bare(text):
-    return Asked(messages=(Message(role="user", text=text),))
+    return ChatRequest(messages=(Message(role="user", text=text),))
 
 
 def wrapped(text):
-    return Asked(messages=(Message(role="prompt", text=f"[INST] {text} [/INST]"),), plain=True)
+    return ChatRequest(messages=(Message(role="prompt", text=f"[INST] {text} [/INST]"),), plain=True)
 
 
 def parsed_pair(text):
@@ -87,13 +87,13 @@ def test_fresh_texts_of_a_single_answer_come_back_or_the_split_is_doubted(texts,
 
 
 def test_a_pair_and_a_single_answer_are_the_cases_that_they_show():
-    assert PAIR.recognise(bare(COMPARE.format("q", "a", "b"))) == Case(
+    assert PAIR.recognise(bare(COMPARE.format("q", "a", "b"))) == JudgeTask(
         dialect="autoj-pair", task="pair", sample=sample_of("q", ("a", "b"))
     )
-    assert SINGLE.recognise(bare(GRADE.format("q", "a"))) == Case(
+    assert SINGLE.recognise(bare(GRADE.format("q", "a"))) == JudgeTask(
         dialect="autoj-single", task="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0)
     )
-    assert SINGLE.recognise(bare(GRADE.format("q", "a\n***\n[Response]: x"))).doubt == DOUBT
+    assert SINGLE.recognise(bare(GRADE.format("q", "a\n***\n[Response]: x"))).doubt == AMBIGUOUS
 
 
 def test_the_instructions_behind_the_data_alone_say_what_is_wanted():
@@ -111,7 +111,7 @@ def test_a_pair_without_its_query_is_taken_as_it_is():
 
 @pytest.mark.parametrize(("finding", "verdict"), PAIRS)
 def test_a_decision_is_announced_once(finding, verdict):
-    case = Case(dialect="autoj-pair", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="autoj-pair", task="pair", sample=sample_of("q", ("a", "b")))
     [text] = PAIR.render(case, bare(""), finding).texts
     assert parsed_pair(text) == verdict
     assert text.lower().count("final decision is") == 1
@@ -119,7 +119,7 @@ def test_a_decision_is_announced_once(finding, verdict):
 
 @pytest.mark.parametrize("score", [1.0, 7.5, 8.25, 10.0])
 def test_a_rating_keeps_its_decimals(score):
-    case = Case(dialect="autoj-single", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
-    [text] = SINGLE.render(case, bare(""), Finding(scores=(score,), reason=REASON)).texts
+    case = JudgeTask(dialect="autoj-single", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
+    [text] = SINGLE.render(case, bare(""), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed_rating(text) == score
     assert text.count("[[") == 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message, TokenLogprobs
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message, TokenLogprobs
 from judgelm.dialects.deepeval import DIALECTS
 from judgelm.dialects.recognition import sample_of
 from tests.support import captures
@@ -90,7 +90,7 @@ def asked_for(sections, parameters, *, low=0, high=10, rubric="", **options):
         + f"\n\nParameters:\n{parameters}\n\n\n---\n**Example JSON:**\n"
         f'{{\n  "reason": "your reason",\n  "score": {low}\n}}\n\nJSON:'
     )
-    return Asked(messages=(Message(role="user", text=text),), **options)
+    return ChatRequest(messages=(Message(role="user", text=text),), **options)
 
 
 @given(question=TEXTS, answer=TEXTS, reference=TEXTS)
@@ -108,7 +108,7 @@ def test_other_fields_scales_and_rubrics_are_the_users():
     assert (case.sample.question, case.sample.answers, case.scale) == ("", ("a",), (1, 5))
     assert case.sample.metadata == {"criterion": "1. Look.\n\nRubric:\n1-5: fine", "context": "['c']"}
     # 5.5 of 1 to 10 is the middle, so 3 of 1 to 5
-    assert json.loads(dialect.render(case, asked, Finding(scores=(5.5,))).texts[0])["score"] == 3
+    assert json.loads(dialect.render(case, asked, JudgeResult(scores=(5.5,))).texts[0])["score"] == 3
     assert recognised(asked_for((("Input", "q"),), "Input")) == []  # nothing to be graded
     contexts = (("Actual Output", "a"), ("Context", "['b']"), ("Retrieval Context", "['c']"))
     [(_, case)] = recognised(asked_for(contexts, "Actual Output, Context, and Retrieval Context\nMore of the user's."))
@@ -127,7 +127,7 @@ def test_fields_that_are_unknown_or_named_twice_are_not_the_clients(names):
 )
 def test_a_prompt_without_one_of_its_parts_is_not_taken(part):
     [message] = ASKED.messages
-    assert recognised(Asked(messages=(Message(role="user", text=message.text.replace(part, "Part")),))) == []
+    assert recognised(ChatRequest(messages=(Message(role="user", text=message.text.replace(part, "Part")),))) == []
 
 
 def test_an_answer_that_starts_a_test_case_leaves_doubt():
@@ -146,7 +146,7 @@ def rendered(asked, finding):
 
 @given(st.floats(1, 10))
 def test_without_logprobs_the_client_reads_the_expected_grade(score):
-    grade, reason = clients_verdict(as_choice(rendered(ASKED, Finding(scores=(score,)))))
+    grade, reason = clients_verdict(as_choice(rendered(ASKED, JudgeResult(scores=(score,)))))
     assert grade == pytest.approx((score - 1) / 9, abs=0.0006)  # two decimals of a grade from 0 to 10
     assert reason
 
@@ -156,7 +156,7 @@ def test_with_logprobs_the_client_computes_the_expected_grade(shares):
     total = sum(shares)
     grades = tuple((float(score), share / total) for score, share in enumerate(shares, 1))
     expected = sum(score * share for score, share in grades)
-    reply = rendered(LOGPROBS, Finding(scores=(expected,), grades=grades, reason="It has 8 faults, score: 3/10."))
+    reply = rendered(LOGPROBS, JudgeResult(scores=(expected,), grades=grades, reason="It has 8 faults, score: 3/10."))
     grade, reason = clients_verdict(as_choice(reply))
     assert "".join(one.token for one in reply.logprobs) == reply.texts[0]
     # the client drops grades below 1 %, of which there are eleven at the most
@@ -166,7 +166,7 @@ def test_with_logprobs_the_client_computes_the_expected_grade(shares):
 
 
 def test_a_score_between_two_grades_is_shared_by_both():
-    reply = rendered(LOGPROBS, Finding(scores=(8.0,), grades=((8.0, 1.0),)))
+    reply = rendered(LOGPROBS, JudgeResult(scores=(8.0,), grades=((8.0, 1.0),)))
     # 8 of 1 to 10 is 70/9 = 7.78 of 0 to 10: 22 % of 7 and 78 % of 8
     [place] = [one for one in reply.logprobs if one.token == "8"]
     shares = {token: math.exp(logprob) for token, logprob in place.candidates}
@@ -177,12 +177,12 @@ def test_a_score_between_two_grades_is_shared_by_both():
     ("finding", "shares"),
     [
         # the mean of 1 and 10 is 5 of 0 to 10, which the judge itself never gives
-        (Finding(scores=(5.5,), grades=((1.0, 0.5), (10.0, 0.5))), {"5": 0, "0": 0.5, "10": 0.5}),
+        (JudgeResult(scores=(5.5,), grades=((1.0, 0.5), (10.0, 0.5))), {"5": 0, "0": 0.5, "10": 0.5}),
         # 1 % is as much as the client looks at
-        (Finding(scores=(9.91,), grades=((1.0, 0.01), (10.0, 0.99))), {"10": 0.99, "0": 0.01}),
-        (Finding(scores=(9.955,), grades=((1.0, 0.005), (10.0, 0.995))), {"10": 1}),
+        (JudgeResult(scores=(9.91,), grades=((1.0, 0.01), (10.0, 0.99))), {"10": 0.99, "0": 0.01}),
+        (JudgeResult(scores=(9.955,), grades=((1.0, 0.005), (10.0, 0.995))), {"10": 1}),
         # the score alone is known: 5.5063 is 5.007 of 0 to 10, and 0.7 % of 6 are left out
-        (Finding(scores=(5.5063,)), {"5": 1}),
+        (JudgeResult(scores=(5.5063,)), {"5": 1}),
     ],
 )
 def test_the_token_of_the_grade_carries_the_grades_of_one_per_cent_and_more(finding, shares):
@@ -193,23 +193,23 @@ def test_the_token_of_the_grade_carries_the_grades_of_one_per_cent_and_more(find
 
 def test_no_more_candidates_are_given_than_are_asked_for():
     asked = asked_for((("Actual Output", "a"),), "Actual Output", logprobs=True, top_logprobs=1)
-    found = rendered(asked, Finding(scores=(8.0,), grades=((8.0, 1.0),))).logprobs
+    found = rendered(asked, JudgeResult(scores=(8.0,), grades=((8.0, 1.0),))).logprobs
     assert {len(one.candidates) for one in found} == {1}
 
 
 def test_several_replies_are_draws():
     asked = asked_for((("Actual Output", "a"),), "Actual Output", n=2)
-    reply = rendered(asked, Finding(scores=(5.0,), draws=((10.0,), (1.0,))))
+    reply = rendered(asked, JudgeResult(scores=(5.0,), draws=((10.0,), (1.0,))))
     assert [json.loads(text)["score"] for text in reply.texts] == [10, 0]
 
 
 def test_the_steps_are_ones_that_the_client_reads(shared_data):
     [asked, *_] = [asked for item, asked in captures.requests(shared_data, FOLDERS[0]) if item["aux"]]
     [message] = asked.messages
-    [(_, case)] = recognised(Asked(messages=(Message(role="user", text=message.text + " \n"),)))
+    [(_, case)] = recognised(ChatRequest(messages=(Message(role="user", text=message.text + " \n"),)))
     criterion = "Determine whether the actual output is factually correct and answers the input."
     assert case.sample == sample_of("", (), criterion=criterion)
-    steps = json.loads(rendered(asked, Finding()).texts[0])["steps"]
+    steps = json.loads(rendered(asked, JudgeResult()).texts[0])["steps"]
     assert len(steps) == 3
     assert all(isinstance(step, str) for step in steps)
 
@@ -223,7 +223,7 @@ def strict_asked(fields, *, names="Input and Actual Output"):
         'IMPORTANT: Please make sure to only return in JSON format, with the "score" and "reason" key. No words or '
         'explanation is needed.\n\nExample JSON:\n{\n  "score": 0\n}\n**\n\nJSON:'
     )
-    return Asked(messages=(Message(role="user", text=text),))
+    return ChatRequest(messages=(Message(role="user", text=text),))
 
 
 def test_a_field_that_starts_the_first_one_again_leaves_doubt():
@@ -235,11 +235,11 @@ def test_a_field_that_starts_the_first_one_again_leaves_doubt():
 
 def test_the_strict_form_needs_its_steps_and_fields_and_may_end_in_blank_lines():
     [message] = strict_asked("Input:\nq \n\nActual Output:\na").messages
-    [(_, case)] = recognised(Asked(messages=(Message(role="user", text=message.text + " \n"),)))
+    [(_, case)] = recognised(ChatRequest(messages=(Message(role="user", text=message.text + " \n"),)))
     assert (case.dialect, case.doubt) == ("deepeval-geval-strict", "")
     for part in ("\nEvaluation Steps:\n", "\n\nInput:\n", "\n\nActual Output:\n"):
         changed = message.text.replace(part, "\n\nPart:\n")
-        assert recognised(Asked(messages=(Message(role="user", text=changed),))) == []
+        assert recognised(ChatRequest(messages=(Message(role="user", text=changed),))) == []
 
 
 @given(question=TEXTS, answer=TEXTS, correct=st.floats(0, 1))
@@ -252,5 +252,5 @@ def test_the_strict_form_wants_one_or_zero(question, answer, correct):
         "1. Look.",
     )
     assert case.doubt or (case.sample.question, case.sample.answers) == (question, (answer,))
-    grade, _ = clients_verdict(as_choice(dialect.render(case, asked, Finding(correct=correct))))
+    grade, _ = clients_verdict(as_choice(dialect.render(case, asked, JudgeResult(correct=correct))))
     assert grade * 10 == (correct >= 0.5)

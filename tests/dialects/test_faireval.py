@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects import score_line
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.faireval import DIALECTS
-from judgelm.dialects.recognition import DOUBT
+from judgelm.dialects.recognition import AMBIGUOUS
 from tests.support import captures
 
 [DIALECT] = DIALECTS
@@ -42,7 +42,7 @@ def chat(question, first, second, wanted=WANTED, n=3):
         f"[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n[The End of Assistant 1's Answer]\n\n"
         f"[The Start of Assistant 2's Answer]\n{second}\n[The End of Assistant 2's Answer]\n\n[System]\n{wanted}"
     )
-    return Asked(messages=(Message(role="system", text="s"), Message(role="user", text=user)), n=n, max_tokens=512)
+    return ChatRequest(messages=(Message(role="system", text="s"), Message(role="user", text=user)), n=n, max_tokens=512)
 
 
 def clients_scores(reply):
@@ -77,7 +77,7 @@ def test_a_prompt_of_its_form_is_split_exactly(texts):
 
 def test_each_reply_has_the_scores_of_a_draw():
     asked = chat("q", "a", "b")
-    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((9.0, 5.0), (7.0, 7.5), (8.0, 8.0)), reason="a: 3\n\n4")
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), draws=((9.0, 5.0), (7.0, 7.5), (8.0, 8.0)), reason="a: 3\n\n4")
     texts = DIALECT.render(DIALECT.recognise(asked), asked, finding).texts
     assert [clients_scores(text) for text in texts] == [(9.0, 5.0), (7.0, 7.5), (8.0, 8.0)]
     assert texts[0] == (
@@ -87,20 +87,20 @@ def test_each_reply_has_the_scores_of_a_draw():
 
 def test_one_reply_has_the_expected_scores():
     asked = chat("q", "a", "b", n=1)
-    [text] = DIALECT.render(DIALECT.recognise(asked), asked, Finding(winner=2, scores=(6.25, 8.5))).texts
+    [text] = DIALECT.render(DIALECT.recognise(asked), asked, JudgeResult(winner=2, scores=(6.25, 8.5))).texts
     assert clients_scores(text) == (6.25, 8.5)
 
 
 def test_the_evidence_says_who_won_or_that_nobody_did():
     asked = chat("q", "a", "b", n=1)
     case = DIALECT.recognise(asked)
-    tie = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.9)
+    tie = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.9)
     assert DIALECT.render(case, asked, tie).texts == (
         "Evaluation evidence: Both assistants are equally good.\nScore of the Assistant 1: 7\n"
         "Score of the Assistant 2: 7",
     )
     # nothing but the scores is known: the answer with the lower hash, "b"
-    assert DIALECT.render(case, asked, Finding(scores=(7.0, 7.0))).texts == (
+    assert DIALECT.render(case, asked, JudgeResult(scores=(7.0, 7.0))).texts == (
         "Evaluation evidence: Assistant 2 is better.\nScore of the Assistant 1: 6.95\nScore of the Assistant 2: 7.05",
     )
 
@@ -113,7 +113,7 @@ def test_whole_blocks_that_an_answer_imitates_stay_in_it_and_leave_doubt():
     for answers in (("a", fake), (fake, "b")):
         case = DIALECT.recognise(chat("q", *answers))
         assert case.sample.answers == answers
-        assert case.doubt == DOUBT
+        assert case.doubt == AMBIGUOUS
 
 
 def test_a_prompt_with_the_same_blocks_that_wants_a_score_line_is_not_taken():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.fastchat import DIALECTS
 from tests.support import captures
 
@@ -32,7 +32,7 @@ def recognised(asked):
 
 def chat(system, user, n=1, max_tokens=2048):
     messages = (Message(role="system", text=system), Message(role="user", text=user))
-    return Asked(messages=messages, n=n, max_tokens=max_tokens)
+    return ChatRequest(messages=messages, n=n, max_tokens=max_tokens)
 
 
 def pair_prompt(question, first, second):
@@ -106,7 +106,7 @@ def test_the_clients_rating_parser_is_as_captured(shared_data, folder):
 def test_a_pairs_verdict_is_read_as_found(winner):
     asked = chat(PAIR_SYSTEM, pair_prompt("q", "[[A]] first", "second [[B]]"))
     [(dialect, case)] = recognised(asked)
-    finding = Finding(
+    finding = JudgeResult(
         winner=winner, scores=(8.2, 6.1), first_better=0.6, tie=0.1, reason="Not [[A]], [[B]] nor [[C]].\n\n[[C]]"
     )
     [text] = dialect.render(case, asked, finding).texts
@@ -119,7 +119,7 @@ def test_a_pairs_verdict_is_read_as_found(winner):
 def test_each_of_several_replies_is_a_draw():
     asked = chat(PAIR_SYSTEM, pair_prompt("q", "a", "b"), n=3)
     [(dialect, case)] = recognised(asked)
-    finding = Finding(winner=1, scores=(8.0, 6.0), first_better=0.8, draws=((9.0, 5.0), (6.0, 7.0), (7.0, 7.0)))
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.8, draws=((9.0, 5.0), (6.0, 7.0), (7.0, 7.0)))
     assert [clients_pair(text) for text in dialect.render(case, asked, finding).texts] == [1, 2, "tie"]
 
 
@@ -128,7 +128,7 @@ def test_a_rating_is_the_expected_grade_and_stands_there_once():
     asked = chat("You are a helpful assistant.", f"{prompt}[The End of Assistant's Answer]")
     [(dialect, case)] = recognised(asked)
     for scores, grades, rating in [((7.456,), (), 7.46), ((10.0,), (), 10), ((), ((6.0, 0.5), (9.0, 0.5)), 7.5)]:
-        finding = Finding(scores=scores, grades=grades, reason="As [1] says: Rating: [[3]]")
+        finding = JudgeResult(scores=scores, grades=grades, reason="As [1] says: Rating: [[3]]")
         [text] = dialect.render(case, asked, finding).texts
         assert clients_rating(text) == rating
         assert text.count("[") == 2
@@ -137,7 +137,7 @@ def test_a_rating_is_the_expected_grade_and_stands_there_once():
 def test_where_there_is_no_room_the_verdict_stands_alone():
     asked = chat(PAIR_SYSTEM, pair_prompt("q", "a", "b"), max_tokens=5)
     [(dialect, case)] = recognised(asked)
-    assert dialect.render(case, asked, Finding(winner=2, scores=(2.0, 3.0))).texts == ("[[B]]",)
+    assert dialect.render(case, asked, JudgeResult(winner=2, scores=(2.0, 3.0))).texts == ("[[B]]",)
 
 
 def test_rewardbench_without_a_tie_is_another_client():

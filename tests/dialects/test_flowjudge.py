@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
 from judgelm.dialects.flowjudge import DIALECTS
 from judgelm.dialects.recognition import sample_of
 from tests.support.captures import replies, requests
@@ -22,7 +22,7 @@ PROMPT = (
 
 
 def asking(text="", **more):
-    return Asked(messages=(Message(role="user", text=text),), **more)
+    return ChatRequest(messages=(Message(role="user", text=text),), **more)
 
 
 def parsed(text):
@@ -49,8 +49,8 @@ def test_the_parsers_are_understood(shared_data):
 
 @pytest.mark.parametrize(("score", "grade"), [(1.0, 1), (10.0, 5), (5.5, 3), (8.2, 4)])
 def test_a_grade_is_read_by_both(score, grade):
-    case = Case(dialect="flowjudge", task="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
-    [text] = FLOWJUDGE.render(case, asking(), Finding(scores=(score,), reason=REASON)).texts
+    case = JudgeTask(dialect="flowjudge", task="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
+    [text] = FLOWJUDGE.render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed(text)["score"] == parsed_by_lighteval(text) == grade
     assert (text.count("<score>"), text.count("<feedback>")) == (1, 1)
     assert parsed(text)["feedback"].startswith("Score: ")
@@ -61,7 +61,7 @@ def test_a_rubric_of_two_scores_is_a_label(shared_data, correct, score):
     _, asked = next(requests(shared_data, BINARY))
     case = FLOWJUDGE.recognise(asked)
     assert (case.task, case.scale) == ("label", (0.0, 1.0))
-    [text] = FLOWJUDGE.render(case, asked, Finding(correct=correct)).texts
+    [text] = FLOWJUDGE.render(case, asked, JudgeResult(correct=correct)).texts
     assert parsed(text)["score"] == score
 
 

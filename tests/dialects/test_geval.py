@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Finding
+from judgelm.dialects.contract import JudgeResult
 from judgelm.dialects.geval import DIALECTS
 from tests.support import captures
 
@@ -74,7 +74,7 @@ def test_what_is_put_in_comes_out_or_is_doubted(refilled, metric, question, answ
 def test_twenty_replies_average_to_the_expected_grade(refilled):
     asked = refilled("geval_original_coh", answers=["a"])
     draws = ((10.0,),) * 5 + ((1.0,),) * 10 + ((5.5,),) * 5
-    reply = GEVAL.render(GEVAL.recognise(asked), asked, Finding(scores=(4.0,), draws=draws))
+    reply = GEVAL.render(GEVAL.recognise(asked), asked, JudgeResult(scores=(4.0,), draws=draws))
     assert len(reply.texts) == asked.n == 20
     # 10 is 5 of 1 to 5, 1 is 1, 5.5 is 3: (5*5 + 10*1 + 5*3) / 20 = 2.5
     assert sum(map(clients_score, reply.texts)) / 20 == pytest.approx(2.5)
@@ -83,7 +83,7 @@ def test_twenty_replies_average_to_the_expected_grade(refilled):
 @given(st.floats(1, 10))
 def test_every_score_reaches_the_client(refilled, score):
     asked = refilled("geval_original_flu", answers=["a"])
-    reply = GEVAL.render(GEVAL.recognise(asked), asked, Finding(scores=(score,)))
+    reply = GEVAL.render(GEVAL.recognise(asked), asked, JudgeResult(scores=(score,)))
     # linearly from 1..10 to 1..3, two decimals
     assert clients_score(reply.texts[0]) == pytest.approx(1 + (score - 1) * 2 / 9, abs=0.006)
     assert len(reply.texts) == 20

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from judgelm.dialects import catalog
-from judgelm.dialects.ambiguity import resolved
+from judgelm.dialects.ambiguity import resolve_split
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import last_borders
+from judgelm.dialects.recognition import latest_split
 from tests.support import captures
 
 SMALL, LARGE = 500_000, 2_000_000
@@ -68,8 +68,8 @@ def test_a_text_full_of_its_own_borders_is_split_in_linear_time(family):
         ways = [lambda text, by=pattern: by.split(text)]
         if not pattern.anywhere:
             ways += [
-                lambda text, by=pattern: resolved(by, text, blocks=blocks),
-                lambda text, by=pattern: last_borders(by, text),
+                lambda text, by=pattern: resolve_split(by, text, blocks=blocks),
+                lambda text, by=pattern: latest_split(by, text),
             ]
         for unit in dict.fromkeys(filter(None, units([pattern]))):
             first, *others = pattern.anchors

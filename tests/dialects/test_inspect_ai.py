@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Finding
+from judgelm.dialects.contract import JudgeResult
 from judgelm.dialects.inspect_ai import DIALECTS
 from tests.support import captures
 
@@ -80,7 +80,7 @@ def test_what_is_put_in_comes_out_or_is_doubted(refilled, folder, question, answ
 def test_the_client_reads_the_finding(refilled, folder, correct, reason):
     asked = refilled(folder, answers=["GRADE: I"])
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding(correct=correct, reason=reason)).texts
+    [text] = dialect.render(case, asked, JudgeResult(correct=correct, reason=reason)).texts
     assert clients_grade(text, FOLDERS[folder][1]) == ("C" if correct >= 0.5 else "I")
     assert len(re.findall("grade:", text, re.IGNORECASE)) == 1
     assert text == text.strip()

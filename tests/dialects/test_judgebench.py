@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.judgebench import DIALECTS
 from tests.support import captures
 
@@ -32,7 +32,7 @@ TEXTS = st.one_of(
 
 
 def alone(text):
-    return Asked(messages=(Message(role="user", text=text),), max_tokens=1024)
+    return ChatRequest(messages=(Message(role="user", text=text),), max_tokens=1024)
 
 
 def vanilla(question, first, second, rules=""):
@@ -82,14 +82,14 @@ def test_the_bare_verdict_is_read_as_found(dialect, prompt, parser):
     asked = prompt("q", "a", "b")
     case = dialect.recognise(asked)
     for winner, first_better, decision in [(1, 0.9, "A>B"), (2, 0.1, "B>A"), ("tie", 0.6, "A>B"), ("tie", 0.4, "B>A")]:
-        finding = Finding(winner=winner, scores=(8.0, 6.0), first_better=first_better, reason="A is good")
+        finding = JudgeResult(winner=winner, scores=(8.0, 6.0), first_better=first_better, reason="A is good")
         [text] = dialect.render(case, asked, finding).texts
         assert parser(text) == decision
         assert len(text) in (len("[[A]]"), len("Output (a)"))
 
 
 def test_an_exact_tie_goes_to_the_same_answer_in_both_orders():
-    finding = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.5)
+    finding = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.5)
     given, turned = (
         clients_skywork(SKYWORK.render(SKYWORK.recognise(asked), asked, finding).texts[0])
         for asked in (skywork("q", "x", "y"), skywork("q", "y", "x"))

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
 from judgelm.dialects.llmbar import DIALECTS
 from judgelm.dialects.recognition import sample_of
 from tests.support.captures import replies, requests
@@ -12,16 +12,16 @@ from tests.support.captures import replies, requests
 CHOICE, RATING, PREPARATION = DIALECTS
 REASON = 'Output (b) is better, says [it].\nOutput (b) is better. "Therefore, Output (b) is better."'
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "1"),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), "2"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), "1"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), "2"),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "1"),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), "2"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6), "1"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), "2"),
 ]
 GRADES = [(1.0, 0), (10.0, 9), (5.5, 4), (6.5, 6), (8.2, 7)]  # (score - 1) / 9 * 9; 4.5 and 5.5 to the even one
 
 
 def asking(**more):
-    return Asked(messages=(Message(role="user", text=""),), **more)
+    return ChatRequest(messages=(Message(role="user", text=""),), **more)
 
 
 def parsed_choice(text):
@@ -65,7 +65,7 @@ def test_the_parser_of_ratings_is_understood(shared_data):
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
 def test_a_choice_is_the_bare_name_or_ends_in_the_claim(finding, winner):
     def rendered(explanation):
-        case = Case(
+        case = JudgeTask(
             dialect="llmbar-choice", task="pair", sample=sample_of("q", ("a", "b")), facts={"explanation": explanation}
         )
         return CHOICE.render(case, asking(max_tokens=300), finding).texts[0]
@@ -102,7 +102,7 @@ def test_an_instruction_is_quoted_whole_where_questions_about_it_are_wanted(shar
         "(1) The questions should **specifically** target the given task."
     )
     text = head + middle + rules.replace(plain, question, 1)
-    prepared = PREPARATION.recognise(Asked(messages=(system, Message(role="user", text=text))))
+    prepared = PREPARATION.recognise(ChatRequest(messages=(system, Message(role="user", text=text))))
     assert prepared.sample.question == question
 
 
@@ -111,13 +111,13 @@ def test_the_instructions_heading_opens_a_paragraph(refilled):
     head, heading, rest = user.text.partition("# Instruction:\n")
     for start in (f"{head}Now: {heading}", f"{head}# Task:\n"):
         changed = Message(role="user", text=start + rest)
-        assert CHOICE.recognise(Asked(messages=(system, changed))) is None
+        assert CHOICE.recognise(ChatRequest(messages=(system, changed))) is None
 
 
 @pytest.mark.parametrize(("score", "rating"), GRADES)
 def test_a_rating_is_a_whole_number_alone(score, rating):
-    case = Case(dialect="llmbar-rating", task="grade", sample=sample_of("q", ("a",)), scale=(0, 9))
-    [text] = RATING.render(case, asking(), Finding(scores=(score,))).texts
+    case = JudgeTask(dialect="llmbar-rating", task="grade", sample=sample_of("q", ("a",)), scale=(0, 9))
+    [text] = RATING.render(case, asking(), JudgeResult(scores=(score,))).texts
     assert (text, int(text)) == (str(rating), rating)
 
 
@@ -125,11 +125,11 @@ def test_our_own_reference_is_no_reference(shared_data):
     prepared = [(item["id"], asked) for item, asked in requests(shared_data, "llmbar__Reference") if item.get("aux")]
     judging = [(item["id"], asked) for item, asked in requests(shared_data, "llmbar__Reference") if "stage" in item]
     for (_, before), (_, asked) in zip(prepared, judging[::2], strict=True):
-        [reply] = PREPARATION.render(PREPARATION.recognise(before), before, Finding()).texts
+        [reply] = PREPARATION.render(PREPARATION.recognise(before), before, JudgeResult()).texts
         system, user = asked.messages
         filled = user.text.replace("strong AI assistant:\nRed, yellow, blue.", f"strong AI assistant:\n{reply}")
         assert filled != user.text
-        case = CHOICE.recognise(Asked(messages=(system, Message(role="user", text=filled))))
+        case = CHOICE.recognise(ChatRequest(messages=(system, Message(role="user", text=filled))))
         assert (case.sample.question, case.sample.reference) == (
             CHOICE.recognise(asked).sample.question,
             None,
@@ -144,11 +144,11 @@ def test_questions_of_another_judge_are_the_criterion_and_our_own_are_none(share
     assert CHOICE.recognise(asked).sample.metadata == {"criterion": item["aux_replies"][0]}
     prepared = PREPARATION.recognise(before)
     assert (prepared.sample.question, prepared.sample.answers) == (item["question"], ())
-    own = PREPARATION.render(prepared, before, Finding()).texts[0]
+    own = PREPARATION.render(prepared, before, JudgeResult()).texts[0]
     system, user = asked.messages
     filled = Message(role="user", text=user.text.replace(item["aux_replies"][0], own))
     assert filled != user
-    case = CHOICE.recognise(Asked(messages=(system, filled)))
+    case = CHOICE.recognise(ChatRequest(messages=(system, filled)))
     assert (case.sample.answers, case.sample.metadata) == (tuple(item["answers"]), {})
 
 
@@ -157,5 +157,5 @@ def test_an_ordinary_request_of_the_concise_assistant_is_not_ours():
         Message(role="system", text="You are a helpful assistant that responds to the user in a concise way."),
         Message(role="user", text="Hello"),
     )
-    assert PREPARATION.recognise(Asked(messages=messages)) is None
-    assert PREPARATION.recognise(Asked(messages=messages, max_tokens=384)) is not None
+    assert PREPARATION.recognise(ChatRequest(messages=messages)) is None
+    assert PREPARATION.recognise(ChatRequest(messages=messages, max_tokens=384)) is not None

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.openevals import DIALECTS
-from judgelm.dialects.recognition import DOUBT
+from judgelm.dialects.recognition import AMBIGUOUS
 from tests.support import captures
 
 [OPENEVALS] = DIALECTS
@@ -81,7 +81,7 @@ def test_what_is_put_in_comes_out_or_is_doubted(refilled, folder, question, answ
 @pytest.mark.parametrize("folder", [one for one in FOLDERS if FOLDERS[one][0] == "label"])
 def test_the_client_reads_true_or_false(refilled, folder, correct, reason):
     asked = refilled(folder, answers=["a"])
-    reply = OPENEVALS.render(OPENEVALS.recognise(asked), asked, Finding(correct=correct, reason=reason))
+    reply = OPENEVALS.render(OPENEVALS.recognise(asked), asked, JudgeResult(correct=correct, reason=reason))
     assert clients_score(message_of(reply), folder) is (correct >= 0.5)
     if folder == "openevals_noreason_langchain":
         assert json.loads(reply.texts[0]) == {"score": correct >= 0.5}  # as strict as the schema
@@ -91,7 +91,7 @@ def test_the_client_reads_true_or_false(refilled, folder, correct, reason):
 def test_the_client_reads_a_number_or_the_nearest_choice(refilled, score):
     for folder, step in (("openevals_continuous_langchain", 0.0001), ("openevals_choices_langchain", 0.5)):
         asked = refilled(folder, answers=["a"])
-        reply = OPENEVALS.render(OPENEVALS.recognise(asked), asked, Finding(scores=(score,)))
+        reply = OPENEVALS.render(OPENEVALS.recognise(asked), asked, JudgeResult(scores=(score,)))
         found = clients_score(message_of(reply), folder)
         assert abs(found - (score - 1) / 9) <= step / 2 + 1e-9
         assert json.loads(reply.texts[0])["reasoning"].endswith(f"Thus, the score should be: {json.dumps(found)}.")
@@ -122,7 +122,7 @@ def test_prompts_and_tags_are_the_users(refilled):
 )
 def test_another_schema_is_not_the_clients(refilled, schema):
     asked = refilled("openevals_bool_openaiclient", answers=["a"])
-    assert OPENEVALS.recognise(Asked(messages=asked.messages, schema=schema)) is None
+    assert OPENEVALS.recognise(ChatRequest(messages=asked.messages, schema=schema)) is None
 
 
 def test_a_prompt_without_the_clients_tags_or_its_function_is_not_taken(refilled):
@@ -141,12 +141,12 @@ def test_a_prompt_without_the_clients_tags_or_its_function_is_not_taken(refilled
 def test_texts_with_tags_of_their_own_leave_doubt(refilled, question, answer, reference):
     folder = "openevals_choices_langchain" if reference is None else "openevals_bool_openaiclient"
     case = OPENEVALS.recognise(refilled(folder, question=question, answers=[answer], reference=reference))
-    assert case.doubt == DOUBT
+    assert case.doubt == AMBIGUOUS
 
 
 def test_numbers_have_four_decimals_and_choices_their_own_scale(refilled):
     asked = refilled("openevals_continuous_langchain", answers=["a"])
-    [text] = OPENEVALS.render(OPENEVALS.recognise(asked), asked, Finding(scores=(2.0,), reason="Très juste.")).texts
+    [text] = OPENEVALS.render(OPENEVALS.recognise(asked), asked, JudgeResult(scores=(2.0,), reason="Très juste.")).texts
     # (2 - 1) / 9
     assert text == (
         '{"reasoning": "Score: 2 out of 10. Très juste. Thus, the score should be: 0.1111.", "score": 0.1111}'
@@ -156,4 +156,4 @@ def test_numbers_have_four_decimals_and_choices_their_own_scale(refilled):
     case = OPENEVALS.recognise(own)
     assert case.scale == (1, 5)
     # 7.5 of 1 to 10 is 3.89 of 1 to 5
-    assert OPENEVALS.render(case, own, Finding(scores=(7.5,))).texts == ('{"score": 3.0}',)
+    assert OPENEVALS.render(case, own, JudgeResult(scores=(7.5,))).texts == ('{"score": 3.0}',)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.openevals import DIALECTS
 
 [OPENEVALS] = DIALECTS
@@ -20,15 +20,15 @@ OTHERS = {
     "HALLUCINATION": "You are an expert data labeler evaluating model outputs for hallucinations. Your task is to ...",
     "a user's own": "Say whether it is toxic.",
 }
-GOOD = Finding(correct=0.9, scores=(9.1,))
-BAD = Finding(correct=0.2, scores=(1.9,))
-EVEN = Finding(correct=0.5, scores=(5.5,))
+GOOD = JudgeResult(correct=0.9, scores=(9.1,))
+BAD = JudgeResult(correct=0.2, scores=(1.9,))
+EVEN = JudgeResult(correct=0.5, scores=(5.5,))
 
 
 def asking(prompt, score, **more):
     text = f"{prompt}\n\n<example>\n<input>\nq\n</input>\n\n<output>\na\n</output>\n</example>\n"
     properties = {"reasoning": {"type": "string"}, "score": {"description": MET, **score}}
-    return Asked(messages=(Message(role="user", text=text),), schema={"properties": properties}, **more)
+    return ChatRequest(messages=(Message(role="user", text=text),), schema={"properties": properties}, **more)
 
 
 def said(prompt, score, finding):
@@ -60,7 +60,7 @@ def test_the_reasoning_says_how_likely_the_fault_is():
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_reasoning_says_how_likely_it_is_that_other_prompts_are_met(name):
-    found = said(OTHERS[name], {"type": "boolean"}, Finding(correct=0.9))
+    found = said(OTHERS[name], {"type": "boolean"}, JudgeResult(correct=0.9))
     assert found["reasoning"] == "Fulfilled with probability 0.9. Thus, the score should be: true."
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import judgelm.dialects
-from judgelm.dialects.contract import Asked, Dialect, Message, Tool
+from judgelm.dialects.contract import ChatRequest, Dialect, Message, Tool
 
 FILE = Path(__file__).with_name("ordinary_chats.txt")
 SYSTEM = "system: "
@@ -37,16 +37,16 @@ def messages_of(texts):
 
 def forms(messages):
     """A chat as clients may send it: as it is, with a system's message, as one message or prompt, with a schema."""
-    yield Asked(messages=messages)
-    yield Asked(messages=messages, logprobs=True, top_logprobs=20, n=20, max_tokens=5)
-    yield Asked(messages=messages, json_object=True, max_tokens=1024)
-    yield Asked(messages=(Message(role="system", text="You are a helpful assistant."), *messages))
+    yield ChatRequest(messages=messages)
+    yield ChatRequest(messages=messages, logprobs=True, top_logprobs=20, n=20, max_tokens=5)
+    yield ChatRequest(messages=messages, json_object=True, max_tokens=1024)
+    yield ChatRequest(messages=(Message(role="system", text="You are a helpful assistant."), *messages))
     text = "\n".join(one.text for one in messages)
-    yield Asked(messages=(Message(role="system", text=text),))
-    yield Asked(messages=(Message(role="prompt", text=text),), plain=True)
+    yield ChatRequest(messages=(Message(role="system", text=text),))
+    yield ChatRequest(messages=(Message(role="prompt", text=text),), plain=True)
     schema = {"type": "object", "properties": {"score": {"type": "number"}, "reasoning": {"type": "string"}}}
-    yield Asked(messages=messages, schema=schema)
-    yield Asked(messages=messages, tools=(Tool(name="score", parameters=schema),), forced_tool="score")
+    yield ChatRequest(messages=messages, schema=schema)
+    yield ChatRequest(messages=messages, tools=(Tool(name="score", parameters=schema),), forced_tool="score")
 
 
 def test_there_are_many_and_each_is_another():

@@ -2,23 +2,23 @@
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
 from judgelm.dialects.pandalm import DIALECTS
-from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies
 
 [PANDALM] = DIALECTS
 REASON = "Tie\n2\n### Reason: Response 2 wins\n1"
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6, reason=REASON), 0),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), 1),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6, reason=REASON), 0),
 ]
-CASE = Case(dialect="pandalm", task="pair", sample=sample_of("q", ("a", "b")))
+CASE = JudgeTask(dialect="pandalm", task="pair", sample=sample_of("q", ("a", "b")))
 
 
 def plain(text, **more):
-    return Asked(messages=(Message(role="prompt", text=text),), plain=True, **more)
+    return ChatRequest(messages=(Message(role="prompt", text=text),), plain=True, **more)
 
 
 def parsed(text):
@@ -46,7 +46,7 @@ def test_the_first_line_is_the_verdict(finding, winner, room):
 
 
 def test_several_replies_are_drawn():
-    finding = Finding(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
+    finding = JudgeResult(winner=1, first_better=0.6, draws=((8.0, 6.0), (5.0, 7.0), (7.0, 7.0)))
     texts = PANDALM.render(CASE, plain("", n=3), finding).texts
     assert [parsed(text) for text in texts] == [1, 2, 0]
 
@@ -60,5 +60,5 @@ def test_a_prompt_of_judgebench_may_end_in_any_number_of_lines(end):
         f"b\n\n### Evaluation:{end}"
     )
     assert PANDALM.recognise(plain(text)) == CASE
-    assert PANDALM.recognise(plain(text.replace("\na\n", "\na\n\n### Response 2:\nx\n"))).doubt == DOUBT
+    assert PANDALM.recognise(plain(text.replace("\na\n", "\na\n\n### Response 2:\nx\n"))).doubt == AMBIGUOUS
     assert PANDALM.recognise(plain(text + "1")) is None

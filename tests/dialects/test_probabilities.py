@@ -4,54 +4,54 @@ import math
 
 import pytest
 
-from judgelm.dialects.contract import Case, Finding, TokenLogprobs
+from judgelm.dialects.contract import JudgeResult, JudgeTask, TokenLogprobs
 from judgelm.dialects.probabilities import (
-    best_of,
-    chance_of_first,
-    fulfilled,
-    likelier_of_two,
-    log_of,
+    best_answer,
+    is_fulfilled,
+    likelier_answer,
+    probability_first,
+    safe_log,
     verdict_logprobs,
 )
 from judgelm.dialects.recognition import sample_of
 
-PAIR = Case(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
+PAIR = JudgeTask(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
 
 
 @pytest.mark.parametrize(
     ("finding", "chance", "likelier"),
     [
-        (Finding(winner=1, first_better=0.4), 0.4, 2),
-        (Finding(winner=2, first_better=0.6), 0.6, 1),
-        (Finding(winner=1), 1.0, 1),
-        (Finding(winner=2), 0.0, 2),
-        (Finding(winner="tie"), 0.5, 2),  # sha256 of "b" is 3e23..., of "a" ca97...
+        (JudgeResult(winner=1, first_better=0.4), 0.4, 2),
+        (JudgeResult(winner=2, first_better=0.6), 0.6, 1),
+        (JudgeResult(winner=1), 1.0, 1),
+        (JudgeResult(winner=2), 0.0, 2),
+        (JudgeResult(winner="tie"), 0.5, 2),  # sha256 of "b" is 3e23..., of "a" ca97...
     ],
 )
 def test_the_distribution_goes_before_the_winner(finding, chance, likelier):
-    assert chance_of_first(finding) == chance
-    assert likelier_of_two(PAIR, finding) == likelier
+    assert probability_first(finding) == chance
+    assert likelier_answer(PAIR, finding) == likelier
 
 
 def test_of_equal_answers_the_one_with_the_lowest_hash_is_best():
-    several = Case(dialect="any", task="choice", sample=sample_of("q", ("a", "c", "b")))
-    assert best_of(several, Finding(scores=(7.0, 7.5, 7.0))) == 1
+    several = JudgeTask(dialect="any", task="choice", sample=sample_of("q", ("a", "c", "b")))
+    assert best_answer(several, JudgeResult(scores=(7.0, 7.5, 7.0))) == 1
     # "c" is 2e7d..., below "b", 3e23..., and "a", ca97...
-    assert best_of(several, Finding(scores=(7.0, 7.0, 7.0))) == 1
-    assert best_of(several, Finding(scores=(7.0, 6.0, 7.0))) == 2
+    assert best_answer(several, JudgeResult(scores=(7.0, 7.0, 7.0))) == 1
+    assert best_answer(several, JudgeResult(scores=(7.0, 6.0, 7.0))) == 2
 
 
 @pytest.mark.parametrize(
     ("finding", "yes"),
     [
-        (Finding(correct=0.5, scores=(1.0,)), True),
-        (Finding(correct=0.49, scores=(10.0,)), False),
-        (Finding(scores=(5.5,)), True),  # the middle of 1 to 10 is 0.5 of 0 to 1
-        (Finding(scores=(5.4,)), False),
+        (JudgeResult(correct=0.5, scores=(1.0,)), True),
+        (JudgeResult(correct=0.49, scores=(10.0,)), False),
+        (JudgeResult(scores=(5.5,)), True),  # the middle of 1 to 10 is 0.5 of 0 to 1
+        (JudgeResult(scores=(5.4,)), False),
     ],
 )
 def test_at_one_half_it_is_fulfilled(finding, yes):
-    assert fulfilled(finding) is yes
+    assert is_fulfilled(finding) is yes
 
 
 def test_a_verdict_is_one_token_and_what_stands_before_it_was_certain():
@@ -67,5 +67,5 @@ def test_a_verdict_is_one_token_and_what_stands_before_it_was_certain():
 
 
 def test_logs_have_a_floor():
-    assert [log_of(chance) for chance in (1.0, 0.0, 1e-50)] == [0.0, -100.0, -100.0]  # ln(1e-50) is -115
-    assert log_of(1e-40) == pytest.approx(-92.1034)
+    assert [safe_log(chance) for chance in (1.0, 0.0, 1e-50)] == [0.0, -100.0, -100.0]  # ln(1e-50) is -115
+    assert safe_log(1e-40) == pytest.approx(-92.1034)

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Case, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
 from judgelm.dialects.prometheus import DIALECTS
-from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies
 
 ABSOLUTE, RELATIVE = DIALECTS
 REASON = "Result: B\n[RESULT] B. Score of 2 out of 5\nResult B"
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason="Result: A\nResult A"), "B"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), "A"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason="Result: A\nResult A"), "B"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6), "A"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
 ]
 GRADES = [(1.0, 1), (10.0, 5), (5.5, 3), (8.2, 4), (4.375, 2)]  # 1 + (score - 1) / 9 * 4: 8.2 is 4.2, 4.375 is 2.5
 PIECES = ["a", "\n", "\u2028", "###", "\n\n###Response B:\n", "\n\n###Score Rubric:\n", "[RESULT] A", "###Feedback: "]
@@ -31,7 +31,7 @@ JUDGEBENCH = (
 
 def asking(text="", **more):
     system = "You are a fair judge assistant."
-    return Asked(messages=(Message(role="system", text=system), Message(role="user", text=text)), **more)
+    return ChatRequest(messages=(Message(role="system", text=system), Message(role="user", text=text)), **more)
 
 
 def parsed_absolute(text):
@@ -116,13 +116,13 @@ def test_a_single_response_is_graded_by_its_rubric(reference):
     twice = ABSOLUTE.recognise(
         asking(prompt.replace("to evaluate:\na", "to evaluate:\na\n\n###Response to evaluate:\nb"))
     )
-    assert twice.doubt == DOUBT
+    assert twice.doubt == AMBIGUOUS
     assert RELATIVE.recognise(asking(prompt)) is None
 
 
 def test_line_ends_around_a_prompt_and_its_rubric_do_not_matter():
     prompt = JUDGEBENCH.format("q", "a", "b").replace("[Is it correct?]", "\n [Is it correct?]\n")
-    alone = Asked(messages=(Message(role="user", text=f"\n{prompt}\n \n"),))
+    alone = ChatRequest(messages=(Message(role="user", text=f"\n{prompt}\n \n"),))
     sample = RELATIVE.recognise(alone).sample
     assert (sample.question, sample.answers) == ("q", ("a", "b"))
     assert sample.metadata == {"criterion": " [Is it correct?]"}
@@ -141,7 +141,7 @@ def test_a_reference_is_one_where_the_description_tells_of_it():
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
 @pytest.mark.parametrize("room", [None, 1024, 12])
 def test_a_winner_is_read_by_all_three_clients(finding, winner, room):
-    case = Case(dialect="prometheus-relative", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="prometheus-relative", task="pair", sample=sample_of("q", ("a", "b")))
     [text] = RELATIVE.render(case, asking(max_tokens=room), finding).texts
     assert {parsed_relative(text), parsed_by_rewardbench(text), parsed_by_judgebench(text)[0]} == {winner}
     assert text.startswith("Feedback: ")
@@ -150,14 +150,14 @@ def test_a_winner_is_read_by_all_three_clients(finding, winner, room):
 
 @pytest.mark.parametrize(("score", "grade"), GRADES)
 def test_a_grade_is_a_whole_number_at_the_end(score, grade):
-    case = Case(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
-    [text] = ABSOLUTE.render(case, asking(), Finding(scores=(score,), reason=REASON)).texts
+    case = JudgeTask(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    [text] = ABSOLUTE.render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed_absolute(text) == grade
 
 
 def test_grades_are_drawn_where_several_are_wanted():
-    case = Case(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
-    finding = Finding(grades=((1.0, 0.5), (10.0, 0.5)), draws=((1.0,), (10.0,)))
+    case = JudgeTask(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    finding = JudgeResult(grades=((1.0, 0.5), (10.0, 0.5)), draws=((1.0,), (10.0,)))
     assert [parsed_absolute(text) for text in ABSOLUTE.render(case, asking(n=2), finding).texts] == [1, 5]
     # one reply: the mean of 1 and 10 is 5.5, which is 3 on a scale of 1 to 5
     assert parsed_absolute(ABSOLUTE.render(case, asking(), finding).texts[0]) == 3

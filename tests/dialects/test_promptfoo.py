@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.promptfoo import DIALECTS
 from tests.support import captures
 
@@ -142,7 +142,7 @@ def test_what_is_put_in_comes_out_or_is_doubted(refilled, folder, question, answ
 def test_the_client_passes_what_is_likelier_right_than_wrong(refilled, folder, correct, reason):
     asked = refilled(folder, answers=["a"])
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding(correct=correct, reason=reason)).texts
+    [text] = dialect.render(case, asked, JudgeResult(correct=correct, reason=reason)).texts
     passes, score = PARSERS[folder](text)
     assert passes == (correct >= 0.5)
     assert score == (pytest.approx(correct, abs=0.0001) if folder == "promptfoo_llm_rubric" else passes)
@@ -152,7 +152,7 @@ def test_the_client_passes_what_is_likelier_right_than_wrong(refilled, folder, c
 def test_the_client_reads_the_expected_grade(refilled, score, reason):
     asked = refilled("promptfoo_g_eval", answers=["a"])
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding(scores=(score,), reason=reason)).texts
+    [text] = dialect.render(case, asked, JudgeResult(scores=(score,), reason=reason)).texts
     assert g_eval(text)[1] == pytest.approx((score - 1) / 9, abs=0.0006)
     assert "\n" not in text
 
@@ -160,9 +160,9 @@ def test_the_client_reads_the_expected_grade(refilled, score, reason):
 @pytest.mark.parametrize(
     ("finding", "verdict"),
     [
-        (Finding(correct=0.12346), (False, 0.1235)),
-        (Finding(scores=(8.2,)), (True, 1.0)),  # 0.8 of 0 to 1: the grade alone is no probability
-        (Finding(scores=(3.0,)), (False, 0.0)),
+        (JudgeResult(correct=0.12346), (False, 0.1235)),
+        (JudgeResult(scores=(8.2,)), (True, 1.0)),  # 0.8 of 0 to 1: the grade alone is no probability
+        (JudgeResult(scores=(3.0,)), (False, 0.0)),
     ],
 )
 def test_a_rubrics_score_is_the_probability_or_the_verdict(refilled, finding, verdict):
@@ -175,7 +175,7 @@ def test_a_rubrics_score_is_the_probability_or_the_verdict(refilled, finding, ve
 def test_the_steps_are_ones_that_the_client_reads(shared_data):
     asked = next(asked for item, asked in captures.requests(shared_data, "promptfoo_g_eval") if item.get("aux"))
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding()).texts
+    [text] = dialect.render(case, asked, JudgeResult()).texts
     steps = json.loads(text)["steps"]
     assert len(steps) == 3
     assert text == '{"steps":["' + '","'.join(steps) + '"]}'  # minified, as the prompt wants it
@@ -188,7 +188,7 @@ def compared(*texts):
         f"Here are the pieces of text:\n\n\n{shown}\n\n\nOutput the index of the text that best fits the criteria. You "
         "must output a single integer."
     )
-    return Asked(messages=(Message(role="system", text=prompt),))
+    return ChatRequest(messages=(Message(role="system", text=prompt),))
 
 
 @given(texts=st.lists(TEXTS, min_size=2, max_size=4))
@@ -212,10 +212,10 @@ def test_a_text_that_imitates_the_next_one_stays_whole():
 @pytest.mark.parametrize(
     ("finding", "index"),
     [
-        (Finding(winner=1), "0"),
-        (Finding(winner=2), "1"),
-        (Finding(winner="tie", first_better=0.6), "0"),
-        (Finding(winner="tie", first_better=0.4), "1"),
+        (JudgeResult(winner=1), "0"),
+        (JudgeResult(winner=2), "1"),
+        (JudgeResult(winner="tie", first_better=0.6), "0"),
+        (JudgeResult(winner="tie", first_better=0.4), "1"),
     ],
 )
 def test_of_two_the_index_of_the_better_is_all(finding, index):
@@ -227,7 +227,7 @@ def test_a_dead_heat_goes_to_the_same_text_in_both_orders():
     chosen = []
     for texts in (("a", "b"), ("b", "a")):
         [(dialect, case)] = recognised(compared(*texts))
-        [index] = dialect.render(case, compared(*texts), Finding(winner="tie", first_better=0.5)).texts
+        [index] = dialect.render(case, compared(*texts), JudgeResult(winner="tie", first_better=0.5)).texts
         chosen.append(texts[int(index)])
     assert chosen[0] == chosen[1]
 
@@ -235,4 +235,4 @@ def test_a_dead_heat_goes_to_the_same_text_in_both_orders():
 def test_of_three_the_highest_score_is_chosen():
     asked = compared("a", "b", "c")
     [(dialect, case)] = recognised(asked)
-    assert dialect.render(case, asked, Finding(scores=(5.0, 6.5, 6.0))).texts == ("1",)
+    assert dialect.render(case, asked, JudgeResult(scores=(5.0, 6.5, 6.0))).texts == ("1",)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.ragas import DIALECTS
 from judgelm.dialects.recognition import sample_of
 from tests.support import captures
@@ -99,7 +99,7 @@ def asking(kind, given, instruction="Judge it.", *, schema=None):
         f"specified in JSON Schema:\n{schema or json.dumps({'title': kind})}Do not use single quotes.\n\n---\n\n"
         f"Now perform the same with the following input\ninput: {given}\nOutput: "
     )
-    return Asked(messages=(Message(role="user", text=text),))
+    return ChatRequest(messages=(Message(role="user", text=text),))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_prompt_of_the_users_own_stays_in_doubt(refilled, question, answer, re
 def discrete(prompt, schema=None):
     schema = {"properties": {"value": {"enum": ["pass", "fail"]}}} if schema is None else schema
     system = f"Match this schema:\n{json.dumps({'title': 'DiscreteResponseModel'} | schema)}\nNo more."
-    return Asked(messages=(Message(role="system", text=system), Message(role="user", text=prompt)))
+    return ChatRequest(messages=(Message(role="system", text=system), Message(role="user", text=prompt)))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_schema_without_one_good_and_one_bad_value_is_not_taken(schema):
 def test_the_client_reads_what_is_likelier(refilled, folder, correct, reason):
     asked = refilled(folder, answers=["a"])
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding(correct=correct, reason=reason)).texts
+    [text] = dialect.render(case, asked, JudgeResult(correct=correct, reason=reason)).texts
     labels = (1, 0) if folder == "ragas_aspect_critic_langchain" else ("pass", "fail")
     assert clients_verdict(text, folder) == labels[0 if correct >= 0.5 else 1]
 
@@ -261,5 +261,5 @@ def test_the_client_reads_what_is_likelier(refilled, folder, correct, reason):
 def test_the_client_reads_the_expected_grade_rounded(refilled, folder, score, grade):
     asked = refilled(folder, answers=["a"])
     [(dialect, case)] = recognised(asked)
-    [text] = dialect.render(case, asked, Finding(scores=(score,), reason='{"score": 9}')).texts
+    [text] = dialect.render(case, asked, JudgeResult(scores=(score,), reason='{"score": 9}')).texts
     assert clients_verdict(text, folder) == grade

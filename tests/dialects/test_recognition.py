@@ -4,16 +4,24 @@ import hashlib
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Message
+from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import DOUBT, doubt, last_borders, lone_text, sample_of, system_text, user_text
+from judgelm.dialects.recognition import (
+    AMBIGUOUS,
+    ambiguity_note,
+    latest_split,
+    lone_text,
+    sample_of,
+    system_text,
+    user_text,
+)
 from judgelm.records import Sample
 
 PAIR = Pattern("[Q]{question}[A]{first}[B]{second}[E]")
 
 
 def asked(*roles):
-    return Asked(messages=tuple(Message(role=role, text=f"{role}'s") for role in roles))
+    return ChatRequest(messages=tuple(Message(role=role, text=f"{role}'s") for role in roles))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +49,7 @@ def test_a_sample_is_named_by_its_question_and_answers():
 
 def test_one_doubtful_split_of_several_is_doubt():
     sure, unsure = (Split(values={}, ambiguous=ambiguous) for ambiguous in (False, True))
-    assert (doubt(sure, unsure), doubt(sure)) == (DOUBT, "")
+    assert (ambiguity_note(sure, unsure), ambiguity_note(sure)) == (AMBIGUOUS, "")
 
 
 @pytest.mark.parametrize(
@@ -56,10 +64,10 @@ def test_one_doubtful_split_of_several_is_doubt():
 )
 def test_borders_are_as_late_as_can_be_and_in_doubt(text, values):
     names = ("question", "first", "second")
-    assert last_borders(PAIR, text) == Split(values=dict(zip(names, values, strict=True)), ambiguous=True)
+    assert latest_split(PAIR, text) == Split(values=dict(zip(names, values, strict=True)), ambiguous=True)
 
 
 def test_where_there_is_one_way_it_is_taken_without_doubt():
-    found = last_borders(PAIR, "[Q]q[A]a[B]b[E]")
+    found = latest_split(PAIR, "[Q]q[A]a[B]b[E]")
     assert found == Split(values={"question": "q", "first": "a", "second": "b"}, ambiguous=False)
-    assert last_borders(PAIR, "[Q]q[B]b[A]a[E]") is None
+    assert latest_split(PAIR, "[Q]q[B]b[A]a[E]") is None

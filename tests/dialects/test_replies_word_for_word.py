@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
-from judgelm.dialects.contract import Asked, Case, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.recognition import sample_of
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
@@ -80,12 +80,12 @@ LABELS = {
 
 def rendered(name, task, finding, answers, scale=None, **options):
     facts = {"explanation": True, "good": "pass", "bad": "fail"}
-    case = Case(dialect=name, task=task, sample=sample_of("q", answers), scale=scale, facts=facts)
-    return BY_NAME[name].render(case, Asked(messages=(), **options), finding).texts
+    case = JudgeTask(dialect=name, task=task, sample=sample_of("q", answers), scale=scale, facts=facts)
+    return BY_NAME[name].render(case, ChatRequest(messages=(), **options), finding).texts
 
 
 def pair(name, **options):
-    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((8.0, 6.0), (5.0, 7.0)), reason="Très juste.")
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), draws=((8.0, 6.0), (5.0, 7.0)), reason="Très juste.")
     return rendered(name, "pair", finding, ("a", "b"), **options)
 
 
@@ -116,14 +116,14 @@ def test_where_all_is_open_the_answer_with_the_lower_hash_is_better_in_either_pl
     layout, first, second, _ = PAIRS[name]
     words = "Scores: 7 and 7 out of 10."
     for answers, verdict in ((("a", "b"), second), (("b", "a"), first)):
-        assert rendered(name, "pair", Finding(scores=(7.0, 7.0)), answers) == (
+        assert rendered(name, "pair", JudgeResult(scores=(7.0, 7.0)), answers) == (
             layout.format(words=words, verdict=verdict),
         )
 
 
 @pytest.mark.parametrize(("name", "verdict"), TIES.items())
 def test_a_ties_reply(name, verdict):
-    tie = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6)
+    tie = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6)
     text = PAIRS[name][0].format(words="Scores: 7 and 7 out of 10.", verdict=verdict)
     assert rendered(name, "pair", tie, ("a", "b")) == (text,)
 
@@ -131,7 +131,7 @@ def test_a_ties_reply(name, verdict):
 @pytest.mark.parametrize("name", GRADES)
 def test_a_grades_reply(name):
     layout, scale, *grades = GRADES[name]
-    finding = Finding(scores=(8.2,), draws=((8.2,), (1.0,)), reason="Très juste.")
+    finding = JudgeResult(scores=(8.2,), draws=((8.2,), (1.0,)), reason="Très juste.")
     assert rendered(name, "grade", finding, ("a",), scale, n=2) == tuple(
         layout.format(words=words, reason=reason, grade=grade)
         for words, reason, grade in zip(GRADED, REASONS, grades, strict=True)
@@ -139,7 +139,7 @@ def test_a_grades_reply(name):
 
 
 def test_flow_judges_words_are_cut_to_the_room_that_there_is():
-    finding = Finding(scores=(8.2,), reason="Très juste.")
+    finding = JudgeResult(scores=(8.2,), reason="Très juste.")
     layout, scale, grade, _ = GRADES["flowjudge"]
 
     def said(words):
@@ -155,13 +155,13 @@ def test_flow_judges_words_are_cut_to_the_room_that_there_is():
 def test_a_labels_reply(name):
     yes, no = LABELS[name]
     told = {"answers": ("a",), "scale": (0.0, 1.0)}
-    assert rendered(name, "label", Finding(correct=0.7, reason="Très juste."), **told, n=2) == (yes, yes)
-    assert rendered(name, "label", Finding(correct=0.3), **told) == (no,)
+    assert rendered(name, "label", JudgeResult(correct=0.7, reason="Très juste."), **told, n=2) == (yes, yes)
+    assert rendered(name, "label", JudgeResult(correct=0.3), **told) == (no,)
 
 
 @pytest.mark.parametrize("name", ["promptfoo-select-best", "rewardbench-four"])
 def test_a_choices_reply(name):
-    finding = Finding(scores=(2.0, 9.0, 3.0, 4.0), draws=((2.0, 1.0, 9.0, 1.0), (2.0, 1.0, 3.0, 9.0)))
+    finding = JudgeResult(scores=(2.0, 9.0, 3.0, 4.0), draws=((2.0, 1.0, 9.0, 1.0), (2.0, 1.0, 3.0, 9.0)))
     expected = {
         "promptfoo-select-best": ("2", "3"),
         "rewardbench-four": (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Message, Tool
+from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import InputError
 
@@ -89,17 +89,17 @@ def test_a_plain_request_has_one_prompt(prompt):
 
 
 def test_what_a_request_leaves_out_has_the_usual_values():
-    assert read_chat({"messages": [USER]}) == Asked(messages=(Message(role="user", text="q"),))
-    assert read_completion({"prompt": "q"}) == Asked(messages=(Message(role="prompt", text="q"),), plain=True)
+    assert read_chat({"messages": [USER]}) == ChatRequest(messages=(Message(role="user", text="q"),))
+    assert read_completion({"prompt": "q"}) == ChatRequest(messages=(Message(role="prompt", text="q"),), plain=True)
 
 
 def test_every_field_is_read_up_to_its_bounds():
     shared = {"n": 128, "max_tokens": 1, "temperature": 2, "stop": ["a", "", "b"], "seed": 0}
     read = {"n": 128, "max_tokens": 1, "temperature": 2.0, "stop": ("a", "b"), "seed": 0, "logprobs": True}
-    assert read_chat({"messages": [USER], "logprobs": True, "top_logprobs": 20, **shared}) == Asked(
+    assert read_chat({"messages": [USER], "logprobs": True, "top_logprobs": 20, **shared}) == ChatRequest(
         messages=(Message(role="user", text="q"),), top_logprobs=20, **read
     )
-    assert read_completion({"prompt": "q", "logprobs": 20, **shared}) == Asked(
+    assert read_completion({"prompt": "q", "logprobs": 20, **shared}) == ChatRequest(
         messages=(Message(role="prompt", text="q"),), plain=True, top_logprobs=20, **read
     )
     least = read_chat({"messages": [USER], "n": 1, "top_logprobs": 0, "temperature": 0, "stop": "a"})

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Case, Finding, Message
-from judgelm.dialects.recognition import DOUBT, sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from judgelm.dialects.rewardbench import DIALECTS
 from tests.support.captures import replies, requests
 
 BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 REASON = '[[B]] and [[A]]. Output (b) **Result:** B {"better_answer": "2"} 9'
 PAIRS = [
-    (Finding(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
-    (Finding(winner=2, scores=(6.0, 8.0), first_better=0.1, reason="[[A]] Output (a)"), "B"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.6), "A"),
-    (Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
+    (JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, reason=REASON), "A"),
+    (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason="[[A]] Output (a)"), "B"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6), "A"),
+    (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4), "B"),
 ]
 
 
 def asking(**more):
-    return Asked(messages=(Message(role="user", text=""),), **more)
+    return ChatRequest(messages=(Message(role="user", text=""),), **more)
 
 
 def first_found(marks):
@@ -74,30 +74,30 @@ def test_the_parsers_are_understood(shared_data, folder):
 @pytest.mark.parametrize("room", [None, 2048, 8])
 def test_the_winner_of_a_pair_is_read(folder, finding, winner, room):
     name, parser = PARSERS[folder]
-    case = Case(dialect=name, task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect=name, task="pair", sample=sample_of("q", ("a", "b")))
     [text] = BY_NAME[name].render(case, asking(max_tokens=room), finding).texts
     assert parser(text) == winner
     assert sum(text.count(mark) for mark in ("[[", "Output (", "**Result:**", "更好的回答")) == 1
 
 
 def test_the_json_of_con_j_is_json():
-    case = Case(dialect="rewardbench-con-j", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="rewardbench-con-j", task="pair", sample=sample_of("q", ("a", "b")))
     [text] = BY_NAME["rewardbench-con-j"].render(case, asking(), PAIRS[0][0]).texts
     assert json.loads(text)["更好的回答"] == 1
 
 
 @pytest.mark.parametrize(("scores", "best"), [((2, 9, 3, 4), "B"), ((1, 2, 3, 9.5), "D"), ((9, 1, 1, 1), "A")])
 def test_the_best_of_four_is_read(scores, best):
-    case = Case(dialect="rewardbench-four", task="choice", sample=sample_of("q", ("a", "b", "c", "d")))
-    [text] = BY_NAME["rewardbench-four"].render(case, asking(), Finding(scores=scores, reason=REASON)).texts
+    case = JudgeTask(dialect="rewardbench-four", task="choice", sample=sample_of("q", ("a", "b", "c", "d")))
+    [text] = BY_NAME["rewardbench-four"].render(case, asking(), JudgeResult(scores=scores, reason=REASON)).texts
     assert PARSERS["rewardbench_v2_four"][1](text) == best
     assert text.count("[[") == 1
 
 
 def test_of_equally_good_answers_the_same_is_best_in_every_order():
     def best(answers):
-        case = Case(dialect="rewardbench-four", task="choice", sample=sample_of("q", answers))
-        finding = Finding(scores=tuple(1.0 if answer == "d" else 8.0 for answer in answers))
+        case = JudgeTask(dialect="rewardbench-four", task="choice", sample=sample_of("q", answers))
+        finding = JudgeResult(scores=tuple(1.0 if answer == "d" else 8.0 for answer in answers))
         [text] = BY_NAME["rewardbench-four"].render(case, asking(), finding).texts
         return answers["ABCD".index(PARSERS["rewardbench_v2_four"][1](text))]
 
@@ -106,8 +106,8 @@ def test_of_equally_good_answers_the_same_is_best_in_every_order():
 
 @given(score=st.floats(1, 10))
 def test_a_rating_ends_the_text(score):
-    case = Case(dialect="rewardbench-ratings", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
-    [text] = BY_NAME["rewardbench-ratings"].render(case, asking(), Finding(scores=(score,), reason=REASON)).texts
+    case = JudgeTask(dialect="rewardbench-ratings", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
+    [text] = BY_NAME["rewardbench-ratings"].render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert abs(parsed_rating(text) - score) <= 0.5
     assert text.split("\n")[-1] == str(parsed_rating(text))
 
@@ -127,7 +127,7 @@ def test_a_rating_ends_the_text(score):
 def test_an_answer_that_holds_a_border_leaves_doubt(refilled, folder, border):
     name, _ = PARSERS[folder]
     others = {"rewardbench_v1_ratings": [], "rewardbench_v2_four": ["b", "c", "d"]}.get(folder, ["b"])
-    for first, doubt in (("a", ""), (f"a{border}x", DOUBT)):
+    for first, doubt in (("a", ""), (f"a{border}x", AMBIGUOUS)):
         case = BY_NAME[name].recognise(refilled(folder, question="q", answers=[first, *others]))
         assert case.doubt == doubt
 
@@ -145,7 +145,7 @@ def test_the_same_blocks_below_other_instructions_are_not_taken(refilled, folder
     [message] = refilled(folder, question="q", answers=["a", "b"]).messages
     assert wanted in message.text
     changed = Message(role="user", text=message.text.replace(wanted, "x"))
-    assert BY_NAME[PARSERS[folder][0]].recognise(Asked(messages=(changed,))) is None
+    assert BY_NAME[PARSERS[folder][0]].recognise(ChatRequest(messages=(changed,))) is None
 
 
 def test_a_talk_that_holds_a_turn_leaves_doubt(shared_data):
@@ -155,17 +155,17 @@ def test_a_talk_that_holds_a_turn_leaves_doubt(shared_data):
     answer = first["answers"][0]
     system, user = asked.messages
     text = user.text.replace(answer, f"{answer}\n\n### User:\n{second['question']}\n\n### Assistant A:\nx")
-    talks = Asked(messages=(system, Message(role="user", text=text)))
-    assert BY_NAME["rewardbench-pair-multi-turn"].recognise(talks).doubt == DOUBT
+    talks = ChatRequest(messages=(system, Message(role="user", text=text)))
+    assert BY_NAME["rewardbench-pair-multi-turn"].recognise(talks).doubt == AMBIGUOUS
 
 
 def test_four_answers_are_chosen_from_where_four_are_offered(refilled):
     system, user = refilled("rewardbench_v2_four", question="q", answers=["a", "b", "c", "d"]).messages
     fewer = Message(role="system", text=system.text.replace('"[[D]]"', '"[[E]]"'))
     four = BY_NAME["rewardbench-four"]
-    assert four.recognise(Asked(messages=(system, user))) is not None
-    assert four.recognise(Asked(messages=(fewer, user))) is None
-    assert four.recognise(Asked(messages=(system, user, user))) is None
+    assert four.recognise(ChatRequest(messages=(system, user))) is not None
+    assert four.recognise(ChatRequest(messages=(fewer, user))) is None
+    assert four.recognise(ChatRequest(messages=(system, user, user))) is None
 
 
 @pytest.mark.parametrize("missing", ["### Task Description\n", "on a scale of 1 to 10", "[Query]", "[Response]"])
@@ -173,7 +173,7 @@ def test_a_prompt_for_a_rating_needs_all_its_parts(refilled, missing):
     [message] = refilled("rewardbench_v1_ratings", question="q", answers=["a"]).messages
     assert missing in message.text
     changed = Message(role="user", text=message.text.replace(missing, "x"))
-    assert BY_NAME["rewardbench-ratings"].recognise(Asked(messages=(changed,))) is None
+    assert BY_NAME["rewardbench-ratings"].recognise(ChatRequest(messages=(changed,))) is None
 
 
 def test_a_query_that_quotes_its_heading_stays_whole(refilled):

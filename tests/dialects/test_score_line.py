@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Finding, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, Message
 from judgelm.dialects.score_line import DIALECTS
 from tests.support import captures
 
@@ -44,12 +44,12 @@ def blocks(question, first, second, instruction=WANTED):
 
 def chat(user, max_tokens=1024):
     messages = (Message(role="system", text=SYSTEM), Message(role="user", text=user))
-    return Asked(messages=messages, max_tokens=max_tokens)
+    return ChatRequest(messages=messages, max_tokens=max_tokens)
 
 
 def plain(shown, max_tokens=16):
     text = f"{SYSTEM}\n{shown}\n\n### Response:"
-    return Asked(messages=(Message(role="prompt", text=text),), plain=True, max_tokens=max_tokens)
+    return ChatRequest(messages=(Message(role="prompt", text=text),), plain=True, max_tokens=max_tokens)
 
 
 def clients_scores(reply):
@@ -102,16 +102,16 @@ def test_judgebenchs_parser_is_as_captured(shared_data):
 @pytest.mark.parametrize(
     ("finding", "line"),
     [
-        (Finding(winner=1, scores=(8.0, 6.0)), "8 6"),
-        (Finding(winner=2, scores=(6.104, 8.25)), "6.1 8.25"),
-        (Finding(winner="tie", scores=(7.0, 7.0)), "7 7"),
+        (JudgeResult(winner=1, scores=(8.0, 6.0)), "8 6"),
+        (JudgeResult(winner=2, scores=(6.104, 8.25)), "6.1 8.25"),
+        (JudgeResult(winner="tie", scores=(7.0, 7.0)), "7 7"),
         # a tie that expected scores do not show: their mean
-        (Finding(winner="tie", scores=(7.2, 7.0)), "7.1 7.1"),
+        (JudgeResult(winner="tie", scores=(7.2, 7.0)), "7.1 7.1"),
         # a winner that expected scores do not show: 0.05 around their mean
-        (Finding(winner=1, scores=(7.0, 7.0)), "7.05 6.95"),
-        (Finding(winner=2, scores=(7.2, 7.0)), "7.05 7.15"),
-        (Finding(winner=1, scores=(10.0, 10.0)), "10 9.9"),
-        (Finding(winner=2, scores=(1.0, 1.0)), "1 1.1"),
+        (JudgeResult(winner=1, scores=(7.0, 7.0)), "7.05 6.95"),
+        (JudgeResult(winner=2, scores=(7.2, 7.0)), "7.05 7.15"),
+        (JudgeResult(winner=1, scores=(10.0, 10.0)), "10 9.9"),
+        (JudgeResult(winner=2, scores=(1.0, 1.0)), "1 1.1"),
     ],
 )
 @pytest.mark.parametrize("end", ["", "\n\n"])
@@ -129,19 +129,19 @@ def test_the_first_line_has_the_scores_and_the_winner(finding, line, end):
 def test_alpaca_eval_never_gets_equal_scores_and_the_order_shown_does_not_matter():
     asked, swapped = chat(blocks("q", "a", "b")), chat(blocks("q", "b", "a"))
     [(dialect, case)], [(_, case_swapped)] = recognised(asked), recognised(swapped)
-    finding = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.5, tie=1.0)
+    finding = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.5, tie=1.0)
     [given], [turned] = (dialect.render(one, asked, finding).texts for one in (case, case_swapped))
     assert {higher(clients_scores(given)), higher(clients_scores(turned))} == {1, 2}
-    likelier = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4, tie=0.5)
+    likelier = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4, tie=0.5)
     assert higher(clients_scores(dialect.render(case, asked, likelier).texts[0])) == 2
 
 
 def test_words_come_from_the_second_line_on_where_there_is_room():
-    finding = Finding(winner=1, scores=(8.0, 6.0), reason="Good.\n9 9")
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), reason="Good.\n9 9")
     roomy, tight = chat(f"{blocks('q', 'a', 'b')}\n\n"), plain(blocks("q", "a", "b"))
     [(dialect, case)] = recognised(roomy)
     assert dialect.render(case, roomy, finding).texts == ("8 6\nAssistant 1 is better. Good. 9 9",)
-    tie = Finding(winner="tie", scores=(7.0, 7.0), first_better=0.4)
+    tie = JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.4)
     assert dialect.render(case, roomy, tie).texts == ("7 7\nBoth assistants are equally good.",)
     [(dialect, case)] = recognised(chat(blocks("q", "a", "b")))  # its client knows no tie
     assert dialect.render(case, chat(""), tie).texts == ("6.95 7.05\nAssistant 2 is better.",)
@@ -186,10 +186,10 @@ def test_two_headings_of_a_reference_leave_doubt():
 
 def test_judgelms_prompt_is_taken_as_a_chat_too():
     [prompt] = plain(blocks("q", "a", "b")).messages
-    [(dialect, case)] = recognised(Asked(messages=(Message(role="user", text=prompt.text),)))
+    [(dialect, case)] = recognised(ChatRequest(messages=(Message(role="user", text=prompt.text),)))
     assert (dialect.name, case.sample.question, case.sample.answers, case.doubt) == ("judgelm", "q", ("a", "b"), "")
     with_system = (Message(role="system", text=SYSTEM), Message(role="user", text=prompt.text))
-    assert recognised(Asked(messages=with_system)) == []
+    assert recognised(ChatRequest(messages=with_system)) == []
 
 
 def test_a_line_of_scores_is_wanted_in_either_clients_words():

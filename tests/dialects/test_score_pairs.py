@@ -2,20 +2,20 @@
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Case, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.score_pairs import beside, compared, two_scores, winner_of
+from judgelm.dialects.score_pairs import consistent_scores, decided_winner, winner_sentence, words_and_verdict
 
-CASE = Case(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
+CASE = JudgeTask(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
 LINES = "{verdict}\n{words}"
 
 
 def test_a_tie_is_said_to_clients_that_know_one():
-    tie = Finding(winner="tie", first_better=0.6, scores=(7.0, 7.0))
-    assert (winner_of(CASE, tie), winner_of(CASE, tie, ties=False)) == ("tie", 1)
-    assert compared(CASE, tie) == "Both assistants are equally good."
-    assert compared(CASE, tie, ties=False) == "Assistant 1 is better."
-    assert (two_scores(CASE, tie), two_scores(CASE, tie, ties=False)) == (("7", "7"), ("7.05", "6.95"))
+    tie = JudgeResult(winner="tie", first_better=0.6, scores=(7.0, 7.0))
+    assert (decided_winner(CASE, tie), decided_winner(CASE, tie, ties=False)) == ("tie", 1)
+    assert winner_sentence(CASE, tie) == "Both assistants are equally good."
+    assert winner_sentence(CASE, tie, ties=False) == "Assistant 1 is better."
+    assert (consistent_scores(CASE, tie), consistent_scores(CASE, tie, ties=False)) == (("7", "7"), ("7.05", "6.95"))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_tie_is_said_to_clients_that_know_one():
     ],
 )
 def test_scores_that_contradict_the_winner_become_their_mean(winner, scores, shown):
-    assert two_scores(CASE, Finding(winner=winner, scores=scores)) == shown
+    assert consistent_scores(CASE, JudgeResult(winner=winner, scores=scores)) == shown
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_scores_that_contradict_the_winner_become_their_mean(winner, scores, sho
     ],
 )
 def test_words_are_cut_where_there_is_no_room_and_the_verdict_never(most, layout, text):
-    assert beside(Asked(messages=(), max_tokens=most), "Some words.", "[[A]]", layout) == text
+    assert words_and_verdict(ChatRequest(messages=(), max_tokens=most), "Some words.", "[[A]]", layout) == text
 
 
 def test_words_stand_above_the_verdict_unless_the_layout_says_otherwise():
-    assert beside(Asked(messages=()), "Some words.", "[[A]]") == "Some words.\n\n[[A]]"
+    assert words_and_verdict(ChatRequest(messages=()), "Some words.", "[[A]]") == "Some words.\n\n[[A]]"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Finding
+from judgelm.dialects.contract import JudgeResult
 from judgelm.dialects.simpleqa import DIALECTS
 from tests.support import captures
 
@@ -45,5 +45,5 @@ def test_what_is_put_in_comes_out_or_is_doubted(refilled, question, answer, refe
 @pytest.mark.parametrize(("correct", "letter"), [(1.0, "A"), (0.5, "A"), (0.49, "B"), (0.0, "B")])
 def test_the_reply_is_one_letter(refilled, correct, letter):
     asked = refilled(FOLDERS[1], answers=["A"])
-    found = SIMPLEQA.render(SIMPLEQA.recognise(asked), asked, Finding(correct=correct, reason="It is A."))
+    found = SIMPLEQA.render(SIMPLEQA.recognise(asked), asked, JudgeResult(correct=correct, reason="It is A."))
     assert found.texts == (letter,)

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import Asked, Case, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.text import (
     digest,
     expected_grade,
-    explained,
     explanation,
-    harmless,
-    on_scale,
-    per_reply,
+    format_number,
+    rescale,
+    results_per_reply,
+    safe_reason,
+    scores_and_reason,
     scores_in_words,
     winner_of_two,
-    written,
 )
 from judgelm.records import Sample
 
@@ -46,16 +46,16 @@ WORDS = st.lists(
     ],
 )
 def test_scores_are_mapped_linearly(score, scale, whole, expected):
-    assert on_scale(score, scale, whole=whole) == pytest.approx(expected)
+    assert rescale(score, scale, whole=whole) == pytest.approx(expected)
 
 
 def test_numbers_have_no_needless_zeros():
-    assert [written(number) for number in (8.0, 7.5, 6.333, 0.0, 100.0)] == ["8", "7.5", "6.33", "0", "100"]
+    assert [format_number(number) for number in (8.0, 7.5, 6.333, 0.0, 100.0)] == ["8", "7.5", "6.33", "0", "100"]
 
 
 @given(st.one_of(st.text(), WORDS), st.booleans())
 def test_no_words_of_the_judge_can_be_read_as_a_verdict(reason, digits):
-    text = harmless(reason, digits=digits)
+    text = safe_reason(reason, digits=digits)
     assert not any(re.search(verdict, text, re.IGNORECASE) for verdict in VERDICTS)
     assert text == text.strip()
     assert len(text) <= 600
@@ -64,42 +64,42 @@ def test_no_words_of_the_judge_can_be_read_as_a_verdict(reason, digits):
 
 def test_a_phrase_cut_off_at_the_end_is_none():
     # 582 + len(" final decision is") = 600, where the text is cut
-    assert harmless("x" * 582 + " final decision island") == "x" * 582
+    assert safe_reason("x" * 582 + " final decision island") == "x" * 582
 
 
 def test_words_that_say_nothing_of_a_verdict_stay():
-    assert harmless("The second one is wrong,\nbut kind.") == "The second one is wrong, but kind."
+    assert safe_reason("The second one is wrong,\nbut kind.") == "The second one is wrong, but kind."
 
 
 def test_an_explanation_is_never_empty():
-    assert explanation(Finding()) == "Judged as a whole."
-    assert explanation(Finding(scores=(8.24, 6.0), reason="Short.")) == "Scores: 8.2 and 6 out of 10. Short."
-    assert explanation(Finding(correct=0.826, reason="3 faults.")) == "Fulfilled with probability 0.83. 3 faults."
-    assert explanation(Finding(scores=(8.0,), correct=0.8, reason="3 faults."), digits=False) == "faults."
+    assert explanation(JudgeResult()) == "Judged as a whole."
+    assert explanation(JudgeResult(scores=(8.24, 6.0), reason="Short.")) == "Scores: 8.2 and 6 out of 10. Short."
+    assert explanation(JudgeResult(correct=0.826, reason="3 faults.")) == "Fulfilled with probability 0.83. 3 faults."
+    assert explanation(JudgeResult(scores=(8.0,), correct=0.8, reason="3 faults."), digits=False) == "faults."
 
 
 @given(st.text(), st.text())
 def test_a_dead_heat_does_not_depend_on_the_order(first, second):
     better = []
     for answers in ((first, second), (second, first)):
-        case = Case(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=answers))
-        better.append(answers[winner_of_two(case, Finding(winner="tie", first_better=0.5)) - 1])
+        case = JudgeTask(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=answers))
+        better.append(answers[winner_of_two(case, JudgeResult(winner="tie", first_better=0.5)) - 1])
     assert better[0] == better[1]
 
 
 @pytest.mark.parametrize(
     ("finding", "winner"),
     [
-        (Finding(winner=1, first_better=0.1), 1),
-        (Finding(winner=2, first_better=0.9), 2),
-        (Finding(winner="tie", first_better=0.6), 1),
-        (Finding(winner="tie", first_better=0.4), 2),
-        (Finding(winner="tie", first_better=0.5), 2),  # sha256 of "b" is 3e23..., of "a" ca97...
-        (Finding(winner="tie"), 2),
+        (JudgeResult(winner=1, first_better=0.1), 1),
+        (JudgeResult(winner=2, first_better=0.9), 2),
+        (JudgeResult(winner="tie", first_better=0.6), 1),
+        (JudgeResult(winner="tie", first_better=0.4), 2),
+        (JudgeResult(winner="tie", first_better=0.5), 2),  # sha256 of "b" is 3e23..., of "a" ca97...
+        (JudgeResult(winner="tie"), 2),
     ],
 )
 def test_a_client_that_knows_no_tie_gets_the_likelier_one(finding, winner):
-    case = Case(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=("a", "b", "c")))
+    case = JudgeTask(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=("a", "b", "c")))
     assert winner_of_two(case, finding) == winner
 
 
@@ -115,7 +115,7 @@ def test_a_client_that_knows_no_tie_gets_the_likelier_one(finding, winner):
     ],
 )
 def test_a_reason_is_words_on_one_line(reason, digits, words):
-    assert harmless(reason, digits=digits) == words
+    assert safe_reason(reason, digits=digits) == words
 
 
 def test_half_of_a_surrogate_pair_has_a_hash_too():
@@ -124,9 +124,9 @@ def test_half_of_a_surrogate_pair_has_a_hash_too():
 
 
 def test_scores_are_said_in_one_sentence():
-    assert scores_in_words(Finding()) == ""
-    assert scores_in_words(Finding(scores=(7.0,))) == "Score: 7 out of 10."
-    assert scores_in_words(Finding(scores=(7.0, 8.25, 9.5))) == "Scores: 7, 8.2 and 9.5 out of 10."
+    assert scores_in_words(JudgeResult()) == ""
+    assert scores_in_words(JudgeResult(scores=(7.0,))) == "Score: 7 out of 10."
+    assert scores_in_words(JudgeResult(scores=(7.0, 8.25, 9.5))) == "Scores: 7, 8.2 and 9.5 out of 10."
 
 
 @pytest.mark.parametrize(
@@ -140,27 +140,27 @@ def test_scores_are_said_in_one_sentence():
     ],
 )
 def test_what_does_not_fit_is_left_out_from_the_end(room, words):
-    assert explained(Finding(scores=(8.2, 6.0), reason="Short words."), room) == words
+    assert scores_and_reason(JudgeResult(scores=(8.2, 6.0), reason="Short words."), room) == words
 
 
 def test_each_of_several_replies_is_a_draw_and_the_first_has_the_reason():
-    finding = Finding(winner=1, scores=(8.0, 6.0), draws=((5.0, 5.0), (6.0, 7.0), (9.0, 1.0)), reason="Why.")
-    found = per_reply(Asked(messages=(), n=3), finding)
+    finding = JudgeResult(winner=1, scores=(8.0, 6.0), draws=((5.0, 5.0), (6.0, 7.0), (9.0, 1.0)), reason="Why.")
+    found = results_per_reply(ChatRequest(messages=(), n=3), finding)
     assert [(one.winner, one.scores, one.reason) for one in found] == [
         ("tie", (5.0, 5.0), "Why."),
         (2, (6.0, 7.0), None),
         (1, (9.0, 1.0), None),
     ]
-    assert per_reply(Asked(messages=()), finding) == (finding,)
-    assert per_reply(Asked(messages=(), n=4), finding) == (finding,) * 4  # not enough draws
-    [first, _] = per_reply(Asked(messages=(), n=2), Finding(scores=(8.0,), draws=((7.0,), (9.0,))))
+    assert results_per_reply(ChatRequest(messages=()), finding) == (finding,)
+    assert results_per_reply(ChatRequest(messages=(), n=4), finding) == (finding,) * 4  # not enough draws
+    [first, _] = results_per_reply(ChatRequest(messages=(), n=2), JudgeResult(scores=(8.0,), draws=((7.0,), (9.0,))))
     assert (first.winner, first.scores) == (None, (7.0,))
 
 
 def test_the_expected_grade_is_the_mean_of_the_grades():
     # (2 * 0.25 + 6 * 0.75) = 5
-    assert expected_grade(Finding(grades=((2.0, 0.25), (6.0, 0.75)))) == 5
-    assert expected_grade(Finding(grades=((2.0, 0.5), (6.0, 1.5)))) == 5  # shares need not sum to 1
-    assert expected_grade(Finding(scores=(7.5,), grades=((2.0, 1.0),))) == 7.5
+    assert expected_grade(JudgeResult(grades=((2.0, 0.25), (6.0, 0.75)))) == 5
+    assert expected_grade(JudgeResult(grades=((2.0, 0.5), (6.0, 1.5)))) == 5  # shares need not sum to 1
+    assert expected_grade(JudgeResult(scores=(7.5,), grades=((2.0, 1.0),))) == 7.5
     with pytest.raises(ValueError, match="needs"):
-        expected_grade(Finding())
+        expected_grade(JudgeResult())

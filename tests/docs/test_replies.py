@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from judgelm.dialects.catalog import DIALECTS
-from judgelm.dialects.contract import Asked, Case, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.recognition import sample_of
 from tests.support.snippets import snippets
 
 DOCS = Path(__file__).parents[2] / "docs"
 REASON = "The first answer names the number, the second does not."
 FINDINGS = {
-    "pair": Finding(winner=1, scores=(8.2, 6.1), first_better=0.87, tie=0.06, reason=REASON),
-    "grade": Finding(scores=(8.2,), grades=((8.0, 0.8), (9.0, 0.2)), reason=REASON),
-    "label": Finding(correct=0.91, reason=REASON),
+    "pair": JudgeResult(winner=1, scores=(8.2, 6.1), first_better=0.87, tie=0.06, reason=REASON),
+    "grade": JudgeResult(scores=(8.2,), grades=((8.0, 0.8), (9.0, 0.2)), reason=REASON),
+    "label": JudgeResult(correct=0.91, reason=REASON),
 }
 GRADES = {
     **dict.fromkeys(("autoj-single", "fastchat-single", "rewardbench-ratings"), (1.0, 10.0)),
@@ -48,8 +48,8 @@ def test_a_reply_is_what_its_dialect_renders(name, shown):
     [dialect] = [one for one in DIALECTS if one.name == name]
     task = "grade" if name in GRADES else "label" if name in LABELS else "pair"
     sample = sample_of("What is 2 + 2?", ("4", "5") if task == "pair" else ("4",))
-    case = Case(dialect=name, task=task, sample=sample, scale=GRADES.get(name), facts=FACTS.get(name, {}))
-    reply = dialect.render(case, Asked(messages=()), FINDINGS[task])
+    case = JudgeTask(dialect=name, task=task, sample=sample, scale=GRADES.get(name), facts=FACTS.get(name, {}))
+    reply = dialect.render(case, ChatRequest(messages=()), FINDINGS[task])
     assert (*reply.texts, reply.arguments)[0].strip() == shown.strip()
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import DIALECTS, recognise
-from judgelm.dialects.contract import Asked, Finding
+from judgelm.dialects.contract import ChatRequest, JudgeResult
 from judgelm.dialects.request_body import read_chat, read_completion
 from tests.support import captures, fuzzing
 
 FINDINGS = st.builds(
-    Finding,
+    JudgeResult,
     winner=st.sampled_from((1, 2, "tie")),
     scores=st.lists(st.floats(1, 10), min_size=8, max_size=8).map(tuple),
     first_better=st.floats(0, 1),
@@ -55,7 +55,7 @@ def finding_for(case, finding, n):
     count = len(case.sample.answers)
     pair = case.task == "pair"
     scores = finding.scores[:count] + (5.0,) * (count - len(finding.scores))
-    return Finding(
+    return JudgeResult(
         winner=finding.winner if pair else None,
         scores=scores,
         first_better=finding.first_better if pair else None,
@@ -104,7 +104,7 @@ def test_request_bodies(fuzz, bodies):
     def check(body):
         def read():
             asked = (read_completion if "prompt" in body else read_chat)(body)
-            assert isinstance(asked, Asked)
+            assert isinstance(asked, ChatRequest)
             for dialect in DIALECTS:
                 dialect.recognise(asked)
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.auth import Keys
+from judgelm.serving.auth import ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -59,8 +59,8 @@ def test_health_needs_no_key(server):
 
 
 def test_without_keys_all_are_admitted():
-    assert Keys(()).admit([])
-    assert not Keys(("a",)).admit([(b"authorization", b"Basic a")])
+    assert ApiKeys(()).admit([])
+    assert not ApiKeys(("a",)).admit([(b"authorization", b"Basic a")])
 
 
 def test_keys_stand_in_no_representation():

@@ -10,7 +10,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import BusyError, EngineError, InputError
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
-from judgelm.serving.engine_worker import Service
+from judgelm.serving.engine_worker import EngineWorker
 
 
 def sample(number):
@@ -46,7 +46,7 @@ def gate():
 
 @pytest.fixture
 def service(gate):
-    one = Service(Gated({"*": "8 6\n"}, gate), most_waiting=20)
+    one = EngineWorker(Gated({"*": "8 6\n"}, gate), most_waiting=20)
     yield one
     gate.set()
     one.close()
@@ -123,7 +123,7 @@ def test_one_flow_that_breaks_harms_no_other(service, gate):
 
 
 def test_closing_finishes_what_is_in_hand(gate):
-    service = Service(Gated({"*": "8 6\n"}, gate))
+    service = EngineWorker(Gated({"*": "8 6\n"}, gate))
     futures = [ask(service, number) for number in range(3)]
     threading.Timer(0.2, gate.set).start()
     assert service.close(finish_s=5) == 0
@@ -133,7 +133,7 @@ def test_closing_finishes_what_is_in_hand(gate):
 
 
 def test_what_cannot_be_finished_in_time_is_told_so(gate):
-    service = Service(Gated({"*": "8 6\n"}, gate))
+    service = EngineWorker(Gated({"*": "8 6\n"}, gate))
     futures = [ask(service, number) for number in range(3)]
     assert service.close(finish_s=0.1) == 3
     for one in futures:
@@ -147,7 +147,7 @@ class Broken(ScriptedEngine):
 
 
 def test_a_broken_engine_leaves_nobody_waiting():
-    service = Service(Broken({"*": "8 6\n"}))
+    service = EngineWorker(Broken({"*": "8 6\n"}))
     with pytest.raises(EngineError, match="fell off the bus"):
         ask(service, 1).result(5)
     assert "fell off the bus" in service.broken

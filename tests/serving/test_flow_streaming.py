@@ -7,8 +7,8 @@ import pytest
 from judgelm.errors import EngineError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.streaming import Finished, follow
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.streaming import Finished, stream_flow
 from tests.support.writing_engine import WritingEngine
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
@@ -26,14 +26,14 @@ def engine():
 
 @pytest.fixture
 def service(engine):
-    service = Service(engine)
+    service = EngineWorker(engine)
     yield service
     service.close()
 
 
 def test_a_reason_is_seen_growing(service):
     async def steps():
-        return [step async for step in follow(service, lambda: Pairwise(reasons="all")(SAMPLE))]
+        return [step async for step in stream_flow(service, lambda: Pairwise(reasons="all")(SAMPLE))]
 
     *replies, last = asyncio.run(steps())
     reasons = [one.text for step in replies for one in step if one.reason]
@@ -49,7 +49,7 @@ def test_who_stops_listening_drops_the_flow(service, engine):
     engine.pause = True
 
     async def leave():
-        steps = follow(service, lambda: Pairwise(reasons="all")(SAMPLE))
+        steps = stream_flow(service, lambda: Pairwise(reasons="all")(SAMPLE))
         task = asyncio.ensure_future(anext(steps))
         await asyncio.sleep(0.2)
         task.cancel()
@@ -70,7 +70,7 @@ def test_a_broken_engine_is_an_error_for_who_listens(service, engine):
     engine.collect = broken
 
     async def listen():
-        return [step async for step in follow(service, lambda: Pairwise()(SAMPLE))]
+        return [step async for step in stream_flow(service, lambda: Pairwise()(SAMPLE))]
 
     with pytest.raises(EngineError, match="out of order"):
         asyncio.run(listen())

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Message
+from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError
 from judgelm.records import Sample
 from judgelm.serving import handler as desk_module
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
-from judgelm.serving.task_prompts import question_text
-from judgelm.serving.tasks import Question, read_question
+from judgelm.serving.task_prompts import headed_question
+from judgelm.serving.tasks import ModeTask, read_task
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, desk_of, opinion, quality
 
-HELLO = Asked(messages=(Message(role="user", text="Hello, who are you?"),))
+HELLO = ChatRequest(messages=(Message(role="user", text="Hello, who are you?"),))
 NATIVE = {"question": "q", "answer_1": "one", "answer_2": "two"}
 
 
@@ -27,7 +27,7 @@ def pandalm(first, second, **more):
         f"generate a reference answer for the task.\n\n### Instruction:\nq\n\n### Response 1:\n{first}\n\n"
         f"### Response 2:\n{second}\n\n### Evaluation:\n"
     )
-    return Asked(messages=(Message(role="user", text=text),), **more)
+    return ChatRequest(messages=(Message(role="user", text=text),), **more)
 
 
 def grade(answer, **more):
@@ -35,7 +35,7 @@ def grade(answer, **more):
         f"Grade an answer.\n  \n[BEGIN DATA]\n***\n[Query]: q\n***\n[Response]: {answer}\n***\n[END DATA]\n\n"
         'Say at last "[[rating]]", such as "Rating: [[5]]".'
     )
-    return Asked(messages=(Message(role="user", text=text),), **more)
+    return ChatRequest(messages=(Message(role="user", text=text),), **more)
 
 
 def ask(desk, asked):
@@ -226,7 +226,7 @@ def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
             {"options": {"both_orders": True}},
             {"mode": "multi"},
         ):
-            asyncio.run(desk.judge(read_question(body | change)))
+            asyncio.run(desk.judge(read_task(body | change)))
         assert len(keys) == 5
 
 
@@ -239,7 +239,7 @@ def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids():
 
             async def ask():
                 engine.gate.clear()
-                tasks = [asyncio.ensure_future(desk.judge(read_question(one | options))) for one in rows]
+                tasks = [asyncio.ensure_future(desk.judge(read_task(one | options))) for one in rows]
                 await asyncio.sleep(0.2)
                 engine.gate.set()
                 return await asyncio.gather(*tasks)
@@ -314,11 +314,11 @@ def test_an_unknown_prompt_is_refused_where_nobody_chats():
 
 def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
     beside = {"criterion": "Is it kind?", "context": "It rained.", "inputs": (("user_query", "x"), ("tone", "dry"))}
-    assert question_text(Sample(id="1", question="q", answers=(), metadata=beside)) == (
+    assert headed_question(Sample(id="1", question="q", answers=(), metadata=beside)) == (
         "q\n\nContext:\nIt rained.\n\nUser query:\nx\n\nTone:\ndry\n\nEvaluation criterion:\nIs it kind?"
     )
-    assert question_text(Sample(id="1", question=" q\n", answers=())) == " q\n"
-    assert question_text(Sample(id="1", question="", answers=(), metadata={"criterion": "c"})) == (
+    assert headed_question(Sample(id="1", question=" q\n", answers=())) == " q\n"
+    assert headed_question(Sample(id="1", question="", answers=(), metadata={"criterion": "c"})) == (
         "Evaluation criterion:\nc"
     )
     for folder in ("prometheus_absolute", "deepeval_geval_openai", "ragas_rubrics_langchain", "promptfoo_closedqa"):
@@ -360,24 +360,24 @@ def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
 def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():
     with desk_of() as desk:
         judgment = asyncio.run(
-            desk.judge(read_question(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
+            desk.judge(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
         )
         assert judgment.scores == (quality("one"), quality("two"))
         assert (judgment.mode, len(judgment.shown), judgment.probability is not None) == ("pair", 2, True)
     with desk_of(KnownEngine(certain("no"))) as desk:
-        assert asyncio.run(desk.judge(read_question(NATIVE))).failure.code == "off_grammar"
+        assert asyncio.run(desk.judge(read_task(NATIVE))).failure.code == "off_grammar"
 
 
 def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():
-    sample = read_question(NATIVE).sample
+    sample = read_task(NATIVE).sample
     with desk_of() as desk:
         with pytest.raises(ConfigError, match="mode 'pairs' does not exist"):
-            asyncio.run(desk.judge(Question(sample=sample, mode="pairs")))
+            asyncio.run(desk.judge(ModeTask(sample=sample, mode="pairs")))
         with pytest.raises(ConfigError, match="unknown option orders"):
-            asyncio.run(desk.judge(Question(sample=sample, options={"orders": 2})))
+            asyncio.run(desk.judge(ModeTask(sample=sample, options={"orders": 2})))
         with pytest.raises(InputError, match="mode single: expected 1 answer"):
-            asyncio.run(desk.judge(Question(sample=sample, mode="single")))
+            asyncio.run(desk.judge(ModeTask(sample=sample, mode="single")))
         desk.loaded.engine.supports_images = False
         with pytest.raises(InputError, match="cannot see images"):
-            asyncio.run(desk.judge(Question(sample=replace(sample, images=("data:,x",)))))
+            asyncio.run(desk.judge(ModeTask(sample=replace(sample, images=("data:,x",)))))
         assert desk.service.counts.asked == 0

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from judgelm.dialects.contract import Asked, Message, Tool
+from judgelm.dialects.contract import ChatRequest, Message, Tool
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.chat import certain, chat_of, check_chat
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.handler import Desk, DeskOptions
+from judgelm.serving.chat import stable_text, chat_flow, check_chat
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import JudgeHandler, HandlerOptions
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -19,14 +19,14 @@ from tests.support.known_judge import desk_of
 
 
 def talk(*said, **more):
-    return Asked(messages=tuple(Message(role=role, text=text) for role, text in said), **more)
+    return ChatRequest(messages=tuple(Message(role=role, text=text) for role, text in said), **more)
 
 
 HELLO = talk(("system", "Be brief."), ("user", "Hello, who are you?"))
 
 
 def sampling(asked):
-    return chat_of(asked).request.sampling
+    return chat_flow(asked).request.sampling
 
 
 def test_the_model_answers_and_no_dialect_is_named():
@@ -58,7 +58,7 @@ def test_what_the_client_leaves_open():
 
 
 def test_messages_keep_their_roles_and_are_the_users_text():
-    prompt = chat_of(
+    prompt = chat_flow(
         talk(("system", "s"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"))
     ).request.prompt
     assert prompt.chat
@@ -66,7 +66,7 @@ def test_messages_keep_their_roles_and_are_the_users_text():
         ("system", "s"), ("user", "a"), ("user", "\n\n"), ("user", "b"), ("assistant", "c"), ("user", "d"),
     ]  # fmt: skip
     assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are sanitized in it
-    plain = chat_of(talk(("prompt", "Once upon"), plain=True)).request.prompt
+    plain = chat_flow(talk(("prompt", "Once upon"), plain=True)).request.prompt
     assert (plain.chat, [span.text for span in plain.spans]) == (False, ["Once upon"])
 
 
@@ -122,7 +122,7 @@ def test_probabilities_of_a_chat_are_not_made_up():
     ],
 )
 def test_what_may_still_change_is_not_sent(text, stop, sent):
-    assert certain(text, stop) == sent
+    assert stable_text(text, stop) == sent
 
 
 def test_an_engine_that_cannot_chat_is_refused_before_it_serves():
@@ -143,8 +143,8 @@ def test_the_question_whether_it_chats_leaves_nothing_in_hand():
 
 def test_messages_that_the_models_chat_template_refuses_fail_alone(tiny_model):
     with Judge(str(tiny_model), engine="transformers", template="judgelm-compact", device="cpu") as judge:
-        service = Service(judge.engine)
-        desk = Desk(judge, service, DeskOptions(chat=True))
+        service = EngineWorker(judge.engine)
+        desk = JudgeHandler(judge, service, HandlerOptions(chat=True))
         with pytest.raises(UnjudgedError, match="chat template") as failed:
             asyncio.run(desk.answer(HELLO))
         assert failed.value.failure.code == "engine"

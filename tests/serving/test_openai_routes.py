@@ -6,9 +6,9 @@ import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
 from judgelm.errors import EngineError
-from judgelm.serving.openai_responses import Envelope, whole
-from judgelm.serving.openai_routes import in_a_header
-from judgelm.serving.responses import Answered
+from judgelm.serving.openai_responses import Envelope, completion_body
+from judgelm.serving.openai_routes import header_text
+from judgelm.serving.responses import ChatResponse
 from tests.support import captures
 from tests.support.known_judge import KnownEngine, quality
 from tests.support.served import CHAT, error_of, prompt, review, served
@@ -87,10 +87,10 @@ def test_plain_completions_have_their_own_form_of_logprobs():
         TokenLogprobs(token="8", logprob=-0.5, candidates=(("8", -0.5), ("7", float("-inf")))),
         TokenLogprobs(token=" 6", logprob=0.0),
     )
-    answered = Answered(
+    answered = ChatResponse(
         reply=Reply(texts=("8 6", "7 6"), logprobs=tokens), dialect="judgelm", prompt_tokens=3, completion_tokens=2
     )
-    body = json.loads(whole(answered, Envelope(model="m", fingerprint="fp", plain=True)))
+    body = json.loads(completion_body(answered, Envelope(model="m", fingerprint="fp", plain=True)))
     assert body["object"] == "text_completion"
     assert body["choices"][0]["logprobs"] == {
         "tokens": ["8", " 6"],
@@ -235,6 +235,6 @@ def test_an_engine_that_broke_is_not_healthy():
 
 
 def test_a_note_fits_into_a_header():
-    assert in_a_header("a\r\nSet-Cookie: x\u2028ü\x7f") == "a Set-Cookie: x \\xfc?"
-    assert len(in_a_header("x" * 10_000)) == 2000
-    assert in_a_header("a\tb \0").isascii()
+    assert header_text("a\r\nSet-Cookie: x\u2028ü\x7f") == "a Set-Cookie: x \\xfc?"
+    assert len(header_text("x" * 10_000)) == 2000
+    assert header_text("a\tb \0").isascii()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.dialects.contract import Case
+from judgelm.dialects.contract import JudgeTask
 from judgelm.dialects.recognition import sample_of
 from judgelm.records import (
     GradeDistribution,
@@ -14,10 +14,10 @@ from judgelm.records import (
     Truncation,
     Unparsed,
 )
-from judgelm.serving.results import finding_of, likeliest
+from judgelm.serving.results import judge_result, likeliest_winner
 
-PAIR = Case(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))
-GRADE = Case(dialect="x", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+PAIR = JudgeTask(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))
+GRADE = JudgeTask(dialect="x", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
 
 
 def shown_pair(*lines, order=(0, 1), unassigned=0.0, **fields):
@@ -40,7 +40,7 @@ def judgment(*shown, mode="pair"):
 
 
 def found(case, *shown, scale=(1, 10), draws=1):
-    return finding_of(case, judgment(*shown), scale=scale, draws=draws)
+    return judge_result(case, judgment(*shown), scale=scale, draws=draws)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def found(case, *shown, scale=(1, 10), draws=1):
     ],
 )
 def test_the_likeliest_of_three_wins(first_better, tie, winner):
-    assert likeliest(first_better, tie) == winner
+    assert likeliest_winner(first_better, tie) == winner
 
 
 def test_a_pair_is_what_its_distribution_says_not_its_likeliest_line():
@@ -92,7 +92,7 @@ def test_draws_repeat_and_follow_the_distribution():
     few, many = (found(PAIR, shown, draws=count)[0].draws for count in (3, 1000))
     assert many[:3] == few
     assert many.count((8, 6)) == pytest.approx(750, abs=60)
-    other = finding_of(PAIR, Judgment(sample_id="other", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,)),
+    other = judge_result(PAIR, Judgment(sample_id="other", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,)),
                        scale=(1, 10), draws=1000)  # fmt: skip
     assert other.finding.draws != many
 
@@ -136,7 +136,7 @@ def test_what_is_to_be_known_is_said_once():
     lack = Unparsed("truncated", "", "no end within 256 tokens")
     cut = (Truncation(answer=0, tokens_before=900, tokens_after=400),)
     shown = shown_pair((8, 6, 1.0), cut=cut, reason="so", reason_failure=lack)
-    doubtful = Case(dialect="x", task="pair", sample=PAIR.sample, doubt="doubtful")
+    doubtful = JudgeTask(dialect="x", task="pair", sample=PAIR.sample, doubt="doubtful")
     finding, notes = found(doubtful, shown, shown)
     assert finding.reason == "so"
     assert notes == (

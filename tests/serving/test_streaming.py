@@ -5,8 +5,8 @@ import json
 import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
-from judgelm.serving.openai_responses import Envelope, streamed
-from judgelm.serving.responses import Answered
+from judgelm.serving.openai_responses import Envelope, stream_events
+from judgelm.serving.responses import ChatResponse
 from tests.support.known_judge import KnownEngine
 from tests.support.served import CHAT, error_of, prompt, review, served
 
@@ -25,9 +25,9 @@ def events(text):
 
 
 def chunks(reply, **envelope):
-    answered = Answered(reply=reply, dialect="d", prompt_tokens=5, completion_tokens=2)
+    answered = ChatResponse(reply=reply, dialect="d", prompt_tokens=5, completion_tokens=2)
     made = Envelope(model="m", fingerprint="fp", **envelope)
-    return events(b"".join(streamed(answered, made)).decode())
+    return events(b"".join(stream_events(answered, made)).decode())
 
 
 def deltas(found, place=0):

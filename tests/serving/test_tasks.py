@@ -5,13 +5,13 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.modes.factory import make_mode
 from judgelm.records import Sample
-from judgelm.serving.tasks import read_question, settled
+from judgelm.serving.tasks import checked_sample, read_task
 
 PLAIN = {"id": "7", "question": "q", "answer_1": "a", "answer_2": "b"}
 
 
 def test_a_plain_row_is_a_pair():
-    found = read_question(PLAIN | {"reference": "r", "difficulty": 3})
+    found = read_task(PLAIN | {"reference": "r", "difficulty": 3})
     assert (found.mode, found.options) == ("pair", {})
     assert found.sample == Sample(
         id="7", question="q", answers=("a", "b"), reference="r", metadata={"difficulty": 3}
@@ -20,7 +20,7 @@ def test_a_plain_row_is_a_pair():
 
 def test_mode_and_options_are_the_questions_own():
     body = {"mode": "multi", "options": {"permutations": 3}, "question": "q", "answers": ["a", "b", "c"]}
-    found = read_question(body)
+    found = read_task(body)
     assert (found.mode, found.options) == ("multi", {"permutations": 3})
     assert found.sample.answers == ("a", "b", "c")
     assert found.sample.id.startswith("c-")  # made of its content
@@ -28,9 +28,9 @@ def test_mode_and_options_are_the_questions_own():
 
 
 def test_other_formats_are_read_as_in_a_batch():
-    judgelm = read_question({"question_body": "q", "answer1_body": "a", "answer2_body": "b"}).sample
+    judgelm = read_task({"question_body": "q", "answer1_body": "a", "answer2_body": "b"}).sample
     turns = [{"question": "q1", "answers": ["a1", "b1"]}, {"question": "q2", "answers": ["a2", "b2"]}]
-    dialogue = read_question({"mode": "conversation", "turns": turns}).sample
+    dialogue = read_task({"mode": "conversation", "turns": turns}).sample
     assert (judgelm.question, judgelm.answers) == ("q", ("a", "b"))
     assert (dialogue.question, dialogue.answers, dialogue.metadata["turns"]) == ("q2", ("a2", "b2"), turns)
 
@@ -53,23 +53,23 @@ def test_other_formats_are_read_as_in_a_batch():
 )
 def test_what_is_wrong_is_named(body, message):
     with pytest.raises(InputError, match=message):
-        read_question(body)
+        read_task(body)
 
 
 def test_images_of_the_asker_are_taken():
     url = "data:image/png;base64,QQ=="
-    assert read_question({"question": "q", "answer": "a", "image": url}).sample.images == (url,)
+    assert read_task({"question": "q", "answer": "a", "image": url}).sample.images == (url,)
 
 
 def test_a_sample_is_settled_as_its_mode_wants_it():
-    sample = read_question(PLAIN | {"reference": "r"}).sample
-    assert settled(sample, make_mode("pair", {})).reference == "r"
-    assert settled(sample, make_mode("pair", {"reference": "ignore"})).reference is None
+    sample = read_task(PLAIN | {"reference": "r"}).sample
+    assert checked_sample(sample, make_mode("pair", {})).reference == "r"
+    assert checked_sample(sample, make_mode("pair", {"reference": "ignore"})).reference is None
     with pytest.raises(InputError, match="mode single: expected 1 answer, got 2"):
-        settled(sample, make_mode("single", {}))
+        checked_sample(sample, make_mode("single", {}))
     with pytest.raises(InputError, match='"reference" is missing'):
-        settled(read_question(PLAIN).sample, make_mode("pair", {"reference": "use"}))
+        checked_sample(read_task(PLAIN).sample, make_mode("pair", {"reference": "use"}))
     with pytest.raises(InputError, match="no anchor"):
-        settled(
-            read_question({"question": "q", "answer": "a"}).sample, make_mode("single", {"against": "anchor"})
+        checked_sample(
+            read_task({"question": "q", "answer": "a"}).sample, make_mode("single", {"against": "anchor"})
         )  # fmt: skip

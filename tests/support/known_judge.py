@@ -18,8 +18,8 @@ from itertools import product
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.handler import Desk, DeskOptions
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 
 _TURN = re.compile(r"\[Turn (\d+)\]")
 
@@ -91,8 +91,8 @@ def desk_of(engine=None, *, scale=None, **options):
     judge.engine = engine or KnownEngine()
     if scale is not None:
         judge.format = replace(judge.format, scale=scale)
-    service = Service(judge.engine)
+    service = EngineWorker(judge.engine)
     try:
-        yield Desk(judge, service, DeskOptions(**options))
+        yield JudgeHandler(judge, service, HandlerOptions(**options))
     finally:
         service.close()

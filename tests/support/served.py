@@ -10,7 +10,7 @@ import httpx
 from fastapi import FastAPI
 
 from judgelm.serving.app import create_app
-from judgelm.serving.handler import Desk
+from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.sockets import bind
@@ -59,7 +59,7 @@ class Served:
 
     url: str
     http: httpx.Client
-    desk: Desk
+    desk: JudgeHandler
     server: Server
     app: FastAPI
 

@@ -38,7 +38,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Browsing:
+class BrowseState:
     """A place in a run; every step makes a new one.
 
     Attributes:
@@ -47,8 +47,8 @@ class Browsing:
         labels: the person's own, by sample id; every one of the run's file of labels is among them.
         notes: what to know about that file, in words.
         filter: which items are listed.
-        found: their ids, in the run's order.
-        place: of the current one among them.
+        listed: their ids, in the run's order.
+        position: of the current one among them.
     """
 
     run: Run
@@ -56,35 +56,35 @@ class Browsing:
     labels: Mapping[str, Winner] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     filter: Filter = Filter()
-    found: tuple[str, ...] = ()
-    place: int = 0
+    listed: tuple[str, ...] = ()
+    position: int = 0
 
     @property
     def current(self) -> str | None:
         """Id of the item that is shown; None where the filter leaves none."""
-        return self.found[self.place] if self.found else None
+        return self.listed[self.position] if self.listed else None
 
     @property
     def page(self) -> tuple[str, ...]:
         """The ids of the list's page that the current item stands on."""
-        start = self.place - self.place % PAGE
-        return self.found[start : start + PAGE]
+        start = self.position - self.position % PAGE
+        return self.listed[start : start + PAGE]
 
-    def filtered(self, by: Filter) -> "Browsing":
+    def filtered(self, by: Filter) -> "BrowseState":
         """With the items that this filter leaves; the current one stays where it is among them."""
-        found = tuple(key for key in self.run.judgments if self._passes(key, by))
-        place = found.index(self.current) if self.current in found else 0
-        return replace(self, filter=by, found=found, place=place)
+        listed = tuple(key for key in self.run.judgments if self._passes(key, by))
+        position = listed.index(self.current) if self.current in listed else 0
+        return replace(self, filter=by, listed=listed, position=position)
 
-    def at(self, key: str) -> "Browsing":
+    def at(self, key: str) -> "BrowseState":
         """At the item of that id; where it is not listed, as it was."""
-        return replace(self, place=self.found.index(key)) if key in self.found else self
+        return replace(self, position=self.listed.index(key)) if key in self.listed else self
 
-    def moved(self, steps: int) -> "Browsing":
+    def moved(self, steps: int) -> "BrowseState":
         """So many items on or back, as far as there are any."""
-        return replace(self, place=max(0, min(len(self.found) - 1, self.place + steps)))
+        return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
 
-    def labelled(self, winner: Winner | None) -> "Browsing":
+    def labelled(self, winner: Winner | None) -> "BrowseState":
         """With a label for the current item (None takes it away), kept in the run's file, and at the next item.
 
         Raises:
@@ -137,7 +137,7 @@ class Browsing:
         return "\n".join(texts).casefold()
 
 
-def begin(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | None = None) -> Browsing:
+def start_browsing(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | None = None) -> BrowseState:
     """All items of a run, at the first, with the labels that were kept.
 
     Args:
@@ -153,7 +153,7 @@ def begin(run: Run, *, other: Run | None = None, labels: Mapping[str, Winner] | 
             f"{other.name} and {run.name} have no id in common; give another judge's run on the same items"
         )
     kept, notes = _kept(run)
-    return Browsing(run=run, other=other, labels={**(labels or {}), **kept}, notes=notes).filtered(Filter())
+    return BrowseState(run=run, other=other, labels={**(labels or {}), **kept}, notes=notes).filtered(Filter())
 
 
 def _kept(run: Run) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
@@ -166,7 +166,7 @@ def _kept(run: Run) -> tuple[Mapping[str, Winner], tuple[str, ...]]:
     return winners, (f"The last line of {run.label_file.path} is torn and was passed over: give that label again.",)
 
 
-def counts(browsing: Browsing) -> dict[str, int]:
+def verdict_counts(browsing: BrowseState) -> dict[str, int]:
     """How many items have each verdict, and how many flip with the order; of all items, not of those listed."""
     judgments = browsing.run.judgments.values()
     counted = Counter(verdict_word(one) if is_pair(one, None) or one.verdict is None else "graded" for one in judgments)

@@ -7,8 +7,8 @@ import gradio as gr
 
 from judgelm.judge import Judge
 from judgelm.modes.chat import FollowUp
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.judge_actions import Asked, answered, judged
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.judge_actions import ModeAndSample, stream_judgment, stream_talk
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
 """How every event is wired: no public end point, no overlay over what is being read, and nobody waits for another."""
@@ -34,12 +34,12 @@ def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
     )
 
 
-def judging_part(
+def judge_controls(
     judge: Judge,
-    service: Service,
+    service: EngineWorker,
     name: str,
     fields: Sequence[gr.components.Component],
-    make: Callable[..., Asked],
+    make: Callable[..., ModeAndSample],
     *,
     talk: bool = False,
 ) -> None:
@@ -60,10 +60,10 @@ def judging_part(
     state = gr.State(None)
     outputs: list[Any] = [shown, state]
     if talk:
-        outputs += _talk_part(service, name, state)
+        outputs += _talk_controls(service, name, state)
 
     async def on_judge(*values: Any) -> AsyncIterator[tuple[Any, ...]]:
-        async for page, found in judged(judge, service, lambda: make(*values)):
+        async for page, found in stream_judgment(judge, service, lambda: make(*values)):
             fresh_talk = (gr.Column(visible=found is not None), "") if talk else ()
             yield (page, found, *fresh_talk)
 
@@ -72,7 +72,7 @@ def judging_part(
     stop.click(lambda: "", None, shown, cancels=[event], **QUIET)
 
 
-def _talk_part(service: Service, name: str, state: gr.State) -> list[Any]:
+def _talk_controls(service: EngineWorker, name: str, state: gr.State) -> list[Any]:
     """What was said about the judgment, and a field to ask, in a column that is hidden until there is a judgment.
 
     Not by a `change` of the state: Gradio would hash it at every event.
@@ -95,7 +95,7 @@ def _talk_part(service: Service, name: str, state: gr.State) -> list[Any]:
     async def on_ask(talk: FollowUp | None, asked: str) -> AsyncIterator[tuple[Any, ...]]:
         if talk is None:
             return
-        async for page, now in answered(service, talk, asked):
+        async for page, now in stream_talk(service, talk, asked):
             yield page, now, "" if now is not talk else gr.skip()
 
     gr.on([ask.click, question.submit], on_ask, [state, question], [log, state, question], trigger_mode="once", **QUIET)

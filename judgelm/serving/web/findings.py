@@ -11,13 +11,13 @@ from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Label, Winner
 from judgelm.reports.wording import WINNER_NAMES, bounds, headline, percent
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving.web.browse_state import Browsing
+from judgelm.serving.web.browse_state import BrowseState
 from judgelm.serving.web.runs import verdict_word
 from judgelm.studies.evaluation import evaluate
 from judgelm.studies.pair_labels import label_of
 
 
-def agreement(browsing: Browsing) -> list[str]:
+def label_agreement(browsing: BrowseState) -> list[str]:
     """How far the judge agrees with the labels made here, by `evaluate`'s own order rule, which the sentences name."""
     labels = {
         key: Label(sample_id=key, winner=winner)
@@ -31,7 +31,7 @@ def agreement(browsing: Browsing) -> list[str]:
     return headline(found)
 
 
-def difference(browsing: Browsing) -> list[str]:
+def judge_agreement(browsing: BrowseState) -> list[str]:
     """How often the two judges say the same of the items that both say something of."""
     other = browsing.other
     if other is None:
@@ -51,7 +51,7 @@ def difference(browsing: Browsing) -> list[str]:
     return [*lines, *_kappa(browsing, list(beside))]
 
 
-def label_lines(browsing: Browsing) -> Iterator[bytes]:
+def label_lines(browsing: BrowseState) -> Iterator[bytes]:
     """The labels as rows that `judgelm eval --labels` reads; with the texts where all of them are known."""
     samples = browsing.run.samples
     whole = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
@@ -65,9 +65,9 @@ def label_lines(browsing: Browsing) -> Iterator[bytes]:
         yield encode_line(row)
 
 
-def listed_lines(browsing: Browsing) -> Iterator[bytes]:
+def item_lines(browsing: BrowseState) -> Iterator[bytes]:
     """The items listed: the run's rows, with texts, the other judge's verdict and the label where there are any."""
-    for key in browsing.found:
+    for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:
             row |= {"question": sample.question, "answers": list(sample.answers), "reference": sample.reference}
@@ -84,7 +84,7 @@ def winner_words(winner: Winner | None) -> str:
     return "not labelled" if winner is None else WINNER_NAMES[winner]
 
 
-def _kappa(browsing: Browsing, keys: list[str]) -> list[str]:
+def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
     """Cohen's kappa over the pairs among the items; nothing where there are none or it is undefined."""
     assert browsing.other is not None, "its caller looked"
     sides = [(key, browsing.run.judgments[key].winner, browsing.other.judgments[key].winner) for key in keys]
@@ -100,13 +100,13 @@ def _kappa(browsing: Browsing, keys: list[str]) -> list[str]:
     return [f"Cohen's kappa {found.value:.2f} ({limits}, n = {found.n:,})."]
 
 
-def _clusters(browsing: Browsing, keys: list[str]) -> list[str] | None:
+def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
     """Items of one question are resampled together, where the questions are known."""
     questions: Mapping[str, str] = _questions(browsing)
     return [questions.get(key, key) for key in keys] if questions else None
 
 
-def _questions(browsing: Browsing) -> dict[str, str]:
+def _questions(browsing: BrowseState) -> dict[str, str]:
     return {key: sample.question for key, sample in browsing.run.samples.items()}
 
 

@@ -3,16 +3,16 @@
 from judgelm.judge import JudgeFormat
 from judgelm.records import Judgment, Sample
 from judgelm.reports.wording import FAILURE_NAMES
-from judgelm.serving.web.browse_state import Browsing, counts
-from judgelm.serving.web.findings import agreement, difference, winner_words
+from judgelm.serving.web.browse_state import BrowseState, verdict_counts
+from judgelm.serving.web.findings import judge_agreement, label_agreement, winner_words
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word
-from judgelm.serving.web.verdicts import details, judgment_card, lead
+from judgelm.serving.web.verdicts import judgment_card, verdict_details, verdict_sentence
 
 HIDDEN = "hidden until you have labelled it"
 
 
-def item(browsing: Browsing, judge: JudgeFormat, *, blind: bool) -> str:
+def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
     """The current item: its texts side by side, the judgment, the other judge's, and the label.
 
     Args:
@@ -34,24 +34,24 @@ def item(browsing: Browsing, judge: JudgeFormat, *, blind: bool) -> str:
     return "".join(parts)
 
 
-def place(browsing: Browsing) -> str:
+def position_text(browsing: BrowseState) -> str:
     """Where in the list the current item stands, and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
     label = winner_words(browsing.labels.get(key))
-    return f"Item {browsing.place + 1:,} of {len(browsing.found):,} listed · {key} · your label: {label}"
+    return f"Item {browsing.position + 1:,} of {len(browsing.listed):,} listed · {key} · your label: {label}"
 
 
-def choices(browsing: Browsing, *, blind: bool) -> list[tuple[str, str]]:
+def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
     """The list's page: what stands beside each item, and its id."""
     return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
 
 
-def overview(browsing: Browsing) -> str:
+def run_overview(browsing: BrowseState) -> str:
     """The run in numbers, with what there is to know about its files."""
     run = browsing.run
-    found = counts(browsing)
+    found = verdict_counts(browsing)
     said = ", ".join(f"{number:,} {verdict_name(word)}" for word, number in found.items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {said}."]
     failed = [f"{code}: {FAILURE_NAMES[code]}" for code in run.failures]
@@ -59,20 +59,20 @@ def overview(browsing: Browsing) -> str:
     return sentences(lines) + (notice(*notes) if notes else "") + sentences(failed)
 
 
-def findings(browsing: Browsing, *, blind: bool) -> str:
+def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     """Agreement with the labels, where they are kept, and agreement with the other judge."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
     how = " Labels given with the judge's verdict in view agree with it more than they should." if not blind else ""
-    parts = [card(sentences(agreement(browsing)), title=f"Your labels ({labelled:,})")]
+    parts = [card(sentences(label_agreement(browsing)), title=f"Your labels ({labelled:,})")]
     kept = browsing.run.label_file
     where = "" if kept is None else f"Each is kept at once in {kept.path}, which judgelm eval --labels reads."
     parts.append(f'<div class="jl-small">{sentences([how if labelled else "", where])}</div>')
     if browsing.other is not None:
-        parts.append(card(sentences(difference(browsing)), title="The other judge"))
+        parts.append(card(sentences(judge_agreement(browsing)), title="The other judge"))
     return "".join(parts)
 
 
-def _line(browsing: Browsing, key: str, *, blind: bool) -> str:
+def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
     judgment = browsing.run.judgments[key]
     marks = []
     if not blind or key in browsing.labels:
@@ -113,17 +113,19 @@ def _earlier_turns(turns: list[object]) -> str:
         answers = turn.get("answers")
         said.append(
             side_by_side(
-                text_block(str(answer), title=f"Turn {number}: assistant {place}")
-                for place, answer in enumerate(answers if isinstance(answers, list) else [], 1)
+                text_block(str(answer), title=f"Turn {number}: assistant {position_text}")
+                for position_text, answer in enumerate(answers if isinstance(answers, list) else [], 1)
             )
         )
     return "".join(said)
 
 
-def _beside(browsing: Browsing, key: str, theirs: Judgment | None) -> str:
+def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     assert browsing.other is not None, "its caller looked"
     if theirs is None:
         return card(sentences(["It did not judge this item."]), title=browsing.other.name)
     word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.beside(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
-    return card(sentences([lead(theirs), word, *details(theirs)]), reason, title=browsing.other.name)
+    return card(
+        sentences([verdict_sentence(theirs), word, *verdict_details(theirs)]), reason, title=browsing.other.name
+    )

@@ -11,19 +11,19 @@ from judgelm.modes.chat import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.distribution import score_lines
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.streaming import Finished, follow
-from judgelm.serving.web.markup import alert, busy, notice, text_block, written
-from judgelm.serving.web.verdicts import judgment_card, live, text_failure
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.streaming import Finished, stream_flow
+from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
+from judgelm.serving.web.verdicts import judgment_card, live_reasons, text_failure
 
 SAMPLE_ID = "page"
 """Names what is typed in; judgments here are greedy, so no seed depends on it."""
 
-Asked = tuple[BatchMode, Sample]
+ModeAndSample = tuple[BatchMode, Sample]
 
 
-async def judged(
-    judge: Judge, service: Service, make: Callable[[], Asked]
+async def stream_judgment(
+    judge: Judge, service: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
     """What to show as it changes, and at last the talk that can go on from the judgment, where one can.
 
@@ -35,18 +35,18 @@ async def judged(
     try:
         mode, sample = make()
         yield busy("The judge is reading …"), None
-        async for step in follow(service, lambda: mode(sample)):
+        async for step in stream_flow(service, lambda: mode(sample)):
             if isinstance(step, Finished):
                 judgment = step.result
                 lacks = _lacks_distribution(mode, judgment)
                 yield judgment_card(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
-            elif shown := live(step):
+            elif shown := live_reasons(step):
                 yield busy("The scores stand; the judge is writing its reason …") + shown, None
     except JudgelmError as error:
         yield alert(error), None
 
 
-async def answered(service: Service, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
+async def stream_talk(service: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
     """The talk as it grows by a question and the judge's reply to it."""
     before = talk_log(talk)
     try:
@@ -54,9 +54,9 @@ async def answered(service: Service, talk: FollowUp, question: str) -> AsyncIter
             raise InputError("the question is blank; write one")
         asked = before + text_block(question, title="You")
         yield asked + busy("The judge is reading …"), talk
-        async for step in follow(service, partial(talk, question)):
+        async for step in stream_flow(service, partial(talk, question)):
             if not isinstance(step, Finished):
-                yield asked + "".join(written(one.text.lstrip(), title="Judge") for one in step), talk
+                yield asked + "".join(partial_text(one.text.lstrip(), title="Judge") for one in step), talk
             elif step.result.reply is None and (failure := step.result.failure) is not None:
                 yield asked + alert(f"No reply: {text_failure(failure)}. Ask again, or differently."), talk
             else:
@@ -78,7 +78,9 @@ def talk_log(talk: FollowUp) -> str:
     return "".join(said)
 
 
-def pair(judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]) -> Asked:
+def pair_input(
+    judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]
+) -> ModeAndSample:
     """Two answers side by side; `options` are fields of the pair mode.
 
     Raises:
@@ -89,7 +91,9 @@ def pair(judge: Judge, question: str, answers: Sequence[str], reference: str, op
     return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
 
 
-def single(judge: Judge, question: str, answer: str, reference: str, anchor: str, *, explain: bool) -> Asked:
+def single_input(
+    judge: Judge, question: str, answer: str, reference: str, anchor: str, *, explain: bool
+) -> ModeAndSample:
     """One answer, beside its reference, beside another answer, or alone.
 
     Raises:
@@ -101,9 +105,9 @@ def single(judge: Judge, question: str, answer: str, reference: str, anchor: str
     return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
 
 
-def several(
+def several_input(
     judge: Judge, question: str, answers: Sequence[str], reference: str, *, every_place: bool, explain: bool
-) -> Asked:
+) -> ModeAndSample:
     """Two answers or more; `every_place` shows each once at each place.
 
     Raises:
@@ -116,7 +120,7 @@ def several(
     return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, given, reference)
 
 
-def dialogue(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> Asked:
+def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
     """Two assistants' dialogues, or one where no turn has a second answer.
 
     Args:
@@ -142,7 +146,9 @@ def dialogue(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, An
     return judge.mode("conversation", **options, **_distribution(judge)), sample
 
 
-def pictured(judge: Judge, question: str, answer: str, reference: str, image: str | None, *, explain: bool) -> Asked:
+def image_input(
+    judge: Judge, question: str, answer: str, reference: str, image: str | None, *, explain: bool
+) -> ModeAndSample:
     """An answer about an image; a judge that sees is shown it, another judges by the reference alone.
 
     Raises:

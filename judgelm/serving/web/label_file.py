@@ -23,7 +23,7 @@ _SUFFIX = ".labels.jsonl"
 _LONGEST_STEM = 80
 
 
-class KeptLabels(NamedTuple):
+class StoredLabels(NamedTuple):
     """What a file of labels holds: the winners by sample id, and whether a torn last line was passed over."""
 
     winners: dict[str, Winner]
@@ -36,7 +36,7 @@ class LabelFile:
 
     path: Path
 
-    def read(self) -> KeptLabels:
+    def read(self) -> StoredLabels:
         """All labels; of two for one id the later.
 
         Raises:
@@ -45,15 +45,15 @@ class LabelFile:
         winners: dict[str, Winner] = {}
         number = 0
         if not self.path.exists():
-            return KeptLabels(winners, torn=False)
+            return StoredLabels(winners, torn=False)
         try:
             for number, row in read_jsonl(self.path):
                 winners |= _winner(Row(str(self.path), number, row))
         except InputError:
             if not self._is_torn_after(number):
                 raise
-            return KeptLabels(winners, torn=True)
-        return KeptLabels(winners, torn=False)
+            return StoredLabels(winners, torn=True)
+        return StoredLabels(winners, torn=False)
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
         """Write a label, or take it away where it is None; it survives whatever comes once this has returned.

@@ -64,7 +64,7 @@ def busy(words: str) -> str:
     return f'<p class="jl-busy" role="status">{escape(words)}</p>'
 
 
-def written(text: str, *, title: str) -> str:
+def partial_text(text: str, *, title: str) -> str:
     """A text that is still being written."""
     return (
         f'<section class="jl-text jl-writing"><h4>{escape(title)}</h4>'

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
+from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.components import html
 from judgelm.serving.web.markup import sentences
 from judgelm.serving.web.runs import Run
@@ -19,7 +19,7 @@ from judgelm.serving.web.tabs.single import single_tab
 _KEPT_S = 24 * 3600
 
 
-def create_page(judge: Judge, service: Service, runs: Sequence[Run] = ()) -> gr.Blocks:
+def create_page(judge: Judge, service: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
     """The page, to be served by `judgelm.serving.web.app.web_app`, which also gives it its looks and keys.
 
     Args:

@@ -17,9 +17,9 @@ from judgelm.records import (
 )
 from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
-from judgelm.serving.streaming import Written
+from judgelm.serving.streaming import PartialReply
 from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, score_bars
-from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block, verdict, written
+from judgelm.serving.web.markup import card, notice, partial_text, sentences, side_by_side, text_block, verdict
 
 _FEW = "Less than half of the probability is on score lines: the drawing shows what little there is."
 
@@ -30,10 +30,14 @@ def judgment_card(judgment: Judgment, judge: JudgeFormat) -> str:
     drawn = "" if judgment.probability is None else _balance(judgment)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
-    return card(verdict(lead(judgment), *details(judgment)), drawn) + side_by_side(shown) + notes(judgment)
+    return (
+        card(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn)
+        + side_by_side(shown)
+        + input_notes(judgment)
+    )
 
 
-def lead(judgment: Judgment) -> str:
+def verdict_sentence(judgment: Judgment) -> str:
     """The verdict in one sentence; of a failure, why there is none."""
     if judgment.failure is not None:
         return f"No verdict: {failure_words(judgment.failure)}."
@@ -53,7 +57,7 @@ def lead(judgment: Judgment) -> str:
     return "No verdict."
 
 
-def details(judgment: Judgment) -> list[str]:
+def verdict_details(judgment: Judgment) -> list[str]:
     """P(first better), scores and consistency, each a sentence."""
     found = []
     if judgment.probability is not None:
@@ -85,15 +89,17 @@ def text_failure(failure: Unparsed) -> str:
     return f"it breaks off ({failure.why})" if failure.code == "truncated" else failure_words(failure)
 
 
-def live(replies: Sequence[Written]) -> str:
+def live_reasons(replies: Sequence[PartialReply]) -> str:
     """The reasons that are being written; while only scores are, that they are."""
     reasons = [one for one in replies if one.reason]
     if not reasons:
         return ""
-    return side_by_side(written(one.text.lstrip(), title=f"The reason, going on from “{one.line}”") for one in reasons)
+    return side_by_side(
+        partial_text(one.text.lstrip(), title=f"The reason, going on from “{one.line}”") for one in reasons
+    )
 
 
-def notes(judgment: Judgment) -> str:
+def input_notes(judgment: Judgment) -> str:
     """What was done to the texts before the judge saw them."""
     lines = []
     if judgment.sanitized:

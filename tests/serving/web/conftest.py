@@ -27,7 +27,7 @@ def chromium_browser():
 @pytest.fixture(scope="session")
 def serve_judge():
     """Serves the page of a judge with runs; gives its address. All are closed when the session ends."""
-    from judgelm.serving.engine_worker import Service
+    from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.web.app import web_app
     from judgelm.serving.web.page import create_page
     from tests.support.browser import served
@@ -35,7 +35,7 @@ def serve_judge():
     with contextlib.ExitStack() as opened:
 
         def serve(judge, runs=(), **options):
-            service = Service(judge.engine)
+            service = EngineWorker(judge.engine)
             opened.callback(service.close)
             return opened.enter_context(served(web_app(create_page(judge, service, runs), **options)))
 

@@ -4,7 +4,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
-from judgelm.serving.web.browse_state import PAGE, Filter, begin, counts
+from judgelm.serving.web.browse_state import PAGE, Filter, start_browsing, verdict_counts
 from judgelm.serving.web.runs import Run
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample
 
@@ -28,7 +28,7 @@ def browsing():
     ]
     samples = [pair_sample("a", category="math"), pair_sample("b", category="code"), pair_sample("c", category="math")]
     other = run_of(pair_judgment("a", 1), pair_judgment("b", 1), failed_judgment("c"), name="other.jsonl")
-    return begin(run_of(*judgments, samples=samples), other=other, labels={"a": 2, "c": "tie"})
+    return start_browsing(run_of(*judgments, samples=samples), other=other, labels={"a": 2, "c": "tie"})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def browsing():
     ],
 )
 def test_a_filter_leaves_what_passes_all_of_it(browsing, by, found):
-    assert "".join(browsing.filtered(by).found) == found
+    assert "".join(browsing.filtered(by).listed) == found
 
 
 def test_the_current_item_stays_in_view_where_the_filter_leaves_it(browsing):
@@ -70,7 +70,7 @@ def test_a_step_ends_at_the_ends(browsing):
 
 
 def test_the_list_shows_the_page_of_the_current_item():
-    browsing = begin(run_of(*(pair_judgment(str(number), 1) for number in range(PAGE + 3))))
+    browsing = start_browsing(run_of(*(pair_judgment(str(number), 1) for number in range(PAGE + 3))))
     assert browsing.page == tuple(str(number) for number in range(PAGE))
     assert browsing.moved(PAGE).page == ("20", "21", "22")
 
@@ -89,7 +89,7 @@ def test_what_is_no_pair_takes_no_label():
         verdict=GradeVerdict(score=7.0),
         shown=(Shown(order=(0,), text="7", scores=(7.0,)),),
     )
-    browsing = begin(run_of(grade, pair_judgment("a", 1)))
+    browsing = start_browsing(run_of(grade, pair_judgment("a", 1)))
     with pytest.raises(InputError, match="only pairs"):
         browsing.labelled(1)
     with pytest.raises(InputError, match="no item is listed"):
@@ -98,9 +98,11 @@ def test_what_is_no_pair_takes_no_label():
 
 def test_two_runs_without_a_common_id_are_refused():
     with pytest.raises(InputError, match=r"b.jsonl and a.jsonl have no id in common; give another judge's run"):
-        begin(run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl"))
+        start_browsing(
+            run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl")
+        )
 
 
 def test_the_overview_counts_all_items(browsing):
     expected = {"1": 1, "2": 1, "tie": 1, "failed": 2, "judged in both orders": 2, "flip with the order": 1}
-    assert counts(browsing.filtered(Filter(verdict="1"))) == expected
+    assert verdict_counts(browsing.filtered(Filter(verdict="1"))) == expected

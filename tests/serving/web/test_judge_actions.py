@@ -7,8 +7,8 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.judge_actions import answered, dialogue, judged, pair, pictured, several, single
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.judge_actions import stream_talk, dialogue_input, stream_judgment, pair_input, image_input, several_input, single_input
 from tests.support.judged_items import TAKE_OVER
 
 OPTIONS = {"both_orders": True, "reasons": "all"}
@@ -21,11 +21,11 @@ def ask():
 
         def shown(reply, make):
             judge = opened.enter_context(Judge(reply, engine="scripted"))
-            service = Service(judge.engine)
+            service = EngineWorker(judge.engine)
             opened.callback(service.close)
 
             async def collect():
-                return [step async for step in judged(judge, service, lambda: make(judge))]
+                return [step async for step in stream_judgment(judge, service, lambda: make(judge))]
 
             return asyncio.run(collect())
 
@@ -33,7 +33,7 @@ def ask():
 
 
 def test_a_pair_is_judged_in_both_orders_and_explained(ask):
-    steps = ask("8 6\\nThe first is shorter.", lambda judge: pair(judge, "q", ("a", "b"), "", OPTIONS))
+    steps = ask("8 6\\nThe first is shorter.", lambda judge: pair_input(judge, "q", ("a", "b"), "", OPTIONS))
     page, talk = steps[-1]
     # 8 : 6 in either order: the first place wins, so the orders disagree and the means are equal
     assert "A tie, since the orders disagree." in page
@@ -44,14 +44,14 @@ def test_a_pair_is_judged_in_both_orders_and_explained(ask):
 
 
 def test_both_heat_maps_have_the_samples_axes(ask):
-    page, _ = ask("8 6", lambda judge: pair(judge, "q", ("a", "b"), "", {"both_orders": True}))[-1]
+    page, _ = ask("8 6", lambda judge: pair_input(judge, "q", ("a", "b"), "", {"both_orders": True}))[-1]
     assert "<title>answer 1: 8, answer 2: 6: 100.0 %</title>" in page  # as given
     assert "<title>answer 1: 6, answer 2: 8: 100.0 %</title>" in page  # shown exchanged, put back
 
 
 def test_no_text_becomes_html(ask):
     # the reply is the reason's too, so the same text comes back as what the judge wrote
-    steps = ask(f"8 6\\n{TAKE_OVER}", lambda judge: pair(judge, TAKE_OVER, (TAKE_OVER, "b"), TAKE_OVER, OPTIONS))
+    steps = ask(f"8 6\\n{TAKE_OVER}", lambda judge: pair_input(judge, TAKE_OVER, (TAKE_OVER, "b"), TAKE_OVER, OPTIONS))
     for page, _ in steps:
         assert "<script" not in page
         assert "<img" not in page
@@ -61,17 +61,17 @@ def test_no_text_becomes_html(ask):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda judge: pair(judge, " ", ("a", "b"), "", {}), "the question is blank; fill it in"),
-        (lambda judge: pair(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
-        (lambda judge: pair(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "needs both orders; tick"),
+        (lambda judge: pair_input(judge, " ", ("a", "b"), "", {}), "the question is blank; fill it in"),
+        (lambda judge: pair_input(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
+        (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "needs both orders; tick"),
         (
-            lambda judge: several(judge, "q", ["a", "", " "], "", every_place=False, explain=False),
+            lambda judge: several_input(judge, "q", ["a", "", " "], "", every_place=False, explain=False),
             "two answers or more",
         ),
-        (lambda judge: single(judge, "q", "a", "r", "b", explain=False), "leave one of them blank"),
-        (lambda judge: dialogue(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
-        (lambda judge: dialogue(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}), "answer 2 of turn 1 is blank"),
-        (lambda judge: pictured(judge, "q", "a", "", None, explain=False), "the reference is blank"),
+        (lambda judge: single_input(judge, "q", "a", "r", "b", explain=False), "leave one of them blank"),
+        (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
+        (lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}), "answer 2 of turn 1 is blank"),
+        (lambda judge: image_input(judge, "q", "a", "", None, explain=False), "the reference is blank"),
     ],
 )
 def test_what_is_missing_is_named(ask, make, message):
@@ -82,50 +82,50 @@ def test_what_is_missing_is_named(ask, make, message):
 
 
 def test_a_reply_that_cannot_be_read_is_no_verdict(ask):
-    page, talk = ask("I cannot say", lambda judge: pair(judge, "q", ("a", "b"), "", OPTIONS))[-1]
+    page, talk = ask("I cannot say", lambda judge: pair_input(judge, "q", ("a", "b"), "", OPTIONS))[-1]
     assert "No verdict: the reply does not have the expected form" in page
     assert "I cannot say" in page
     assert talk is None
 
 
 def test_several_answers_are_ranked(ask):
-    page, _ = ask("5 9 7", lambda judge: several(judge, "q", "abc", "", every_place=False, explain=False))[-1]
+    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "abc", "", every_place=False, explain=False))[-1]
     assert "From best to worst: answer 2, answer 3, answer 1." in page
 
 
 def test_each_answer_once_at_each_place_shows_as_many_orders(ask):
-    page, _ = ask("5 9 7", lambda judge: several(judge, "q", "abc", "", every_place=True, explain=False))[-1]
+    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "abc", "", every_place=True, explain=False))[-1]
     assert "From best to worst: answers 1 and 2 and 3 alike." in page
     assert "Shown as 2, 3, 1" in page
 
 
 def test_one_answer_is_graded_with_its_distribution(ask):
-    page, _ = ask("7", lambda judge: single(judge, "q", "a", "", "", explain=False))[-1]
+    page, _ = ask("7", lambda judge: single_input(judge, "q", "a", "", "", explain=False))[-1]
     assert "The grade is 7." in page
     assert "<title>7: 100.0 %</title>" in page
 
 
 def test_one_dialogue_or_two(ask):
     turns = [["q1", "a1", "b1", ""], ["q2", "a2", "b2", "r2"], ["", "", "", ""]]
-    page, talk = ask("8 6", lambda judge: dialogue(judge, turns, {"turns": "each"}))[-1]
+    page, talk = ask("8 6", lambda judge: dialogue_input(judge, turns, {"turns": "each"}))[-1]
     assert "Answer 1 is better." in page
     assert "Turn 2: answer 1 shown first" in page
     assert talk is not None
     graded = [[question, first, "", ""] for question, first, _, _ in turns]
-    page, _ = ask("7", lambda judge: dialogue(judge, graded, {"turns": "each"}))[-1]
+    page, _ = ask("7", lambda judge: dialogue_input(judge, graded, {"turns": "each"}))[-1]
     assert "The grade is 7." in page
 
 
 def test_a_talk_grows_by_question_and_reply(ask):
     with Judge("8 6\\nIt is shorter.", engine="scripted") as judge:
-        service = Service(judge.engine)
+        service = EngineWorker(judge.engine)
 
         async def talk():
-            async for _, found in judged(judge, service, lambda: pair(judge, "q", ("a", "b"), "", {})):
+            async for _, found in stream_judgment(judge, service, lambda: pair_input(judge, "q", ("a", "b"), "", {})):
                 now = found
-            async for page, later in answered(service, now, "Why?"):
+            async for page, later in stream_talk(service, now, "Why?"):
                 last = page, later
-            blank = [step async for step in answered(service, last[1], "  ")]
+            blank = [step async for step in stream_talk(service, last[1], "  ")]
             return *last, blank
 
         page, later, [(refused, same)] = asyncio.run(talk())
@@ -140,13 +140,13 @@ def test_a_talk_grows_by_question_and_reply(ask):
 def test_a_judge_of_many_scores_is_asked_without_distribution():
     with Judge("8 6", engine="scripted") as judge:
         object.__setattr__(judge.format, "scale", (1, 1000))
-        mode, _ = pair(judge, "q", ("a", "b"), "", {})
+        mode, _ = pair_input(judge, "q", ("a", "b"), "", {})
     assert mode.distribution is False
 
 
 def test_an_engine_that_sees_is_given_the_image():
     with Judge("8 6", engine="scripted") as judge:
         with pytest.raises(InputError, match="there is no image; choose one"):
-            pictured(judge, "q", "a", "r", None, explain=False)
-        mode, sample = pictured(judge, "q", "a", "r", "cat.png", explain=False)
+            image_input(judge, "q", "a", "r", None, explain=False)
+        mode, sample = image_input(judge, "q", "a", "r", "cat.png", explain=False)
     assert (mode.images, sample.images) == ("use", ("cat.png",))

@@ -11,7 +11,7 @@ import pytest
 
 from judgelm.data.labelled_set import read_labels
 from judgelm.errors import InputError, RunError
-from judgelm.serving.web.browse_state import begin
+from judgelm.serving.web.browse_state import start_browsing
 from judgelm.serving.web.label_file import LabelFile, of_upload
 from judgelm.serving.web.runs import open_run
 from tests.support.judged_items import pair_judgment, write_run
@@ -42,12 +42,12 @@ def small_disk(tmp_path):
 
 
 def test_labels_are_there_when_the_run_is_opened_again(run_file, labels):
-    begin(open_run(run_file)).labelled(1).labelled("tie").labelled(2)
-    again = begin(open_run(run_file))
+    start_browsing(open_run(run_file)).labelled(1).labelled("tie").labelled(2)
+    again = start_browsing(open_run(run_file))
     assert again.labels == {"a": 1, "b": "tie", "c": 2}
     again.at("a").labelled(2)  # changed
     again.at("b").labelled(None)  # taken away
-    assert begin(open_run(run_file)).labels == {"a": 2, "c": 2}
+    assert start_browsing(open_run(run_file)).labels == {"a": 2, "c": 2}
     evaluated = read_labels(str(labels.path))
     assert {key: label.winner for key, label in evaluated.labels.items()} == {"a": 2, "c": 2}
     assert evaluated.rejected == 0
@@ -55,31 +55,31 @@ def test_labels_are_there_when_the_run_is_opened_again(run_file, labels):
 
 def test_a_kept_label_goes_before_an_earlier_one_that_is_opened_with_the_run(run_file, labels):
     labels.put("a", 1)
-    now = begin(open_run(run_file), labels={"a": 2, "b": 2})
+    now = start_browsing(open_run(run_file), labels={"a": 2, "b": 2})
     assert now.labels == {"a": 1, "b": 2}
     assert now.at("b").labelled(None).labels == {"a": 1}
 
 
 def test_an_uploaded_run_finds_its_labels_when_it_is_uploaded_again(tmp_path, run_file):
-    begin(open_run(run_file, uploaded=True)).labelled(2)
+    start_browsing(open_run(run_file, uploaded=True)).labelled(2)
     (tmp_path / "again").mkdir()
     same = write_run(tmp_path / "again" / "run.jsonl", JUDGMENTS)
-    assert begin(open_run(same, uploaded=True)).labels == {"a": 2}
+    assert start_browsing(open_run(same, uploaded=True)).labels == {"a": 2}
     other = write_run(tmp_path / "again" / "run.jsonl", JUDGMENTS[:2])  # of the same name
-    assert begin(open_run(other, uploaded=True)).labels == {}
+    assert start_browsing(open_run(other, uploaded=True)).labels == {}
     assert of_upload(run_file).path.is_relative_to(os.environ["XDG_STATE_HOME"])
     assert list(tmp_path.glob("*.labels.jsonl")) == []  # nothing beside the upload, which goes
 
 
 def test_labels_survive_a_killed_process(run_file):
     code = (
-        "import os, sys; from judgelm.serving.web.browse_state import begin; "
+        "import os, sys; from judgelm.serving.web.browse_state import start_browsing; "
         "from judgelm.serving.web.runs import open_run; "
-        "begin(open_run(sys.argv[1])).labelled(1).labelled(2); os.kill(os.getpid(), 9)"
+        "start_browsing(open_run(sys.argv[1])).labelled(1).labelled(2); os.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(run_file)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert begin(open_run(run_file)).labels == {"a": 1, "b": 2}
+    assert start_browsing(open_run(run_file)).labels == {"a": 1, "b": 2}
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_of_many_who_label_at_once_none_loses_a_label(labels, impatient_threads)
 
 
 def test_what_others_labelled_meanwhile_is_seen(run_file, labels):
-    mine = begin(open_run(run_file))
+    mine = start_browsing(open_run(run_file))
     labels.put("c", 2)
     assert mine.labelled(1).labels == {"a": 1, "c": 2}
 
@@ -110,11 +110,11 @@ def test_a_torn_last_line_is_passed_over_with_a_note(run_file, labels, tail):
     labels.put("a", 1)
     with labels.path.open("a", encoding="utf-8") as file:
         file.write(tail)
-    now = begin(open_run(run_file))
+    now = start_browsing(open_run(run_file))
     assert now.labels == {"a": 1}
     assert now.notes == (f"The last line of {labels.path} is torn and was passed over: give that label again.",)
     now.at("b").labelled(2)
-    again = begin(open_run(run_file))
+    again = start_browsing(open_run(run_file))
     assert (again.labels, again.notes) == ({"a": 1, "b": 2}, ())
 
 
@@ -131,7 +131,7 @@ def test_a_file_that_the_page_did_not_write_is_never_overwritten(run_file, label
     written = labels.path.read_text() + line + "\n"
     labels.path.write_text(written)
     with pytest.raises(InputError, match=message):
-        begin(open_run(run_file))
+        start_browsing(open_run(run_file))
     with pytest.raises(InputError, match=message):
         labels.put("b", 1)
     assert labels.path.read_text() == written
@@ -147,8 +147,8 @@ def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
 
 
 def test_a_label_that_cannot_be_kept_is_not_given(run_file, labels):
-    now = begin(open_run(run_file))
+    now = start_browsing(open_run(run_file))
     labels.path.with_suffix(".tmp").mkdir()  # refused like a folder without leave to write, also to root
     with pytest.raises(RunError, match="this label is not kept: Is a directory"):
         now.labelled(1)
-    assert begin(open_run(run_file)).labels == {}
+    assert start_browsing(open_run(run_file)).labels == {}

@@ -6,8 +6,8 @@ import pytest
 
 from judgelm.cli.evaluation import score
 from judgelm.cli.options import ScoringOptions
-from judgelm.serving.web.browse_state import Filter, begin
-from judgelm.serving.web.findings import agreement, difference, label_lines, listed_lines
+from judgelm.serving.web.browse_state import Filter, start_browsing
+from judgelm.serving.web.findings import item_lines, judge_agreement, label_agreement, label_lines
 from judgelm.serving.web.runs import Run
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
@@ -19,7 +19,7 @@ def run_of(judgments, samples=(), name="run.jsonl"):
 def test_agreement_is_said_with_n_and_interval():
     judgments = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4")]
     labels = {"0": 1, "1": 1, "2": 1, "3": 2, "4": 1}
-    lines = " ".join(agreement(begin(run_of(judgments), labels=labels)))
+    lines = " ".join(label_agreement(start_browsing(run_of(judgments), labels=labels)))
     # 3 of the 4 that it judged; the failed one is counted beside them, never as a tie
     assert "75.0\u00a0% of 4 pairs (95 % interval" in lines
     assert "1 of 5 judgments failed" in lines
@@ -27,7 +27,7 @@ def test_agreement_is_said_with_n_and_interval():
 
 
 def test_without_labels_there_is_no_number():
-    assert agreement(begin(run_of([pair_judgment("0", 1)]))) == [
+    assert label_agreement(start_browsing(run_of([pair_judgment("0", 1)]))) == [
         "No labels yet: the judge's agreement with yours will stand here."
     ]
 
@@ -35,7 +35,7 @@ def test_without_labels_there_is_no_number():
 def test_the_difference_counts_only_what_both_judge():
     first = run_of([pair_judgment(str(number), 1 + number % 2) for number in range(6)], name="first.jsonl")
     others = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4"), pair_judgment("x", 1)]
-    lines = difference(begin(first, other=run_of(others, name="second.jsonl")))
+    lines = judge_agreement(start_browsing(first, other=run_of(others, name="second.jsonl")))
     # shared: 0 to 4; 5 only in the first, x only in the second; of 0 to 3 the same in 0 and 2
     assert "share 5 items; 1 are only in the first and 1 only in the second" in lines[0]
     assert "Of 4 items that both judge they say the same of 50.0\u00a0%" in lines[1]
@@ -46,7 +46,7 @@ def test_the_difference_counts_only_what_both_judge():
 def test_exported_labels_are_what_eval_reads(tmp_path, with_texts):
     judgments = [pair_judgment(str(number), 1) for number in range(3)]
     samples = [pair_sample(str(number), reference="r", category="c") for number in range(3)] if with_texts else []
-    browsing = begin(run_of(judgments, samples), labels={"0": 1, "1": 2, "2": "tie"})
+    browsing = start_browsing(run_of(judgments, samples), labels={"0": 1, "1": 2, "2": "tie"})
     labels = tmp_path / "labels.jsonl"
     labels.write_bytes(b"".join(label_lines(browsing)))
     options = ScoringOptions(
@@ -63,8 +63,8 @@ def test_exported_labels_are_what_eval_reads(tmp_path, with_texts):
 def test_exported_items_are_those_listed():
     judgments = [pair_judgment("0", 1), pair_judgment("1", 2), failed_judgment("2")]
     other = run_of([pair_judgment("1", 1)], name="other.jsonl")
-    browsing = begin(run_of(judgments, [pair_sample("1", category="math")]), other=other, labels={"1": "tie"})
-    [row] = [json.loads(line) for line in listed_lines(browsing.filtered(Filter(verdict="2")))]
+    browsing = start_browsing(run_of(judgments, [pair_sample("1", category="math")]), other=other, labels={"1": "tie"})
+    [row] = [json.loads(line) for line in item_lines(browsing.filtered(Filter(verdict="2")))]
     assert (row["id"], row["verdict"], row["other_verdict"], row["label"]) == (
         "1", {"kind": "pair", "winner": 2}, "1", "tie",
     )  # fmt: skip

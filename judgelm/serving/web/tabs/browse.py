@@ -12,10 +12,10 @@ import gradio as gr
 from judgelm.errors import InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.records import Winner
-from judgelm.serving.web.browse_state import ANY, PAGE, Browsing, Filter, begin
+from judgelm.serving.web.browse_state import ANY, PAGE, BrowseState, Filter, start_browsing
 from judgelm.serving.web.components import QUIET, html
-from judgelm.serving.web.findings import label_lines, listed_lines
-from judgelm.serving.web.item_view import choices, findings, item, overview, place
+from judgelm.serving.web.findings import item_lines, label_lines
+from judgelm.serving.web.item_view import agreement_html, item_html, list_choices, position_text, run_overview
 from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import Run, open_run, read_winners, verdict_name
 
@@ -38,7 +38,7 @@ class _View:
 
     state: gr.State
     items: gr.Radio
-    place: gr.HTML
+    position: gr.HTML
     item: gr.HTML
     findings: gr.HTML
     problem: gr.HTML
@@ -46,7 +46,7 @@ class _View:
     @property
     def all(self) -> list[Any]:
         """As an event's outputs."""
-        return [self.state, self.items, self.place, self.item, self.findings, self.problem]
+        return [self.state, self.items, self.position, self.item, self.findings, self.problem]
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
@@ -61,12 +61,12 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
                 with gr.Row(elem_classes="jl-buttons"):
                     earlier, later = gr.Button("Earlier items", size="sm"), gr.Button("Later items", size="sm")
             with gr.Column(scale=3, min_width=300):
-                where, problem = html("browse-place"), html("browse-problem")
+                position, problem = html("browse-place"), html("browse-problem")
                 buttons, blind = _label_part()
                 shown = html("browse-item")
-        found = html("browse-findings")
+        findings = html("browse-findings")
         exporting = _export_part()
-    view = _View(state=gr.State(None), items=items, place=where, item=shown, findings=found, problem=problem)
+    view = _View(state=gr.State(None), items=items, position=position, item=shown, findings=findings, problem=problem)
     _wire_steps(judge, view, blind, buttons, [(earlier, -PAGE), (later, PAGE)])
     _wire_filters(judge, view, blind, fields)
     _wire_exports(view.state, exporting)
@@ -78,7 +78,7 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
         except JudgelmError as error:
             return [alert(error), *[gr.skip()] * (len(view.all) + len(fields) + 2)]
         reset = _filter_choices(browsing.run)
-        return ["", gr.Column(visible=True), overview(browsing), *reset, *_shown(judge, browsing, blind=hidden)]
+        return ["", gr.Column(visible=True), run_overview(browsing), *reset, *_shown(judge, browsing, blind=hidden)]
 
     outputs = [opened.problem, body, summary, *fields, *view.all]
     opened.button.click(on_open, [blind, *opened.sources], outputs, **QUIET)
@@ -95,7 +95,7 @@ class _Opened:
     problem: gr.HTML
 
 
-def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., Browsing], _Opened]:
+def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Opened]:
     """Where files are chosen, and the function that makes them a place in a run."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
@@ -115,7 +115,7 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., Browsing], _Opened
 
     def opening(
         name: str | None, other_name: str, run: str | None, judged: str | None, second: str | None, marks: str | None
-    ) -> Browsing:
+    ) -> BrowseState:
         if run is None and name is None:
             raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
         first = by_name[name or ""] if run is None else open_run(run, judged, uploaded=True)
@@ -123,7 +123,7 @@ def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., Browsing], _Opened
             compared = by_name.get(other_name)
         else:
             compared = open_run(second, judged, name=_other_name(second, first), uploaded=True)
-        return begin(first, other=compared, labels={} if marks is None else read_winners(marks))
+        return start_browsing(first, other=compared, labels={} if marks is None else read_winners(marks))
 
     return opening, _Opened(button=button, sources=[kept, beside, run_file, texts, other, labels], problem=problem)
 
@@ -175,7 +175,7 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
     return buttons, blind
 
 
-def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[Browsing], Iterable[bytes]], str]]:
+def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]:
     """What can be taken away: a button, where the file appears, its lines and its name."""
     with gr.Row():
         with gr.Column(min_width=260):
@@ -184,17 +184,19 @@ def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[Browsing], Iterab
         with gr.Column(min_width=260):
             listed = gr.Button("Export the items listed", size="md", elem_id="export-listed")
             listed_file = gr.File(label="Items", visible=False, elem_id="listed-file")
-    return [(labels, labels_file, label_lines, "labels.jsonl"), (listed, listed_file, listed_lines, "items.jsonl")]
+    return [(labels, labels_file, label_lines, "labels.jsonl"), (listed, listed_file, item_lines, "items.jsonl")]
 
 
-def _shown(judge: Judge, browsing: Browsing, *, blind: bool, also_findings: bool = True) -> list[Any]:
+def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: bool = True) -> list[Any]:
     """The values of `_View.all`."""
     return [
         browsing,
-        gr.Radio(choices(browsing, blind=blind), value=browsing.current, label=f"Items ({len(browsing.found):,})"),
-        sentences([place(browsing)]),
-        item(browsing, judge.format, blind=blind),
-        findings(browsing, blind=blind) if also_findings else gr.skip(),
+        gr.Radio(
+            list_choices(browsing, blind=blind), value=browsing.current, label=f"Items ({len(browsing.listed):,})"
+        ),
+        sentences([position_text(browsing)]),
+        item_html(browsing, judge.format, blind=blind),
+        agreement_html(browsing, blind=blind) if also_findings else gr.skip(),
         "",
     ]
 
@@ -204,8 +206,8 @@ def _wire_steps(
 ) -> None:
     """Choose, step and label."""
 
-    def after(step: Callable[..., Browsing], *, also_findings: bool) -> Callable[..., list[Any]]:
-        def on_event(browsing: Browsing | None, hidden: bool, *given: Any) -> list[Any]:
+    def after(step: Callable[..., BrowseState], *, also_findings: bool) -> Callable[..., list[Any]]:
+        def on_event(browsing: BrowseState | None, hidden: bool, *given: Any) -> list[Any]:
             if browsing is None:
                 return [gr.skip()] * len(view.all)
             try:
@@ -215,7 +217,7 @@ def _wire_steps(
 
         return on_event
 
-    def wire(event: Any, step: Callable[..., Browsing], *more: Any, also_findings: bool = False) -> None:
+    def wire(event: Any, step: Callable[..., BrowseState], *more: Any, also_findings: bool = False) -> None:
         event(after(step, also_findings=also_findings), [view.state, blind, *more], view.all, **QUIET)
 
     winners: dict[str, Winner | None] = {"1": 1, "2": 2, "tie": "tie", "none": None}
@@ -232,7 +234,7 @@ def _wire_steps(
 def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[Any]) -> None:
     """List what every filter leaves, as soon as one changes."""
 
-    def on_filter(browsing: Browsing | None, hidden: bool, *values: Any) -> list[Any]:
+    def on_filter(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
         if browsing is None:
             return [gr.skip()] * len(view.all)
         by = Filter(**dict(zip((one.name for one in dataclasses.fields(Filter)), values, strict=True)))
@@ -243,12 +245,12 @@ def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[An
 
 
 def _wire_exports(
-    state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[Browsing], Iterable[bytes]], str]]
+    state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]
 ) -> None:
     """Write a file when asked to, and offer it."""
     for button, file, lines, name in exports:
 
-        def on_export(browsing: Browsing | None, lines: Any = lines, name: str = name) -> gr.File:
+        def on_export(browsing: BrowseState | None, lines: Any = lines, name: str = name) -> gr.File:
             if browsing is None:
                 return gr.File(visible=False)
             target = Path(tempfile.mkdtemp(prefix="judgelm-web-")) / name

@@ -3,9 +3,9 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.components import QUIET, REASONS, html, judging_part, text_field
-from judgelm.serving.web.judge_actions import Asked, dialogue
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.components import QUIET, REASONS, html, judge_controls, text_field
+from judgelm.serving.web.judge_actions import ModeAndSample, dialogue_input
 from judgelm.serving.web.markup import notice
 from judgelm.serving.web.tabs.pair import reason_info
 
@@ -15,7 +15,7 @@ _FIELDS = 4
 _VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
 
 
-def dialogue_tab(judge: Judge, service: Service) -> None:
+def dialogue_tab(judge: Judge, service: EngineWorker) -> None:
     """Lay the tab out."""
     html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
     groups, fields = [], []
@@ -43,8 +43,8 @@ def dialogue_tab(judge: Judge, service: Service) -> None:
 
     more.click(show_more, count, [count, more, *groups], **QUIET)
 
-    def make(view: str, both_orders: bool, explain: str, *texts: str) -> Asked:
+    def make(view: str, both_orders: bool, explain: str, *texts: str) -> ModeAndSample:
         rows = [texts[start : start + _FIELDS] for start in range(0, len(texts), _FIELDS)]
-        return dialogue(judge, rows, {"turns": view, "both_orders": both_orders, "reasons": explain})
+        return dialogue_input(judge, rows, {"turns": view, "both_orders": both_orders, "reasons": explain})
 
-    judging_part(judge, service, "dialogue", [turns, both, reasons, *fields], make, talk=True)
+    judge_controls(judge, service, "dialogue", [turns, both, reasons, *fields], make, talk=True)

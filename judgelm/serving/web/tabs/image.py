@@ -3,9 +3,9 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.components import html, judging_part, text_field
-from judgelm.serving.web.judge_actions import Asked, pictured
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.components import html, judge_controls, text_field
+from judgelm.serving.web.judge_actions import ModeAndSample, image_input
 from judgelm.serving.web.markup import notice
 from judgelm.serving.web.tabs.pair import reason_info
 
@@ -16,7 +16,7 @@ _BLIND = (
 )
 
 
-def image_tab(judge: Judge, service: Service) -> None:
+def image_tab(judge: Judge, service: EngineWorker) -> None:
     """Lay the tab out."""
     sees = judge.engine.supports_images
     html("image-help", value="" if sees else notice(*_BLIND), visible=not sees)
@@ -34,7 +34,7 @@ def image_tab(judge: Judge, service: Service) -> None:
     reference = text_field("Reference answer", lines=3, info="Gets the full score.", elem_id="image-reference")
     explain = gr.Checkbox(value=False, label="Reason", info=reason_info(judge), elem_id="image-reason")
 
-    def make(asked: str, given: str, known: str, picture: str | None, reason: bool) -> Asked:
-        return pictured(judge, asked, given, known, picture, explain=reason)
+    def make(asked: str, given: str, known: str, picture: str | None, reason: bool) -> ModeAndSample:
+        return image_input(judge, asked, given, known, picture, explain=reason)
 
-    judging_part(judge, service, "image", [question, answer, reference, image, explain], make)
+    judge_controls(judge, service, "image", [question, answer, reference, image, explain], make)

@@ -3,12 +3,12 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.components import REASONS, judging_part, text_field
-from judgelm.serving.web.judge_actions import Asked, pair
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.components import REASONS, judge_controls, text_field
+from judgelm.serving.web.judge_actions import ModeAndSample, pair_input
 
 
-def pair_tab(judge: Judge, service: Service) -> None:
+def pair_tab(judge: Judge, service: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="pair-question-field")
     with gr.Row():
@@ -21,10 +21,10 @@ def pair_tab(judge: Judge, service: Service) -> None:
         )
         reasons = gr.Radio(REASONS, value="all", label="Reason", info=reason_info(judge), elem_id="pair-reasons")
 
-    def make(asked: str, one: str, other: str, known: str, both_orders: bool, explain: str) -> Asked:
-        return pair(judge, asked, (one, other), known, {"both_orders": both_orders, "reasons": explain})
+    def make(asked: str, one: str, other: str, known: str, both_orders: bool, explain: str) -> ModeAndSample:
+        return pair_input(judge, asked, (one, other), known, {"both_orders": both_orders, "reasons": explain})
 
-    judging_part(judge, service, "pair", [question, first, second, reference, both, reasons], make, talk=True)
+    judge_controls(judge, service, "pair", [question, first, second, reference, both, reasons], make, talk=True)
 
 
 def reason_info(judge: Judge) -> str:

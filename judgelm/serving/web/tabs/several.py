@@ -3,16 +3,16 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.components import QUIET, judging_part, text_field
-from judgelm.serving.web.judge_actions import Asked, several
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.components import QUIET, judge_controls, text_field
+from judgelm.serving.web.judge_actions import ModeAndSample, several_input
 from judgelm.serving.web.tabs.pair import reason_info
 
 MOST_ANSWERS = 8
 _AT_FIRST = 3
 
 
-def several_tab(judge: Judge, service: Service) -> None:
+def several_tab(judge: Judge, service: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="several-question")
     answers = []
@@ -40,7 +40,7 @@ def several_tab(judge: Judge, service: Service) -> None:
 
     more.click(show_more, count, [count, more, *answers], **QUIET)
 
-    def make(asked: str, known: str, places: bool, reason: bool, *given: str) -> Asked:
-        return several(judge, asked, given, known, every_place=places, explain=reason)
+    def make(asked: str, known: str, places: bool, reason: bool, *given: str) -> ModeAndSample:
+        return several_input(judge, asked, given, known, every_place=places, explain=reason)
 
-    judging_part(judge, service, "several", [question, reference, every_place, explain, *answers], make)
+    judge_controls(judge, service, "several", [question, reference, every_place, explain, *answers], make)

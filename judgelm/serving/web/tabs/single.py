@@ -3,13 +3,13 @@
 import gradio as gr
 
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import Service
-from judgelm.serving.web.components import judging_part, text_field
-from judgelm.serving.web.judge_actions import Asked, single
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.web.components import judge_controls, text_field
+from judgelm.serving.web.judge_actions import ModeAndSample, single_input
 from judgelm.serving.web.tabs.pair import reason_info
 
 
-def single_tab(judge: Judge, service: Service) -> None:
+def single_tab(judge: Judge, service: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="single-question")
     answer = text_field("Answer", lines=5, elem_id="single-answer")
@@ -28,7 +28,7 @@ def single_tab(judge: Judge, service: Service) -> None:
         )
     explain = gr.Checkbox(value=True, label="Reason", info=reason_info(judge), elem_id="single-reason")
 
-    def make(asked: str, given: str, known: str, beside: str, reason: bool) -> Asked:
-        return single(judge, asked, given, known, beside, explain=reason)
+    def make(asked: str, given: str, known: str, beside: str, reason: bool) -> ModeAndSample:
+        return single_input(judge, asked, given, known, beside, explain=reason)
 
-    judging_part(judge, service, "single", [question, answer, reference, anchor, explain], make)
+    judge_controls(judge, service, "single", [question, answer, reference, anchor, explain], make)
