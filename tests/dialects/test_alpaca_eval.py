@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.alpaca_eval import DIALECTS, render_batch
-from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message, Tool
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message, Tool
 from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies, requests
 

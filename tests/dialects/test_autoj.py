@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.autoj import DIALECTS
-from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
 from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies
 

@@ -42,7 +42,9 @@ def chat(question, first, second, wanted=WANTED, n=3):
         f"[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n[The End of Assistant 1's Answer]\n\n"
         f"[The Start of Assistant 2's Answer]\n{second}\n[The End of Assistant 2's Answer]\n\n[System]\n{wanted}"
     )
-    return ChatRequest(messages=(Message(role="system", text="s"), Message(role="user", text=user)), n=n, max_tokens=512)
+    return ChatRequest(
+        messages=(Message(role="system", text="s"), Message(role="user", text=user)), n=n, max_tokens=512
+    )
 
 
 def clients_scores(reply):

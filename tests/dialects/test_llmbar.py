@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
 from judgelm.dialects.llmbar import DIALECTS
 from judgelm.dialects.recognition import sample_of
 from tests.support.captures import replies, requests

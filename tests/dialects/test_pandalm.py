@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
 from judgelm.dialects.pandalm import DIALECTS
 from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from tests.support.captures import replies

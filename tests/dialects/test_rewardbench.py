@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeTask, JudgeResult, Message
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Message
 from judgelm.dialects.recognition import AMBIGUOUS, sample_of
 from judgelm.dialects.rewardbench import DIALECTS
 from tests.support.captures import replies, requests

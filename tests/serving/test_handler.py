@@ -359,9 +359,7 @@ def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
 
 def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():
     with desk_of() as desk:
-        judgment = asyncio.run(
-            desk.judge(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
-        )
+        judgment = asyncio.run(desk.judge(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}})))
         assert judgment.scores == (quality("one"), quality("two"))
         assert (judgment.mode, len(judgment.shown), judgment.probability is not None) == ("pair", 2, True)
     with desk_of(KnownEngine(certain("no"))) as desk:

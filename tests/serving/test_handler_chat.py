@@ -9,9 +9,9 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
-from judgelm.serving.chat import stable_text, chat_flow, check_chat
+from judgelm.serving.chat import chat_flow, check_chat, stable_text
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.handler import JudgeHandler, HandlerOptions
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint

@@ -8,7 +8,15 @@ import pytest
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.web.judge_actions import stream_talk, dialogue_input, stream_judgment, pair_input, image_input, several_input, single_input
+from judgelm.serving.web.judge_actions import (
+    dialogue_input,
+    image_input,
+    pair_input,
+    several_input,
+    single_input,
+    stream_judgment,
+    stream_talk,
+)
 from tests.support.judged_items import TAKE_OVER
 
 OPTIONS = {"both_orders": True, "reasons": "all"}
@@ -70,7 +78,10 @@ def test_no_text_becomes_html(ask):
         ),
         (lambda judge: single_input(judge, "q", "a", "r", "b", explain=False), "leave one of them blank"),
         (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
-        (lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}), "answer 2 of turn 1 is blank"),
+        (
+            lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}),
+            "answer 2 of turn 1 is blank",
+        ),
         (lambda judge: image_input(judge, "q", "a", "", None, explain=False), "the reference is blank"),
     ],
 )
