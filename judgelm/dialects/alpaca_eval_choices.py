@@ -7,12 +7,14 @@ Source: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval, `chatgpt`, `gpt4`, `
 """
 
 import json
+from collections.abc import Mapping
+from functools import partial
 
 from judgelm.dialects.alpaca_eval import render_token
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, sample_of, user_text
-from judgelm.dialects.text import results_per_reply, winner_of_two
+from judgelm.dialects.recognition import task_from_split, user_text
+from judgelm.dialects.verdicts import results_per_reply, winner_of_two
 
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
@@ -33,48 +35,36 @@ _OUTPUTS = {1: "Output (a)", 2: "Output (b)"}
 _ARGUMENT = "best_output"
 
 
-def _choice(asked: ChatRequest) -> JudgeTask | None:
-    return _behind_example("alpaca-eval-choice", _CHOICE, asked)
-
-
-def _letter(asked: ChatRequest) -> JudgeTask | None:
-    name = "alpaca-eval-letter"
-    bare = _behind_example(name, _LETTER, asked)
-    return bare or _behind_example(name, _LETTER_EXPLAINED, asked, explanation=True)
-
-
-def _behind_example(name: str, pattern: Pattern, asked: ChatRequest, *, explanation: bool = False) -> JudgeTask | None:
-    text = user_text(asked)
+def _recognise(name: str, patterns: Mapping[Pattern, bool], request: ChatRequest) -> JudgeTask | None:
+    """The task behind the worked example; `patterns` have whether an explanation is wanted."""
+    text = user_text(request)
     if text is None or not text.startswith(_OPENING):
         return None
-    _, announced, task = text.partition(_TASK)
-    found = pattern.split(task) if announced else None
-    if found is None:
-        return None
-    values = found.values
-    return JudgeTask(
-        dialect=name,
-        task="pair",
-        sample=sample_of(values["question"], (values["first"], values["second"])),
-        facts={"explanation": explanation},
-        doubt=ambiguity_note(found),
-    )
+    _, announced, body = text.partition(_TASK)
+    for pattern, explanation in patterns.items():
+        if announced and (split := pattern.split(body)) is not None:
+            return task_from_split(name, "pair", split, facts={"explanation": explanation})
+    return None
 
 
-def _render_choice(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     """The better output's name; in a call where a function that wants it is on offer."""
-    chosen = [_OUTPUTS[winner_of_two(case, one)] for one in results_per_reply(asked, finding)]
-    for tool in asked.tools:
+    chosen = [_OUTPUTS[winner_of_two(task, drawn)] for drawn in results_per_reply(request, result)]
+    for tool in request.tools:
         if _ARGUMENT in (tool.parameters.get("properties") or ()):
             return Reply(tool=tool.name, arguments=json.dumps({_ARGUMENT: chosen[0]}))
     return Reply(texts=tuple(chosen))
 
 
-def _render_letter(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    return render_token(case, asked, finding, _LETTERS)
-
-
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="alpaca-eval-choice", recognise=_choice, render=_render_choice),
-    Dialect(name="alpaca-eval-letter", recognise=_letter, render=_render_letter),
+    Dialect(
+        name="alpaca-eval-choice",
+        recognise=partial(_recognise, "alpaca-eval-choice", {_CHOICE: False}),
+        render=_render_choice,
+    ),
+    Dialect(
+        name="alpaca-eval-letter",
+        recognise=partial(_recognise, "alpaca-eval-letter", {_LETTER: False, _LETTER_EXPLAINED: True}),
+        render=partial(render_token, names=_LETTERS),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Which of several ways to split a prompt is taken.
+"""The choice among several ways to split a prompt.
 
 Answers may imitate a template's fixed texts. Where more than one split is possible, what a client shows twice (the
 questions of two conversations) must be the same at both places; of what is left, the split is taken whose texts leave
@@ -16,10 +16,10 @@ from itertools import islice
 
 from judgelm.dialects.patterns import Pattern, Split, occurrences
 
-_MOST_PLACES = 5_000
+_MOST_POSITIONS = 5_000
 """Borders that are tried."""
 
-_CHARACTERS_PER_PLACE = 1_000
+_CHARACTERS_PER_POSITION = 1_000
 """Comparing so many characters of what is shown twice counts as one more border tried."""
 
 _MOST_WAYS = 100
@@ -30,7 +30,7 @@ Blocks = Sequence[tuple[str, str]]
 """Start and end of each block of a template."""
 
 Way = tuple[tuple[int, int], ...]
-"""Where each slot's text begins and ends."""
+"""Begin and end of the text in each slot."""
 
 
 def resolve_split(
@@ -51,7 +51,7 @@ def resolve_split(
     if outermost is None or not (outermost.ambiguous or same):
         return outermost
     marks = [_marks(text, start, end) for start, end in blocks]
-    most_ways = min(_MOST_WAYS, _MOST_MARKS // (1 + sum(len(found) for found in marks)))
+    most_ways = min(_MOST_WAYS, _MOST_MARKS // (1 + sum(len(kind) for kind in marks)))
     search = _Search(pattern, text, same or {})
     ways = list(islice(search.ways(0, len(pattern.anchors[0])), most_ways)) if most_ways > 1 else []
     if not ways:
@@ -72,58 +72,58 @@ class _Search:
     given_up: bool = False
     tried: int = 0
     known: dict[str, tuple[int, int]] = field(default_factory=dict)
-    known_places: dict[str, list[int]] = field(default_factory=dict)
+    positions: dict[str, list[int]] = field(default_factory=dict)
 
-    def ways(self, place: int, start: int) -> Iterator[Way]:
-        """All ways to fill the slots from `place` on, whose first text starts at `start`."""
-        if place == len(self.pattern.slots):
+    def ways(self, index: int, start: int) -> Iterator[Way]:
+        """All ways to fill the slots from `index` on, whose first text starts at `start`."""
+        if index == len(self.pattern.slots):
             yield tuple(self.known[slot] for slot in self.pattern.slots)
             return
-        slot, anchor = self.pattern.slots[place], self.pattern.anchors[place + 1]
-        for end in self._ends(place, start):
+        slot, anchor = self.pattern.slots[index], self.pattern.anchors[index + 1]
+        for end in self._ends(index, start):
             self.tried += 1
-            if self.tried > _MOST_PLACES:
+            if self.tried > _MOST_POSITIONS:
                 self.given_up = True
                 return
             self.known[slot] = (start, end)
-            yield from self.ways(place + 1, end + len(anchor))
+            yield from self.ways(index + 1, end + len(anchor))
 
-    def _ends(self, place: int, start: int) -> Iterator[int]:
-        """Where the text of the slot at `place` may end."""
-        slot, anchor = self.pattern.slots[place], self.pattern.anchors[place + 1]
-        last = place + 1 == len(self.pattern.slots)
+    def _ends(self, index: int, start: int) -> Iterator[int]:
+        """Possible ends of the text in the slot at `index`."""
+        slot, anchor = self.pattern.slots[index], self.pattern.anchors[index + 1]
+        last = index + 1 == len(self.pattern.slots)
         behind = len(self.text) - len(anchor)  # where the last text ends
         if slot in self.same:
             before, after = self.known[self.same[slot]]
             end = start + after - before
             if self.text.startswith(anchor, end) and (not last or end == behind):
-                self.tried += (after - before) // _CHARACTERS_PER_PLACE
+                self.tried += (after - before) // _CHARACTERS_PER_POSITION
                 if self.text[before:after] == self.text[start:end]:
                     yield end
         elif last:
             if start <= behind:
                 yield behind
         else:
-            found = self._places(anchor)
-            yield from found[bisect_left(found, start) :]
-            self.given_up = self.given_up or len(found) > _MOST_PLACES
+            positions = self._positions(anchor)
+            yield from positions[bisect_left(positions, start) :]
+            self.given_up = self.given_up or len(positions) > _MOST_POSITIONS
 
-    def _places(self, anchor: str) -> list[int]:
-        """Where an anchor stands, one place more than are tried at the most."""
-        if anchor not in self.known_places:
-            self.known_places[anchor] = occurrences(self.text, anchor, 0, len(self.text), _MOST_PLACES + 1)
-        return self.known_places[anchor]
+    def _positions(self, anchor: str) -> list[int]:
+        """The positions of an anchor: at most one more than are tried."""
+        if anchor not in self.positions:
+            self.positions[anchor] = occurrences(self.text, anchor, 0, len(self.text), _MOST_POSITIONS + 1)
+        return self.positions[anchor]
 
 
 def _way(pattern: Pattern, split: Split) -> Way:
-    """Where the texts of a split stand."""
-    found: list[tuple[int, int]] = []
+    """Begin and end of each text of a split."""
+    borders: list[tuple[int, int]] = []
     end = 0
     for slot, anchor in zip(pattern.slots, pattern.anchors, strict=False):
         start = end + len(anchor)
         end = start + len(split.values[slot])
-        found.append((start, end))
-    return tuple(found)
+        borders.append((start, end))
+    return tuple(borders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class _Mark:
 
 
 def _marks(text: str, start: str, end: str) -> list[_Mark]:
-    """Every start and end of a kind of block, in the text's order; more than can be counted are not looked for."""
-    found = re.finditer(f"{re.escape(start)}|{re.escape(end)}", text)
-    return [_Mark(one.start(), one.end(), one[0] == start) for one in islice(found, _MOST_MARKS)]
+    """Every start and end of a kind of block, in the text's order, up to the number that is counted."""
+    matches = re.finditer(f"{re.escape(start)}|{re.escape(end)}", text)
+    return [_Mark(match.start(), match.end(), match[0] == start) for match in islice(matches, _MOST_MARKS)]
 
 
 def _torn(way: Way, marks: Sequence[Sequence[_Mark]]) -> int:
@@ -148,7 +148,7 @@ def _torn(way: Way, marks: Sequence[Sequence[_Mark]]) -> int:
 
 def _torn_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
     open_blocks = torn = 0
-    for mark in marks[bisect_left(marks, begin, key=lambda one: one.begin) :]:
+    for mark in marks[bisect_left(marks, begin, key=lambda mark: mark.begin) :]:
         if mark.end > end:
             break
         if mark.opens:
@@ -158,3 +158,26 @@ def _torn_in(begin: int, end: int, marks: Sequence[_Mark]) -> int:
         else:
             torn += 1
     return torn + open_blocks
+
+
+def latest_split(pattern: Pattern, text: str) -> Split | None:
+    """As `Pattern.split`, but of several ways the one with every border as late as can be.
+
+    For templates whose first inner anchor opens an answer, which questions that quote such a prompt hold.
+
+    Args:
+        pattern: of whole texts (not `anywhere`).
+        text: the prompt.
+    """
+    split = pattern.split(text)
+    if split is None or not split.ambiguous:
+        return split
+    first, *inner, last = pattern.anchors
+    end = len(text) - len(last)
+    values = []
+    for anchor in reversed(inner):
+        begin = text.rfind(anchor, len(first), end)
+        values.append(text[begin + len(anchor) : end])
+        end = begin
+    values.append(text[len(first) : end])
+    return Split(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)

@@ -7,11 +7,11 @@ with exactly one label; 0.1 asks once more where it found none, and reads both r
 import re
 
 from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.score_pairs import words_and_verdict
-from judgelm.dialects.text import results_per_reply, scores_and_reason, winner_of_two
+from judgelm.dialects.recognition import task_from_split
+from judgelm.dialects.text import scores_and_reason, words_and_verdict
+from judgelm.dialects.verdicts import each_reply, winner_of_two
 
 NAME = "arena-hard"
 
@@ -27,10 +27,10 @@ _AGAIN = "continue your judgment and finish by outputting a final verdict label"
 _MUCH_BETTER = 3.0  # points between expected scores, from which one answer is significantly better
 
 
-def recognise(asked: ChatRequest) -> JudgeTask | None:
+def recognise(request: ChatRequest) -> JudgeTask | None:
     """A pair between the blocks, with the labels that the system's message offers."""
-    roles = [message.role for message in asked.messages]
-    texts = [message.text for message in asked.messages]
+    roles = [message.role for message in request.messages]
+    texts = [message.text for message in request.messages]
     if roles != ["system", "user", *["assistant", "user"] * (len(roles) // 2 - 1)]:
         return None
     if any(text != _AGAIN for text in texts[3::2]):
@@ -39,41 +39,23 @@ def recognise(asked: ChatRequest) -> JudgeTask | None:
     if not {"A>B", "B>A"} <= set(labels):
         return None
     split = resolve_split(_SHOWN, texts[1], blocks=_BLOCKS)
-    if split is None:
-        return None
-    shown = split.values
-    return JudgeTask(
-        dialect=NAME,
-        task="pair",
-        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
-        facts={"labels": labels},
-        doubt=ambiguity_note(split),
-    )
+    return None if split is None else task_from_split(NAME, "pair", split, facts={"labels": labels})
 
 
-def render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Words, and one label behind them."""
-    return Reply(
-        texts=tuple(
-            words_and_verdict(
-                asked,
-                scores_and_reason(one, None),
-                f"[[{_label(case, one)}]]",
-                "{words}\n\nMy final verdict is: {verdict}",
-            )
-            for one in results_per_reply(asked, finding)
-        )
-    )
+    words, label = scores_and_reason(result, None), f"[[{_label(task, result)}]]"
+    return words_and_verdict(request, words, label, "{words}\n\nMy final verdict is: {verdict}")
 
 
-def _label(case: JudgeTask, finding: JudgeResult) -> str:
-    labels = case.facts["labels"]
-    if finding.winner == "tie" and "A=B" in labels:
+def _label(task: JudgeTask, result: JudgeResult) -> str:
+    labels = task.facts["labels"]
+    if result.winner == "tie" and "A=B" in labels:
         return "A=B"
-    winner = winner_of_two(case, finding)
-    lead = (finding.scores[0] - finding.scores[1]) * (1 if winner == 1 else -1) if len(finding.scores) == 2 else 0.0
+    winner = winner_of_two(task, result)
+    lead = (result.scores[0] - result.scores[1]) * (1 if winner == 1 else -1) if len(result.scores) == 2 else 0.0
     much, little = ("A>>B", "A>B") if winner == 1 else ("B>>A", "B>A")
     return much if much in labels and lead >= _MUCH_BETTER else little
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=render),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=each_reply(_text)),)

@@ -5,17 +5,16 @@ JudgeBench sends the pairwise prompt without the query, by a slip of its own.
 Source: Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j.
 """
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from functools import partial
+
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, TaskKind
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, lone_text, sample_of
+from judgelm.dialects.recognition import lone_text, task_from_split
 from judgelm.dialects.text import (
-    expected_grade,
-    format_number,
-    rescale,
-    results_per_reply,
+    room_for_words,
     scores_and_reason,
-    winner_of_two,
 )
+from judgelm.dialects.verdicts import each_reply, grade_text, winner_of_two
 
 _SCALE = (1.0, 10.0)
 _DATA = "[BEGIN DATA]\n***\n[Query]: {question}\n***\n"
@@ -25,62 +24,40 @@ _DECISION = "final decision is Response 1 / Response 2 / Tie"
 _RATING = "[[rating]]"
 
 
-def _pair(asked: ChatRequest) -> JudgeTask | None:
-    text = lone_text(asked)
-    found = _PAIR.split(text) if text is not None and _DECISION in _behind(text) else None
-    if found is None:
+def _recognise(
+    name: str, kind: TaskKind, pattern: Pattern, wanted: str, scale: tuple[float, float] | None, request: ChatRequest
+) -> JudgeTask | None:
+    """A task whose instructions behind the data hold what is `wanted`."""
+    text = lone_text(request)
+    if text is None or wanted not in text.rpartition("\n***\n[END DATA]\n\n")[2]:
         return None
-    return JudgeTask(
-        dialect="autoj-pair",
-        task="pair",
-        sample=sample_of(found.values["question"], (found.values["first"], found.values["second"])),
-        doubt=ambiguity_note(found),
-    )
+    split = pattern.split(text)
+    return None if split is None else task_from_split(name, kind, split, scale=scale)
 
 
-def _single(asked: ChatRequest) -> JudgeTask | None:
-    text = lone_text(asked)
-    found = _SINGLE.split(text) if text is not None and _RATING in _behind(text) else None
-    if found is None:
-        return None
-    return JudgeTask(
-        dialect="autoj-single",
-        task="grade",
-        sample=sample_of(found.values["question"], (found.values["first"],)),
-        scale=_SCALE,
-        doubt=ambiguity_note(found),
-    )
+def _decision(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    decision = "Tie" if result.winner == "tie" else f"Response {winner_of_two(task, result)}"
+    return _with_words(f"So, the final decision is {decision}.", request, result)
 
 
-def _behind(text: str) -> str:
-    """The instructions behind the data."""
-    return text.rpartition("\n***\n[END DATA]\n\n")[2]
+def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return _with_words(f"Rating: [[{grade_text(result, _SCALE)}]]", request, result)
 
 
-def _render_pair(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        decision = "Tie" if one.winner == "tie" else f"Response {winner_of_two(case, one)}"
-        texts.append(_with_words(f"So, the final decision is {decision}.", asked, one))
-    return Reply(texts=tuple(texts))
-
-
-def _render_single(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        rating = format_number(rescale(expected_grade(one), _SCALE))
-        texts.append(_with_words(f"Rating: [[{rating}]]", asked, one))
-    return Reply(texts=tuple(texts))
-
-
-def _with_words(verdict: str, asked: ChatRequest, finding: JudgeResult) -> str:
-    words = scores_and_reason(
-        finding, None if asked.max_tokens is None else max(0, asked.max_tokens - len(verdict) - 2)
-    )
+def _with_words(verdict: str, request: ChatRequest, result: JudgeResult) -> str:
+    words = scores_and_reason(result, room_for_words(request, len(verdict) + 2))
     return f"{words}\n\n{verdict}" if words else verdict
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="autoj-pair", recognise=_pair, render=_render_pair),
-    Dialect(name="autoj-single", recognise=_single, render=_render_single),
+    Dialect(
+        name="autoj-pair",
+        recognise=partial(_recognise, "autoj-pair", "pair", _PAIR, _DECISION, None),
+        render=each_reply(_decision),
+    ),
+    Dialect(
+        name="autoj-single",
+        recognise=partial(_recognise, "autoj-single", "grade", _SINGLE, _RATING, _SCALE),
+        render=each_reply(_rating),
+    ),
 )

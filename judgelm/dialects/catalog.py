@@ -1,4 +1,4 @@
-"""All dialects, and which of them a request is of."""
+"""All dialects, and the search for that of a request."""
 
 from judgelm.dialects import (
     alpaca_eval,
@@ -50,10 +50,10 @@ DIALECTS: tuple[Dialect, ...] = tuple(dialect for family in _FAMILIES for dialec
 """Every dialect; the order does not matter, since no request is of two (a test sees to it)."""
 
 
-def recognise(asked: ChatRequest) -> tuple[Dialect, JudgeTask] | None:
-    """The dialect of a request and the case in it; None where no dialect knows it.
+def recognise(request: ChatRequest) -> tuple[Dialect, JudgeTask] | None:
+    """The dialect of a request and the task in it; None where no dialect knows it.
 
-    Where two claim it, the split that leaves no doubt goes first.
+    Where two claim it, the split without doubt has precedence.
     """
-    found = [(dialect, case) for dialect in DIALECTS if (case := dialect.recognise(asked)) is not None]
-    return min(found, key=lambda one: bool(one[1].doubt), default=None)
+    claims = [(dialect, task) for dialect in DIALECTS if (task := dialect.recognise(request)) is not None]
+    return min(claims, key=lambda claim: bool(claim[1].doubt), default=None)

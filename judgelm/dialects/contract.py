@@ -1,8 +1,8 @@
-"""What passes between a client's request, a dialect, and whoever judges.
+"""The records between a client's request, a dialect and the judge.
 
-A dialect is two pure functions: `recognise` finds the true question, answers and reference in a request and says what
-is to be found out about them; `render` puts what was found into the words that the client's parser wants. Neither
-knows an engine, a server or another dialect.
+A dialect is two pure functions: `recognise` finds the question, answers and reference in a request and the kind of
+verdict wanted; `render` writes the judge's result in the words that the client's parser expects. Neither knows an
+engine, a server or another dialect.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
-"""What is to be found out.
+"""The kind of verdict wanted.
 
 `pair`: which of two answers is better. `choice`: which of three and more. `grade`: how good the one answer is. `label`:
 whether the one answer is correct, or fulfils a criterion. `prepare`: nothing, the client only wants its next request
@@ -38,17 +38,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request as far as dialects look at it.
+    """A request to a chat or completion route, with the fields that dialects read.
 
     Attributes:
         messages: of a chat; of a plain completion one message of role `prompt`.
         plain: whether it came as a plain completion.
-        n: how many replies.
-        logprobs: whether log-probabilities of tokens are wanted; `top_logprobs` of how many candidates at each place.
+        n: number of replies.
+        logprobs: whether log-probabilities of tokens are wanted; `top_logprobs` is the number of candidates for each.
         tools: functions on offer; `forced_tool` is the name of the one that must be called.
         schema: JSON schema of the reply, where one was given; `json_object` is whether any JSON object is wanted.
         max_tokens: most tokens of a reply; None where the client does not say.
-        temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It moves no score.
+        temperature: of an ordinary chat, in [0, 2]; None where the client does not say. It changes no score.
         stop: texts before which a reply of an ordinary chat ends.
         seed: of an ordinary chat; None where the client does not say.
     """
@@ -69,27 +69,27 @@ class ChatRequest:
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
         """The messages' texts where their roles are exactly these, in this order; else None."""
-        if len(self.messages) != len(roles) or tuple([one.role for one in self.messages]) != roles:
-            return None  # found out fast: every dialect asks
-        return tuple([one.text for one in self.messages])
+        if len(self.messages) != len(roles) or tuple([message.role for message in self.messages]) != roles:
+            return None  # fast: every dialect calls this
+        return tuple([message.text for message in self.messages])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """What a client wants judged.
+    """The judgment that a client wants.
 
     Attributes:
         dialect: name of the dialect that recognised it.
-        task: what is to be found out.
+        kind: of verdict.
         sample: question, answers in the order shown in the prompt, reference; its `metadata` may have `turns` of a
             dialogue (`{"question", "answers", "reference"}` each) and `criterion`.
         scale: of `grade`, the lowest and the highest that the client expects.
-        facts: what `render` has to know of the prompt, such as the names that it gives the answers.
-        doubt: why the split may not be the true one, in words; empty where no other split is possible.
+        facts: properties of the prompt that `render` needs, such as the names that it gives the answers.
+        doubt: why the split may be wrong, in words; empty where no other split is possible.
     """
 
     dialect: str
-    task: TaskKind
+    kind: TaskKind
     sample: Sample
     scale: tuple[float, float] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeResult:
-    """What the judge says of a case, on its own scale of 1 to 10, in the order shown.
+    """The judge's result for a task, on its own scale of 1 to 10, in the order shown.
 
     Attributes:
         winner: of a pair, a tie included.
@@ -124,7 +124,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """One token of a reply, and the candidates at its place: natural logs of their probabilities."""
+    """One token of a reply, and the candidates at its position: natural logs of their probabilities."""
 
     token: str
     logprob: float
@@ -133,12 +133,12 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the client gets.
+    """The reply to a client.
 
     Attributes:
-        texts: as many as it asked for; empty where a function is called instead.
+        texts: as many as requested; empty where a function is called instead.
         tool: name of the function called; `arguments` is its JSON text.
-        logprobs: of the tokens of the first text, where they were asked for; their tokens joined are the text.
+        logprobs: of the tokens of the first text, where requested; their tokens joined are the text.
     """
 
     texts: tuple[str, ...] = ()
@@ -149,12 +149,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One client's way of asking.
+    """One client's prompts and replies.
 
     Attributes:
         name: in lower case with hyphens, as manifests, headers and metrics name it.
-        recognise: the case in a request, or None where it is not of this dialect.
-        render: the reply to a case; a verdict stands in it exactly once, and nothing of the answers does.
+        recognise: finds the task in a request; None where the request is not of this dialect.
+        render: writes the reply to a task; it contains the verdict exactly once, and nothing of the answers.
     """
 
     name: str

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TokenLogprobs
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import is_fulfilled, verdict_logprobs
+from judgelm.dialects.probabilities import verdict_logprobs
 from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply
+from judgelm.dialects.text import explanation
+from judgelm.dialects.verdicts import expected_grade, grade_text, is_fulfilled, rescale, results_per_reply, same_reply
 from judgelm.records import Sample
 
 _FIELDS = (
@@ -67,21 +68,17 @@ _FAINTEST = 0.01
 """The client leaves out tokens that are less probable than this."""
 
 
-def _recognise_steps(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
-    found = _PREPARE.split(texts[0].rstrip()) if texts else None
-    if found is None:
+def _recognise_steps(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
+    split = _PREPARE.split(texts[0].rstrip()) if texts else None
+    if split is None:
         return None
-    sample = sample_of("", (), criterion=found.values["criterion"])
-    return JudgeTask(dialect="deepeval-geval-steps", task="prepare", sample=sample)
+    sample = sample_of("", (), criterion=split.values["criterion"])
+    return JudgeTask(dialect="deepeval-geval-steps", kind="prepare", sample=sample)
 
 
-def _render_steps(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    return Reply(texts=(json.dumps({"steps": list(_STEPS)}),) * asked.n)
-
-
-def _recognise_grade(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
+def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
     wanted = _WANTED.match(texts[0]) if texts else None
     end = _GRADE_END.search(texts[0]) if texts else None
     if texts is None or wanted is None or end is None:
@@ -94,23 +91,23 @@ def _recognise_grade(asked: ChatRequest) -> JudgeTask | None:
     if _CASE_START in rest:
         why = "a text holds the line that starts the test case"
     scale = (float(wanted[1]), float(wanted[2]))
-    return JudgeTask(dialect="deepeval-geval", task="grade", sample=sample, scale=scale, doubt=why)
+    return JudgeTask(dialect="deepeval-geval", kind="grade", sample=sample, scale=scale, doubt=why)
 
 
-def _recognise_strict(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
-    found = _STRICT.split(texts[0].rstrip()) if texts else None
-    names = _names(found.values["names"]) if found else ()
-    if found is None or not names:
+def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
+    split = _STRICT.split(texts[0].rstrip()) if texts else None
+    names = _names(split.values["names"]) if split else ()
+    if split is None or not names:
         return None
-    _, _, body = found.values["steps"].partition(_STRICT_STEPS)
+    _, _, body = split.values["steps"].partition(_STRICT_STEPS)
     steps, start, fields = body.partition(f"\n\n{names[0]}:\n")
     sample, why = _fields(start[2:] + fields, names, steps)
     if sample is None:
         return None
     if start in fields:
         why = "a text holds the line that starts the first field"
-    return JudgeTask(dialect="deepeval-geval-strict", task="label", sample=sample, doubt=why or ambiguity_note(found))
+    return JudgeTask(dialect="deepeval-geval-strict", kind="label", sample=sample, doubt=why or ambiguity_note(split))
 
 
 def _names(line: str) -> tuple[str, ...]:
@@ -124,67 +121,71 @@ def _fields(text: str, names: Sequence[str], steps: str) -> tuple[Sample | None,
     if _OUTPUT not in names:
         return None, ""
     pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
-    found = pattern.split(text.rstrip("\n") + "\n\n")  # how many blank lines follow is the template's affair
-    if found is None:
+    split = pattern.split(text.rstrip("\n") + "\n\n")  # the template decides how many blank lines follow
+    if split is None:
         return None, ""
-    contexts = [found.values[_slot(name)] for name in _CONTEXTS if name in names]
+    contexts = [split.values[_slot(name)] for name in _CONTEXTS if name in names]
     sample = sample_of(
-        found.values.get(_slot("Input"), ""),
-        (found.values[_slot(_OUTPUT)],),
-        found.values.get(_slot("Expected Output")),
+        split.values.get(_slot("Input"), ""),
+        (split.values[_slot(_OUTPUT)],),
+        split.values.get(_slot("Expected Output")),
         criterion=steps.strip(),
         context="\n\n".join(contexts) or None,
     )
-    return sample, ambiguity_note(found)
+    return sample, ambiguity_note(split)
 
 
 def _slot(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def _render_grade(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     """The grade; as a whole number with the probabilities of all where these are asked for, else with decimals."""
-    assert case.scale is not None
-    scale = case.scale
-    each = results_per_reply(asked, finding)
-    if not asked.logprobs:
-        return Reply(texts=tuple(_graded(one, format_number(rescale(expected_grade(one), scale))) for one in each))
-    texts = tuple(_graded(one, format_number(rescale(expected_grade(one), scale, whole=True))) for one in each)
-    grade = format_number(rescale(expected_grade(each[0]), scale, whole=True))
-    chances = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(finding, scale).items()}
-    before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, chances, asked.top_logprobs)
-    end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: asked.top_logprobs])
+    assert task.scale is not None
+    scale = task.scale
+    drawn = results_per_reply(request, result)
+    if not request.logprobs:
+        return Reply(texts=tuple(_graded(each, grade_text(each, scale)) for each in drawn))
+    texts = tuple(_graded(each, grade_text(each, scale, whole=True)) for each in drawn)
+    grade = grade_text(drawn[0], scale, whole=True)
+    probabilities = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(result, scale).items()}
+    before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, probabilities, request.top_logprobs)
+    end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: request.top_logprobs])
     return Reply(texts=texts, logprobs=(*before_end, end))
 
 
-def _graded(finding: JudgeResult, grade: str) -> str:
+def _graded(result: JudgeResult, grade: str) -> str:
     """No digits beside the grade: the client takes the last token that looks like it."""
-    reason = json.dumps(explanation(finding, digits=False), ensure_ascii=False)
+    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"reason": {reason}, "score": {grade}}}'
 
 
-def _whole_grades(finding: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
+def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
     """Whole grades of the client with their probabilities, whose mean is the expected grade on the client's scale.
 
-    A score that lies between two whole grades is shared by both. What the client would leave out anyway is left out.
+    A score that lies between two whole grades is shared by both. Grades that the client would leave out are left out.
     """
     shares: dict[int, float] = {}
-    for score, share in finding.grades or ((expected_grade(finding), 1.0),):
-        found = rescale(score, scale)
-        below = math.floor(found)
-        for grade, part in ((below, 1 - (found - below)), (below + 1, found - below)):
+    for score, share in result.grades or ((expected_grade(result), 1.0),):
+        rescaled = rescale(score, scale)
+        below = math.floor(rescaled)
+        for grade, part in ((below, 1 - (rescaled - below)), (below + 1, rescaled - below)):
             shares[grade] = shares.get(grade, 0.0) + part * share
-    kept = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
-    total = sum(kept.values())
-    return {grade: share / total for grade, share in kept.items()}
+    likely = {grade: share for grade, share in shares.items() if share >= _FAINTEST}
+    total = sum(likely.values())
+    return {grade: share / total for grade, share in likely.items()}
 
 
-def _render_strict(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    return Reply(texts=(_graded(finding, "1" if is_fulfilled(finding) else "0"),) * asked.n)
+def _strict_text(task: JudgeTask, result: JudgeResult) -> str:
+    return _graded(result, "1" if is_fulfilled(result) else "0")
+
+
+def _steps_text(task: JudgeTask, result: JudgeResult) -> str:
+    return json.dumps({"steps": list(_STEPS)})
 
 
 DIALECTS: tuple[Dialect, ...] = (
     Dialect(name="deepeval-geval", recognise=_recognise_grade, render=_render_grade),
-    Dialect(name="deepeval-geval-strict", recognise=_recognise_strict, render=_render_strict),
-    Dialect(name="deepeval-geval-steps", recognise=_recognise_steps, render=_render_steps),
+    Dialect(name="deepeval-geval-strict", recognise=_recognise_strict, render=same_reply(_strict_text)),
+    Dialect(name="deepeval-geval-steps", recognise=_recognise_steps, render=same_reply(_steps_text)),
 )

@@ -7,11 +7,11 @@ end behind the last score.
 import re
 
 from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.score_pairs import consistent_scores, winner_sentence, words_and_verdict
-from judgelm.dialects.text import results_per_reply, safe_reason
+from judgelm.dialects.recognition import task_from_split
+from judgelm.dialects.text import safe_reason, words_and_verdict
+from judgelm.dialects.verdicts import consistent_scores, each_reply, winner_sentence
 
 NAME = "faireval"
 
@@ -23,34 +23,23 @@ _BLOCKS = tuple((f"[The Start of Assistant {n}'s Answer]", f"[The End of Assista
 _LAST_LINES = re.compile(r"Score of the Assistant 1:[^\n]*\n[ \t]*Score of the Assistant 2:[^\n]*\s*\Z")
 
 
-def recognise(asked: ChatRequest) -> JudgeTask | None:
+def recognise(request: ChatRequest) -> JudgeTask | None:
     """A pair between the blocks, whose instruction ends with the two lines that are wanted."""
-    texts = asked.only("system", "user")
+    texts = request.only("system", "user")
     split = None if texts is None else resolve_split(_SHOWN, texts[1], blocks=_BLOCKS)
     if split is None or not _LAST_LINES.search(split.values["instruction"]):
         return None
-    shown = split.values
-    return JudgeTask(
-        dialect=NAME,
-        task="pair",
-        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
-        doubt=ambiguity_note(split),
-    )
+    return task_from_split(NAME, "pair", split)
 
 
-def render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    """Each reply with scores of its own."""
-    return Reply(texts=tuple(_text(case, asked, one) for one in results_per_reply(asked, finding)))
-
-
-def _text(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> str:
-    first, second = consistent_scores(case, finding, ties=True)
+def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    first, second = consistent_scores(task, result)
     return words_and_verdict(
-        asked,
-        f"{winner_sentence(case, finding, ties=True)} {safe_reason(finding.reason)}".strip(),
+        request,
+        f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip(),
         f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}",
         "Evaluation evidence: {words}\n{verdict}",
     )
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=render),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=NAME, recognise=recognise, render=each_reply(_text)),)

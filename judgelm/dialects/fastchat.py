@@ -6,14 +6,19 @@ assistant, and once more for the reference, so that a question which imitates a 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, TaskKind
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.score_pairs import decided_winner, words_and_verdict
-from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply, scores_and_reason
-from judgelm.records import Sample
+from judgelm.dialects.recognition import task_from_split
+from judgelm.dialects.text import scores_and_reason, words_and_verdict
+from judgelm.dialects.verdicts import (
+    each_reply,
+    grade_text,
+    winner_with_ties,
+)
 
 _SCALE = (1.0, 10.0)
 _PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
@@ -61,17 +66,17 @@ _PAIR_TURNS = {False: _dialogues("first", "second"), True: _dialogues("reference
 _SINGLE_TURNS = {False: _dialogues("first"), True: _dialogues("reference", "first")}
 
 
-def _pair(asked: ChatRequest, *, referenced: bool) -> Split | None:
+def _pair(request: ChatRequest, *, referenced: bool) -> Split | None:
     """Blocks of a question and two answers; the system's message tells whether there is a reference."""
-    texts = asked.only("system", "user")
+    texts = request.only("system", "user")
     if texts is None or not _offers(texts[0], *_PAIR_LABELS):
         return None
     return _with_or_without(_PAIR, texts[1], lambda split: texts[0], referenced=referenced)
 
 
-def _single(asked: ChatRequest, *, referenced: bool) -> Split | None:
+def _single(request: ChatRequest, *, referenced: bool) -> Split | None:
     """The instruction, a question and one answer in the user's message."""
-    texts = asked.only("system", "user")
+    texts = request.only("system", "user")
     if texts is None:
         return None
     split = _with_or_without(_SINGLE, texts[1], lambda split: split.values["instruction"], referenced=referenced)
@@ -79,27 +84,27 @@ def _single(asked: ChatRequest, *, referenced: bool) -> Split | None:
 
 
 def _with_or_without(
-    patterns: Mapping[bool, Pattern], text: str, told: Callable[[Split], str], *, referenced: bool
+    patterns: Mapping[bool, Pattern], text: str, instruction: Callable[[Split], str], *, referenced: bool
 ) -> Split | None:
     """A split at the template with a reference where the instruction tells of one, else at the one without."""
     split = resolve_split(patterns[True], text, blocks=_BLOCKS)
-    if split is None or _TELLS_OF_REFERENCE not in told(split).lower():
+    if split is None or _TELLS_OF_REFERENCE not in instruction(split).lower():
         return None if referenced else resolve_split(patterns[False], text, blocks=_BLOCKS)
     return split if referenced else None
 
 
-def _pair_turns(asked: ChatRequest, *, referenced: bool) -> Split | None:
+def _pair_turns(request: ChatRequest, *, referenced: bool) -> Split | None:
     """Two conversations of two turns, in which the user says the same."""
-    return _turns(asked, _PAIR_TURNS[referenced], _PAIR_LABELS)
+    return _turns(request, _PAIR_TURNS[referenced], _PAIR_LABELS)
 
 
-def _single_turns(asked: ChatRequest, *, referenced: bool) -> Split | None:
+def _single_turns(request: ChatRequest, *, referenced: bool) -> Split | None:
     """One conversation of two turns."""
-    return _turns(asked, _SINGLE_TURNS[referenced], (_GRADE_LABEL,))
+    return _turns(request, _SINGLE_TURNS[referenced], (_GRADE_LABEL,))
 
 
-def _turns(asked: ChatRequest, dialogues: tuple[Pattern, dict[str, str]], labels: tuple[str, ...]) -> Split | None:
-    texts = asked.only("system", "user")
+def _turns(request: ChatRequest, dialogues: tuple[Pattern, dict[str, str]], labels: tuple[str, ...]) -> Split | None:
+    texts = request.only("system", "user")
     if texts is None or not _offers(texts[0], *labels):
         return None
     pattern, same = dialogues
@@ -110,27 +115,26 @@ def _offers(instruction: str, *labels: str) -> bool:
     return all(label in instruction for label in labels)
 
 
-def _case(name: str, split: Split | None) -> JudgeTask | None:
-    """A case out of the slots; a dialogue's sample is its last turn, as everywhere in this package."""
+def _task(name: str, split: Split | None) -> JudgeTask | None:
+    """The task in the slots; the sample of a dialogue is its last turn, as everywhere in this package."""
     if split is None:
         return None
-    sample = _dialogue_sample(split.values) if "first_1" in split.values else _sample(split.values)
-    pair = len(sample.answers) == 2
-    return JudgeTask(
-        dialect=name,
-        task="pair" if pair else "grade",
-        sample=sample,
-        scale=None if pair else _SCALE,
-        doubt=ambiguity_note(split),
-    )
+    pair = "second" in split.values or "second_1" in split.values
+    kind: TaskKind = "pair" if pair else "grade"
+    scale = None if pair else _SCALE
+    return task_from_split(name, kind, _last_turn(split), scale=scale, turns=_turn_rows(split.values))
 
 
-def _sample(shown: Mapping[str, str]) -> Sample:
-    answers = [shown[slot] for slot in ("first", "second") if slot in shown]
-    return sample_of(shown["question"], answers, shown.get("reference"))
+def _last_turn(split: Split) -> Split:
+    """A dialogue's slots of the last turn under the names of a single turn; other splits as they are."""
+    values = dict(split.values)
+    if "first_1" in values:
+        values["question"] = values["first_question_2"]
+        values |= {slot: values[f"{slot}_2"] for slot in ("first", "second", "reference") if f"{slot}_2" in values}
+    return replace(split, values=values)
 
 
-def _dialogue_sample(shown: Mapping[str, str]) -> Sample:
+def _turn_rows(shown: Mapping[str, str]) -> list[dict[str, Any]] | None:
     slots = [slot for slot in ("first", "second") if f"{slot}_1" in shown]
     turns = [
         {
@@ -139,38 +143,28 @@ def _dialogue_sample(shown: Mapping[str, str]) -> Sample:
             "reference": shown.get(f"reference_{turn}"),
         }
         for turn in (1, 2)
+        if slots
     ]
-    last = [shown[f"{slot}_2"] for slot in slots]
-    return sample_of(shown["first_question_2"], last, shown.get("reference_2"), turns=turns)
+    return turns or None
 
 
-def _verdict(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _verdict(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Words, and `[[A]]`, `[[B]]` or `[[C]]` below them."""
     labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
-    found = results_per_reply(asked, finding)
-    return Reply(
-        texts=tuple(
-            words_and_verdict(asked, scores_and_reason(one, None), labels[decided_winner(case, one)]) for one in found
-        )
-    )
+    return words_and_verdict(request, scores_and_reason(result, None), labels[winner_with_ties(task, result)])
 
 
-def _rating(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Words, and the expected grade in two brackets below them."""
-    found = [(one, format_number(rescale(expected_grade(one), _SCALE))) for one in results_per_reply(asked, finding)]
-    return Reply(
-        texts=tuple(
-            words_and_verdict(asked, scores_and_reason(one, None), f"[[{grade}]]", "{words}\n\nRating: {verdict}")
-            for one, grade in found
-        )
-    )
+    rating = f"[[{grade_text(result, _SCALE)}]]"
+    return words_and_verdict(request, scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}")
 
 
 def _dialect(name: str, split: Callable[..., Split | None], *, referenced: bool, pair: bool) -> Dialect:
     return Dialect(
         name=name,
-        recognise=lambda asked: _case(name, split(asked, referenced=referenced)),
-        render=_verdict if pair else _rating,
+        recognise=lambda request: _task(name, split(request, referenced=referenced)),
+        render=each_reply(_verdict if pair else _rating),
     )
 
 

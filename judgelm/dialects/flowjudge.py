@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import is_fulfilled
 from judgelm.dialects.recognition import AMBIGUOUS, lone_text, sample_of
-from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply, scores_and_reason
+from judgelm.dialects.text import format_number, room_for_words, scores_and_reason
+from judgelm.dialects.verdicts import each_reply, grade_text, is_fulfilled
 from judgelm.records import Sample
 
 _PROMPT = Pattern(
@@ -39,19 +39,19 @@ _MOST_TAGS = 32
 _MOST_TRIES = 2_000
 
 
-def _recognise(asked: ChatRequest) -> JudgeTask | None:
-    text = lone_text(asked)
-    found = None if text is None else _PROMPT.split(text)
-    scale = None if found is None else _score_places(found.values["rubric"])
-    if found is None or scale is None:
+def _recognise(request: ChatRequest) -> JudgeTask | None:
+    text = lone_text(request)
+    split = None if text is None else _PROMPT.split(text)
+    scale = None if split is None else _rubric_range(split.values["rubric"])
+    if split is None or scale is None:
         return None
-    sample, unclear = _sample(found.values)
+    sample, unclear = _sample(split.values)
     return JudgeTask(
         dialect="flowjudge",
-        task="label" if scale == (0.0, 1.0) else "grade",
+        kind="label" if scale == (0.0, 1.0) else "grade",
         sample=sample,
         scale=scale,
-        doubt=AMBIGUOUS if unclear or found.ambiguous else "",
+        doubt=AMBIGUOUS if unclear or split.ambiguous else "",
     )
 
 
@@ -60,20 +60,20 @@ def _sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
     criterion = f"{values['criterion']}\n\n{values['rubric']}"
     by_reference = _BY_REFERENCE.split(values["criterion"])
     if by_reference is not None:
-        told = by_reference.values["reference"]
-        return sample_of(values["inputs"], (values["output"],), told, criterion=criterion), False
+        reference = by_reference.values["reference"]
+        return sample_of(values["inputs"], (values["output"],), reference, criterion=criterion), False
     inputs, inputs_unclear = _tagged(values["inputs"])
     outputs, outputs_unclear = _tagged(values["output"])
-    question, reference, others = _sorted_inputs(inputs) if inputs else (values["inputs"], None, None)
+    question, known, others = _sorted_inputs(inputs) if inputs else (values["inputs"], None, None)
     # several outputs are judged as the one text that they stand in
     answer = outputs[0][1] if len(outputs) == 1 else values["output"]
-    sample = sample_of(question, (answer,), reference, criterion=criterion, inputs=others)
+    sample = sample_of(question, (answer,), known, criterion=criterion, inputs=others)
     return sample, inputs_unclear or outputs_unclear
 
 
-def _score_places(rubric: str) -> tuple[float, float] | None:
+def _rubric_range(rubric: str) -> tuple[float, float] | None:
     """The lowest and the highest score of a rubric."""
-    scores = [float(found[1]) for found in _SCORE.finditer(rubric)]
+    scores = [float(match[1]) for match in _SCORE.finditer(rubric)]
     return (min(scores), max(scores)) if len(set(scores)) > 1 else None
 
 
@@ -96,50 +96,46 @@ class _Tags:
     tried: int = 0
 
     def ways(self, begin: int, most: int) -> Iterator[list[tuple[str, str]]]:
-        """All ways from a place on, with so many tags at the most."""
+        """All ways from a position on, with at most so many tags."""
         opened = _TAG.match(self.text, begin)
         if opened is None or most == 0:
             return
         closing = f"\n</{opened[1]}>"
-        place = self.text.find(closing, opened.end())
-        while place >= 0 and self.tried <= _MOST_TRIES:
+        position = self.text.find(closing, opened.end())
+        while position >= 0 and self.tried <= _MOST_TRIES:
             self.tried += 1
-            end = place + len(closing)
-            one = (opened[1], self.text[opened.end() : place])
+            end = position + len(closing)
+            tagged = (opened[1], self.text[opened.end() : position])
             if end == len(self.text):
-                yield [one]
+                yield [tagged]
             elif self.text.startswith("\n", end):
                 for others in self.ways(end + 1, most - 1):
-                    yield [one, *others]
-            place = self.text.find(closing, place + 1)
+                    yield [tagged, *others]
+            position = self.text.find(closing, position + 1)
 
 
 def _sorted_inputs(inputs: list[tuple[str, str]]) -> tuple[str, str | None, tuple[tuple[str, str], ...] | None]:
     """The question, the reference, and what is left over."""
     left = list(inputs)
-    asking = next((one for one in left if one[0].lower() in _QUESTIONS), None)
-    if asking is None:
-        asking = next((one for one in left if one[0].lower() not in _REFERENCES), left[0])
-    left.remove(asking)
-    reference = next((one for one in left if one[0].lower() in _REFERENCES), None)
+    question = next((tagged for tagged in left if tagged[0].lower() in _QUESTIONS), None)
+    if question is None:
+        question = next((tagged for tagged in left if tagged[0].lower() not in _REFERENCES), left[0])
+    left.remove(question)
+    reference = next((tagged for tagged in left if tagged[0].lower() in _REFERENCES), None)
     if reference is not None:
         left.remove(reference)
-    return asking[1], None if reference is None else reference[1], tuple(left) or None
+    return question[1], None if reference is None else reference[1], tuple(left) or None
 
 
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    assert case.scale is not None
-    low, high = case.scale
-    room = None if asked.max_tokens is None else max(0, asked.max_tokens - _MARKUP)
-    texts = []
-    for one in results_per_reply(asked, finding):
-        if case.task == "label":
-            score = high if is_fulfilled(one) else low
-        else:
-            score = rescale(expected_grade(one), (low, high), whole=True)
-        words = scores_and_reason(one, room) or "See the score."
-        texts.append(f"<feedback>\n{words}\n</feedback>\n<score>\n{format_number(score)}\n</score>")
-    return Reply(texts=tuple(texts))
+def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    assert task.scale is not None
+    low, high = task.scale
+    if task.kind == "label":
+        score = format_number(high if is_fulfilled(result) else low)
+    else:
+        score = grade_text(result, task.scale, whole=True)
+    words = scores_and_reason(result, room_for_words(request, _MARKUP)) or "See the score."
+    return f"<feedback>\n{words}\n</feedback>\n<score>\n{score}\n</score>"
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name="flowjudge", recognise=_recognise, render=_render),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name="flowjudge", recognise=_recognise, render=each_reply(_text)),)

@@ -8,10 +8,10 @@ Source: G-Eval, the authors' script (captured requests and replies).
 
 import re
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.text import expected_grade, format_number, rescale, results_per_reply
+from judgelm.dialects.recognition import task_from_split
+from judgelm.dialects.verdicts import each_reply, grade_text
 
 _NAME = "geval"
 _HEAD = re.compile(
@@ -20,40 +20,31 @@ _HEAD = re.compile(
     re.DOTALL,
 )
 _TEXTS = (
-    Pattern("\n\n\nExample:\n\n\nSource Text:\n\n{source}\n\nSummary:\n\n{summary}"),
-    Pattern("\n\n\nExample:\n\n\nSource Text: \n\n{source}\n\nSummary: \n\n{summary}"),
-    Pattern("\n\n\nExample:\n\nSummary:\n\n{summary}"),
+    Pattern("\n\n\nExample:\n\n\nSource Text:\n\n{question}\n\nSummary:\n\n{first}"),
+    Pattern("\n\n\nExample:\n\n\nSource Text: \n\n{question}\n\nSummary: \n\n{first}"),
+    Pattern("\n\n\nExample:\n\nSummary:\n\n{first}"),
 )
 _FORM = re.compile(r"\n\n\nEvaluation Form \(scores ONLY\):\n\n- (?P<metric>[A-Z][a-z]+)(?: \(\d+-\d+\))?:\s*\Z")
 
 
-def _recognise(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system")
+def _recognise(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system")
     form = _FORM.search(texts[0]) if texts else None
     head = _HEAD.match(texts[0]) if texts else None
     if texts is None or form is None or head is None:
         return None
     scale = re.search(rf"{form['metric']} \((\d+)-(\d+)\)", head["criterion"])
     body = texts[0][head.end() : form.start()]
-    found = next((split for pattern in _TEXTS if (split := pattern.split(body)) is not None), None)
-    if scale is None or found is None:
+    split = next((split for pattern in _TEXTS if (split := pattern.split(body)) is not None), None)
+    if scale is None or split is None:
         return None
-    sample = sample_of(found.values.get("source", ""), (found.values["summary"],), criterion=head["criterion"])
-    return JudgeTask(
-        dialect=_NAME,
-        task="grade",
-        sample=sample,
-        scale=(float(scale[1]), float(scale[2])),
-        doubt=ambiguity_note(found),
-    )
+    limits = (float(scale[1]), float(scale[2]))
+    return task_from_split(_NAME, "grade", split, scale=limits, criterion=head["criterion"])
 
 
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    """Bare numbers: the client takes the first one of each reply, decimals too, and averages over the replies."""
-    assert case.scale is not None
-    scale = case.scale
-    each = results_per_reply(asked, finding)
-    return Reply(texts=tuple(format_number(rescale(expected_grade(one), scale)) for one in each))
+def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    """A bare number: the client takes the first one of each reply, decimals too, and averages over the replies."""
+    return grade_text(result, task.scale)
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=_render),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name=_NAME, recognise=_recognise, render=each_reply(_text)),)

@@ -7,20 +7,22 @@ answer what looks like its own delimiters; the split gives what the prompt holds
 Source: inspect_ai 0.3 (captured requests and replies).
 """
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from functools import partial
+
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import is_fulfilled
-from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.recognition import task_from_split
 from judgelm.dialects.text import explanation
+from judgelm.dialects.verdicts import is_fulfilled, same_reply
 
 _QA = Pattern(
     "You are assessing a submitted answer on a given task based on a criterion. Here is the data:\n\n[BEGIN DATA]\n"
-    "***\n[Task]: {question}\n***\n[Submission]: {answer}\n***\n[Criterion]: {criterion}\n***\n[END DATA]\n\n"
+    "***\n[Task]: {question}\n***\n[Submission]: {first}\n***\n[Criterion]: {reference}\n***\n[END DATA]\n\n"
     "Does the submission meet the criterion?\n{instructions}"
 )
 _FACT = Pattern(
     "You are comparing a submitted answer to an expert answer on a given question. Here is the data:\n\n[BEGIN DATA]\n"
-    "************\n[Question]: {question}\n************\n[Expert]: {criterion}\n************\n[Submission]: {answer}\n"
+    "************\n[Question]: {question}\n************\n[Expert]: {reference}\n************\n[Submission]: {first}\n"
     "************\n[END DATA]\n\nCompare the factual content of the submitted answer with the expert answer. Ignore "
     "any differences in style, grammar, or punctuation.\n\nDoes the submission contain the content in the expert "
     "answer?\n{instructions}"
@@ -28,29 +30,18 @@ _FACT = Pattern(
 _NAMES = {"inspect-model-graded-qa": _QA, "inspect-model-graded-fact": _FACT}
 
 
-def _recognise(name: str, asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
-    found = _NAMES[name].split(texts[0].lstrip("\n")) if texts else None
-    if found is None or "GRADE: " not in found.values["instructions"]:
+def _recognise(name: str, request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
+    split = _NAMES[name].split(texts[0].lstrip("\n")) if texts else None
+    if split is None or "GRADE: " not in split.values["instructions"]:
         return None
-    sample = sample_of(found.values["question"], (found.values["answer"],), found.values["criterion"])
-    return JudgeTask(dialect=name, task="label", sample=sample, doubt=ambiguity_note(found))
+    return task_from_split(name, "label", split)
 
 
-def _recognise_qa(asked: ChatRequest) -> JudgeTask | None:
-    return _recognise("inspect-model-graded-qa", asked)
+def _text(task: JudgeTask, result: JudgeResult) -> str:
+    return f"{explanation(result)}\n\nGRADE: {'C' if is_fulfilled(result) else 'I'}"
 
 
-def _recognise_fact(asked: ChatRequest) -> JudgeTask | None:
-    return _recognise("inspect-model-graded-fact", asked)
-
-
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    letter = "C" if is_fulfilled(finding) else "I"
-    return Reply(texts=(f"{explanation(finding)}\n\nGRADE: {letter}",) * asked.n)
-
-
-DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="inspect-model-graded-qa", recognise=_recognise_qa, render=_render),
-    Dialect(name="inspect-model-graded-fact", recognise=_recognise_fact, render=_render),
+DIALECTS: tuple[Dialect, ...] = tuple(
+    Dialect(name=name, recognise=partial(_recognise, name), render=same_reply(_text)) for name in _NAMES
 )

@@ -4,14 +4,11 @@ Both want the bare verdict and know no tie. Skywork's parser takes any capital A
 a word may stand beside it. JudgeBench's Arena-Hard and JudgeLM are in the modules of these families.
 """
 
-from collections.abc import Mapping
-from functools import partial
-
 from judgelm.dialects.ambiguity import Blocks, resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.text import results_per_reply, winner_of_two
+from judgelm.dialects.recognition import task_from_split
+from judgelm.dialects.verdicts import Render, each_reply, winner_of_two
 
 _VANILLA = Pattern(
     "{instruction}Do NOT output any other words.\n# Instruction:\n{question}\n# Output (a):\n{first}\n# Output (b):\n"
@@ -27,37 +24,35 @@ _BLOCKS = tuple(
 )
 
 
-def _vanilla(asked: ChatRequest) -> JudgeTask | None:
+def _vanilla(request: ChatRequest) -> JudgeTask | None:
     """OffsetBias shows the same blocks below rules; they belong to another client."""
-    case, instruction = _case("judgebench-vanilla", asked, _VANILLA)
+    task, instruction = _task("judgebench-vanilla", request, _VANILLA)
     ours = "Output (a)" in instruction and "rules of the evaluation" not in instruction
-    return case if ours else None
+    return task if ours else None
 
 
-def _skywork(asked: ChatRequest) -> JudgeTask | None:
+def _skywork(request: ChatRequest) -> JudgeTask | None:
     """Its template ends with a line end, which JudgeBench loses."""
-    case, instruction = _case("judgebench-skywork-critic", asked, _SKYWORK, _BLOCKS)
+    task, instruction = _task("judgebench-skywork-critic", request, _SKYWORK, _BLOCKS)
     ours = all(label in instruction for label in ("[[A]]", "[[B]]")) and "[[C]]" not in instruction
-    return case if ours else None
+    return task if ours else None
 
 
-def _case(name: str, asked: ChatRequest, pattern: Pattern, blocks: Blocks = ()) -> tuple[JudgeTask | None, str]:
-    """The case, and the instruction above it."""
-    texts = asked.only("user")
+def _task(name: str, request: ChatRequest, pattern: Pattern, blocks: Blocks = ()) -> tuple[JudgeTask | None, str]:
+    """The task, and the instruction above it."""
+    texts = request.only("user")
     split = None if texts is None else resolve_split(pattern, texts[0].removesuffix("\n"), blocks=blocks)
     if split is None:
         return None, ""
-    shown = split.values
-    sample = sample_of(shown["question"], (shown["first"], shown["second"]))
-    return JudgeTask(dialect=name, task="pair", sample=sample, doubt=ambiguity_note(split)), shown["instruction"]
+    return task_from_split(name, "pair", split), split.values["instruction"]
 
 
-def _render(verdicts: Mapping[int, str], case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _verdict(first: str, second: str) -> Render:
     """The verdict and nothing else."""
-    return Reply(texts=tuple(verdicts[winner_of_two(case, one)] for one in results_per_reply(asked, finding)))
+    return each_reply(lambda task, request, result: first if winner_of_two(task, result) == 1 else second)
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="judgebench-vanilla", recognise=_vanilla, render=partial(_render, {1: "Output (a)", 2: "Output (b)"})),
-    Dialect(name="judgebench-skywork-critic", recognise=_skywork, render=partial(_render, {1: "[[A]]", 2: "[[B]]"})),
+    Dialect(name="judgebench-vanilla", recognise=_vanilla, render=_verdict("Output (a)", "Output (b)")),
+    Dialect(name="judgebench-skywork-critic", recognise=_skywork, render=_verdict("[[A]]", "[[B]]")),
 )

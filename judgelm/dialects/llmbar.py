@@ -6,17 +6,19 @@ requests get fixed texts, and a fixed reference output is taken out of the sampl
 Source: Zeng et al. 2023, Evaluating Large Language Models at Evaluating Instruction Following; princeton-nlp/LLMBar.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TaskKind
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, TaskKind
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import ambiguity_note, sample_of
+from judgelm.dialects.recognition import sample_of, task_from_split
 from judgelm.dialects.text import (
-    expected_grade,
-    format_number,
-    rescale,
-    results_per_reply,
+    room_for_words,
     scores_and_reason,
+)
+from judgelm.dialects.verdicts import (
+    each_reply,
+    grade_text,
+    same_reply,
     winner_of_two,
 )
 
@@ -67,12 +69,12 @@ class _Form:
     end: str
 
     def split(self, text: str) -> Split | None:
-        """By the most sections that the text has."""
+        """Split with as many sections as the text has."""
         sections = [_QUESTIONS + reference for reference in _REFERENCES]
         for section in (*sections, *_REFERENCES, _QUESTIONS, _DEBATE, ""):
-            found = Pattern(self.answers + section + self.end).split(text)
-            if found is not None:
-                return found
+            split = Pattern(self.answers + section + self.end).split(text)
+            if split is not None:
+                return split
         return None
 
 
@@ -80,54 +82,44 @@ _FORMS = {True: _Form(_ANSWERS, _DECISION), False: _Form(_ANSWERS, _CHOICE)}
 _RATING = _Form(_ANSWER, _SCORE)
 
 
-def _last_prompt(asked: ChatRequest) -> str | None:
-    """What follows the instruction's heading in the last message; a worked example may stand before it."""
-    roles = tuple(one.role for one in asked.messages)
+def _last_prompt(request: ChatRequest) -> str | None:
+    """The text after the instruction's heading in the last message; a worked example may stand before it."""
+    roles = tuple(message.role for message in request.messages)
     if roles not in (("system", "user"), ("system", "user", "assistant", "user")):
         return None
-    before, heading, after = asked.messages[-1].text.partition(_START)
+    before, heading, after = request.messages[-1].text.partition(_START)
     return after if heading and (not before or before.endswith("\n\n")) else None
 
 
-def _choice(asked: ChatRequest) -> JudgeTask | None:
-    text = _last_prompt(asked)
+def _choice(request: ChatRequest) -> JudgeTask | None:
+    text = _last_prompt(request)
     for explains, form in _FORMS.items():
-        found = None if text is None else form.split(text)
-        if found is not None:
-            return _case("llmbar-choice", "pair", found, {"explanation": explains})
+        if text is not None and (split := form.split(text)) is not None:
+            return _task("llmbar-choice", "pair", split, {"explanation": explains})
     return None
 
 
-def _rating(asked: ChatRequest) -> JudgeTask | None:
-    text = _last_prompt(asked)
-    found = None if text is None else _RATING.split(text)
-    return None if found is None else _case("llmbar-rating", "grade", found, {})
+def _rating(request: ChatRequest) -> JudgeTask | None:
+    text = _last_prompt(request)
+    split = None if text is None else _RATING.split(text)
+    return None if split is None else _task("llmbar-rating", "grade", split, {}, scale=_SCALE)
 
 
-def _case(name: str, task: TaskKind, found: Split, facts: dict[str, object]) -> JudgeTask:
-    values = found.values
-    answers = (values["first"], values["second"]) if task == "pair" else (values["first"],)
-    reference = values.get("reference")
-    return JudgeTask(
-        dialect=name,
-        task=task,
-        sample=sample_of(
-            values["question"],
-            answers,
-            None if reference == _FIXED_REFERENCE else reference,
-            criterion=None if values.get("criterion") == _FIXED_QUESTIONS else values.get("criterion"),
-        ),
-        scale=_SCALE if task == "grade" else None,
-        facts=facts,
-        doubt=ambiguity_note(found),
-    )
+def _task(
+    name: str, kind: TaskKind, split: Split, facts: dict[str, object], scale: tuple[float, float] | None = None
+) -> JudgeTask:
+    """The task without the fixed texts of `_preparation`."""
+    fixed = {"reference": _FIXED_REFERENCE, "criterion": _FIXED_QUESTIONS}
+    values = {slot: text for slot, text in split.values.items() if text != fixed.get(slot)}
+    own = replace(split, values=values)
+    return task_from_split(name, kind, own, scale=scale, facts=facts, criterion=values.get("criterion"))
 
 
-def _preparation(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
+def _preparation(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
     if texts is None:
         return None
-    if texts[0] == _CONCISE and asked.max_tokens == _REFERENCE_TOKENS:
+    if texts[0] == _CONCISE and request.max_tokens == _REFERENCE_TOKENS:
         return _prepared(texts[1], _FIXED_REFERENCE)
     _, heading, after = texts[1].partition("\n\n" + _START)
     question, wanted, _ = after.rpartition(_WANTED_QUESTIONS)
@@ -136,35 +128,29 @@ def _preparation(asked: ChatRequest) -> JudgeTask | None:
 
 def _prepared(question: str, reply: str) -> JudgeTask:
     return JudgeTask(
-        dialect="llmbar-preparation", task="prepare", sample=sample_of(question, ()), facts={"reply": reply}
+        dialect="llmbar-preparation", kind="prepare", sample=sample_of(question, ()), facts={"reply": reply}
     )
 
 
-def _render_choice(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        verdict = "Output (a)" if winner_of_two(case, one) == 1 else "Output (b)"
-        texts.append(_claimed(verdict, asked, one) if case.facts["explanation"] else verdict)
-    return Reply(texts=tuple(texts))
-
-
-def _claimed(verdict: str, asked: ChatRequest, finding: JudgeResult) -> str:
+def _choice_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    verdict = "Output (a)" if winner_of_two(task, result) == 1 else "Output (b)"
+    if not task.facts["explanation"]:
+        return verdict
     claim = f"Therefore, {verdict} is better."  # the client wants a character behind "better"
-    words = scores_and_reason(finding, None if asked.max_tokens is None else max(0, asked.max_tokens - len(claim) - 1))
+    words = scores_and_reason(result, room_for_words(request, len(claim) + 1))
     return f"{words} {claim}" if words else claim
 
 
-def _render_rating(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    grades = (rescale(expected_grade(one), _SCALE, whole=True) for one in results_per_reply(asked, finding))
-    return Reply(texts=tuple(format_number(grade) for grade in grades))
-
-
-def _render_preparation(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    return Reply(texts=(str(case.facts["reply"]),) * asked.n)
-
-
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="llmbar-choice", recognise=_choice, render=_render_choice),
-    Dialect(name="llmbar-rating", recognise=_rating, render=_render_rating),
-    Dialect(name="llmbar-preparation", recognise=_preparation, render=_render_preparation),
+    Dialect(name="llmbar-choice", recognise=_choice, render=each_reply(_choice_text)),
+    Dialect(
+        name="llmbar-rating",
+        recognise=_rating,
+        render=each_reply(lambda task, request, result: grade_text(result, _SCALE, whole=True)),
+    ),
+    Dialect(
+        name="llmbar-preparation",
+        recognise=_preparation,
+        render=same_reply(lambda task, result: str(task.facts["reply"])),
+    ),
 )

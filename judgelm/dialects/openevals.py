@@ -15,9 +15,9 @@ from typing import Any
 
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.probabilities import is_fulfilled
 from judgelm.dialects.recognition import AMBIGUOUS, sample_of
-from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply
+from judgelm.dialects.text import explanation, format_number
+from judgelm.dialects.verdicts import expected_grade, is_fulfilled, rescale, results_per_reply
 
 _NAME = "openevals"
 _FUNCTION = "score"
@@ -32,42 +32,42 @@ _FAULTS = (
     "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
     "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
 )
-"""How the client's own prompts begin that are met by a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
+"""Beginnings of the client's own prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
 
 
-def _recognise(asked: ChatRequest) -> JudgeTask | None:
-    schema = _schema(asked)
-    roles = tuple(one.role for one in asked.messages)
+def _recognise(request: ChatRequest) -> JudgeTask | None:
+    schema = _schema(request)
+    roles = tuple(message.role for message in request.messages)
     if schema is None or roles not in (("user",), ("system", "user")):
         return None
-    text = asked.messages[-1].text
-    found = next((split for tags in _TAGS if (split := _split(text, *tags)) is not None), None)
-    if found is None:
+    text = request.messages[-1].text
+    split = next((split for tags in _TAGS if (split := _split(text, *tags)) is not None), None)
+    if split is None:
         return None
-    values, doubt = found
+    values, doubt = split
     score = schema["properties"]["score"]
     criterion = values["before"].strip()
     sample = sample_of(values["question"], (values["answer"],), values.get("reference"), criterion=criterion)
-    choices = tuple(float(one) for one in score.get("enum", ()))
+    choices = tuple(float(choice) for choice in score.get("enum", ()))
     facts = {
         "choices": choices,
         "reasoning": "reasoning" in schema["properties"],
         "fault": criterion.startswith(_FAULTS),
     }
     if score["type"] == "boolean":
-        return JudgeTask(dialect=_NAME, task="label", sample=sample, facts=facts, doubt=doubt)
+        return JudgeTask(dialect=_NAME, kind="label", sample=sample, facts=facts, doubt=doubt)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
-    return JudgeTask(dialect=_NAME, task="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
+    return JudgeTask(dialect=_NAME, kind="grade", sample=sample, scale=scale, facts=facts, doubt=doubt)
 
 
-def _schema(asked: ChatRequest) -> Mapping[str, Any] | None:
+def _schema(request: ChatRequest) -> Mapping[str, Any] | None:
     """The client's schema of the verdict, given as such or as the function's parameters; None where it is another."""
-    schema = asked.schema
-    if asked.forced_tool == _FUNCTION:
-        schema = next((tool.parameters for tool in asked.tools if tool.name == _FUNCTION), None)
+    schema = request.schema
+    if request.forced_tool == _FUNCTION:
+        schema = next((tool.parameters for tool in request.tools if tool.name == _FUNCTION), None)
     properties = schema.get("properties") if schema is not None else None
     if not isinstance(properties, Mapping) or not set(properties) <= {"reasoning", "score"}:
         return None
@@ -76,7 +76,7 @@ def _schema(asked: ChatRequest) -> Mapping[str, Any] | None:
         return None
     choices = score.get("enum", [])
     numbers = isinstance(choices, list) and all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in choices
+        isinstance(choice, int | float) and not isinstance(choice, bool) for choice in choices
     )
     return schema if score.get("type") == "boolean" or (score.get("type") == "number" and numbers) else None
 
@@ -88,48 +88,48 @@ def _split(text: str, question: str, answer: str) -> tuple[Mapping[str, str], st
     body = opened + rest
     last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
     template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{answer}}\n</{answer}>"
-    found: Split | None = None
+    split: Split | None = None
     if last_reference > last:
         whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")
-        found = whole.split(body[: last_reference + len(_REFERENCE_END)])
-    if found is None:
-        found = Pattern(template).split(body[: last + len(end)])
-    if found is None:
+        split = whole.split(body[: last_reference + len(_REFERENCE_END)])
+    if split is None:
+        split = Pattern(template).split(body[: last + len(end)])
+    if split is None:
         return None
-    several = found.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
-    return {**found.values, "before": before}, AMBIGUOUS if several else ""
+    several = split.ambiguous or body.count(start) > 1 or (last_reference < last and body.count(end) > 1)
+    return {**split.values, "before": before}, AMBIGUOUS if several else ""
 
 
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     """JSON as the schema wants it, in a call where the function is forced."""
-    texts = tuple(_verdict(case, one) for one in results_per_reply(asked, finding))
-    if asked.forced_tool == _FUNCTION:
+    texts = tuple(_verdict(task, drawn) for drawn in results_per_reply(request, result))
+    if request.forced_tool == _FUNCTION:
         return Reply(tool=_FUNCTION, arguments=texts[0])
     return Reply(texts=texts)
 
 
-def _verdict(case: JudgeTask, finding: JudgeResult) -> str:
-    score = _score(case, finding)
-    if not case.facts["reasoning"]:
+def _verdict(task: JudgeTask, result: JudgeResult) -> str:
+    score = _score(task, result)
+    if not task.facts["reasoning"]:
         return json.dumps({"score": score})
-    if case.facts.get("fault") and finding.correct is not None:
-        finding = replace(finding, correct=1 - finding.correct)  # that the criterion is met
-    said = json.dumps(score)  # the schema demands this sentence at the end of the reasoning
-    reasoning = f"{explanation(finding)} Thus, the score should be: {said}."
+    if task.facts.get("fault") and result.correct is not None:
+        result = replace(result, correct=1 - result.correct)  # that the criterion is met
+    # the schema demands this sentence at the end of the reasoning
+    reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
     return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
 
 
-def _score(case: JudgeTask, finding: JudgeResult) -> bool | float:
+def _score(task: JudgeTask, result: JudgeResult) -> bool | float:
     """True or false, a number with four decimals at the most, or the choice that is nearest (of two the lower one)."""
-    if case.task == "label":
-        good = is_fulfilled(finding)
-        return not good if case.facts.get("fault") else good
-    assert case.scale is not None
-    low, high = case.scale
-    score = rescale(expected_grade(finding), (high, low) if case.facts.get("fault") else (low, high))
-    choices: tuple[float, ...] = case.facts["choices"]
+    if task.kind == "label":
+        good = is_fulfilled(result)
+        return not good if task.facts.get("fault") else good
+    assert task.scale is not None
+    low, high = task.scale
+    score = rescale(expected_grade(result), (high, low) if task.facts.get("fault") else (low, high))
+    choices: tuple[float, ...] = task.facts["choices"]
     if choices:
-        return min(sorted(choices), key=lambda one: round(abs(one - score), 9))
+        return min(sorted(choices), key=lambda choice: round(abs(choice - score), 9))
     return float(format_number(score, 4))
 
 

@@ -6,10 +6,11 @@ holds. A JudgeBench prompt has no input.
 Source: Wang et al. 2023, PandaLM; WeOpenML/PandaLM.
 """
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import ambiguity_note, lone_text, sample_of
-from judgelm.dialects.text import results_per_reply, scores_and_reason, winner_of_two
+from judgelm.dialects.recognition import lone_text, task_from_split
+from judgelm.dialects.text import room_for_words, scores_and_reason
+from judgelm.dialects.verdicts import each_reply, winner_of_two
 
 _REASON = "\n\n### Reason: "
 _RESPONSES = "\n\n### Response 1:\n{first}\n\n### Response 2:\n{second}\n\n### Evaluation:"
@@ -21,32 +22,19 @@ _WITH_INPUT = Pattern(
 )
 
 
-def _recognise(asked: ChatRequest) -> JudgeTask | None:
-    text = lone_text(asked)
+def _recognise(request: ChatRequest) -> JudgeTask | None:
+    text = lone_text(request)
     if text is None:
         return None
-    prompt = text.rstrip("\n")  # how many line ends the template ends in, clients differ
-    found = _WITHOUT_INPUT.split(prompt) or _WITH_INPUT.split(prompt)
-    if found is None:
-        return None
-    values = found.values
-    return JudgeTask(
-        dialect="pandalm",
-        task="pair",
-        sample=sample_of(values["question"], (values["first"], values["second"]), input=values.get("input")),
-        doubt=ambiguity_note(found),
-    )
+    prompt = text.rstrip("\n")  # clients differ in the number of line ends
+    split = _WITHOUT_INPUT.split(prompt) or _WITH_INPUT.split(prompt)
+    return None if split is None else task_from_split("pandalm", "pair", split, input=split.values.get("input"))
 
 
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        verdict = "Tie" if one.winner == "tie" else str(winner_of_two(case, one))
-        words = scores_and_reason(
-            one, None if asked.max_tokens is None else max(0, asked.max_tokens - len(_REASON) - 3)
-        )
-        texts.append(f"{verdict}{_REASON}{words}" if words else verdict)
-    return Reply(texts=tuple(texts))
+def _text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    verdict = "Tie" if result.winner == "tie" else str(winner_of_two(task, result))
+    words = scores_and_reason(result, room_for_words(request, len(_REASON) + 3))
+    return f"{verdict}{_REASON}{words}" if words else verdict
 
 
-DIALECTS: tuple[Dialect, ...] = (Dialect(name="pandalm", recognise=_recognise, render=_render),)
+DIALECTS: tuple[Dialect, ...] = (Dialect(name="pandalm", recognise=_recognise, render=each_reply(_text)),)

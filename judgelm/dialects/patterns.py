@@ -1,4 +1,4 @@
-"""Prompts taken apart: what stands between the fixed texts of a client's template.
+"""Prompts split into the texts between the fixed texts of a client's template.
 
 A template is text with `{slots}`. The fixed texts around them are anchors, matched as a whole, line ends included, and
 never word by word. Answers may imitate an anchor; where there is more than one way to split, the split says so and is
@@ -74,39 +74,39 @@ class Pattern:
         late = _latest(text, inner, begin, end)
         middle = (len(inner) + 1) // 2
         chosen = early[:middle] + late[middle:]
-        starts = [begin, *(place + len(anchor) for place, anchor in zip(chosen, inner, strict=True))]
+        starts = [begin, *(position + len(anchor) for position, anchor in zip(chosen, inner, strict=True))]
         ends = [*chosen, end]
         values = [text[start:stop] for start, stop in zip(starts, ends, strict=True)]
         return Split(values=dict(zip(self.slots, values, strict=True)), ambiguous=repeated or early != late)
 
 
 def occurrences(text: str, anchor: str, begin: int, end: int, most: int) -> list[int]:
-    """Where an anchor stands between `begin` and `end`, overlaps included: the first `most` places."""
-    found: list[int] = []
-    place = text.find(anchor, begin, end)
-    while place >= 0 and len(found) < most:
-        found.append(place)
-        place = text.find(anchor, place + 1, end)
-    return found
+    """The first `most` positions of an anchor between `begin` and `end`, overlaps included."""
+    positions: list[int] = []
+    position = text.find(anchor, begin, end)
+    while position >= 0 and len(positions) < most:
+        positions.append(position)
+        position = text.find(anchor, position + 1, end)
+    return positions
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
-    """One place of each anchor, in order and apart, each as early as can be; None where there is no way."""
-    found: list[int] = []
+    """One position of each anchor, in order and apart, each as early as can be; None where there is no way."""
+    positions: list[int] = []
     for anchor in anchors:
-        place = text.find(anchor, begin, end)
-        if place < 0:
+        position = text.find(anchor, begin, end)
+        if position < 0:
             return None
-        found.append(place)
-        begin = place + len(anchor)
-    return found
+        positions.append(position)
+        begin = position + len(anchor)
+    return positions
 
 
 def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int]:
-    """As `_earliest`, each place as late as can be; for texts of which that one has found a way."""
-    found: list[int] = []
+    """As `_earliest`, each position as late as can be; for texts in which `_earliest` found a way."""
+    positions: list[int] = []
     for anchor in reversed(anchors):
         end = text.rfind(anchor, begin, end)
-        found.append(end)
-    found.reverse()
-    return found
+        positions.append(end)
+    positions.reverse()
+    return positions

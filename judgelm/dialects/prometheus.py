@@ -6,17 +6,16 @@ at the very end, behind `[RESULT]`, and know no tie.
 Source: Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval.
 """
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
-from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import ambiguity_note, sample_of, user_text
+from functools import partial
+
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, TaskKind
+from judgelm.dialects.patterns import Pattern
+from judgelm.dialects.recognition import task_from_split, user_text
 from judgelm.dialects.text import (
-    expected_grade,
-    format_number,
-    rescale,
-    results_per_reply,
+    room_for_words,
     scores_and_reason,
-    winner_of_two,
 )
+from judgelm.dialects.verdicts import each_reply, grade_text, winner_of_two
 
 _SCALE = (1.0, 5.0)
 _TASK = "###Task Description:\n"
@@ -39,73 +38,49 @@ _PAIR_BY_REFERENCE = Pattern(
 )
 
 
-def _absolute(asked: ChatRequest) -> JudgeTask | None:
-    found = _split(asked, _GRADED, _GRADE, _GRADE_BY_REFERENCE)
-    if found is None:
+def _recognise(
+    name: str,
+    kind: TaskKind,
+    heading: str,
+    patterns: tuple[Pattern, Pattern],
+    scale: tuple[float, float] | None,
+    request: ChatRequest,
+) -> JudgeTask | None:
+    """A task under the heading; of the patterns the second has a reference."""
+    text = user_text(request)
+    description, marker, rest = (text or "").partition(heading)
+    if not marker or not description.lstrip("\n").startswith(_TASK) or _MARK not in description:
         return None
-    return JudgeTask(
-        dialect="prometheus-absolute",
-        task="grade",
-        sample=sample_of(
-            found.values["question"],
-            (found.values["first"],),
-            found.values.get("reference"),
-            criterion=found.values["criterion"].strip("\n"),
-        ),
-        scale=_SCALE,
-        doubt=ambiguity_note(found),
-    )
-
-
-def _relative(asked: ChatRequest) -> JudgeTask | None:
-    found = _split(asked, _COMPARED, _PAIR, _PAIR_BY_REFERENCE)
-    if found is None:
-        return None
-    return JudgeTask(
-        dialect="prometheus-relative",
-        task="pair",
-        sample=sample_of(
-            found.values["question"],
-            (found.values["first"], found.values["second"]),
-            found.values.get("reference"),
-            criterion=found.values["criterion"].strip("\n"),
-        ),
-        doubt=ambiguity_note(found),
-    )
-
-
-def _split(asked: ChatRequest, heading: str, plain: Pattern, by_reference: Pattern) -> Split | None:
-    text = user_text(asked)
-    if text is None:
-        return None
-    description, found, rest = text.partition(heading)
-    if not found or not description.lstrip("\n").startswith(_TASK) or _MARK not in description:
-        return None
+    plain, by_reference = patterns
     rest = rest.rstrip(" \n")
-    return (by_reference.split(rest) if _REFERENCE in description else None) or plain.split(rest)
+    split = (by_reference.split(rest) if _REFERENCE in description else None) or plain.split(rest)
+    if split is None:
+        return None
+    return task_from_split(name, kind, split, scale=scale, criterion=split.values["criterion"].strip("\n"))
 
 
-def _render_absolute(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        texts.append(_reply(format_number(rescale(expected_grade(one), _SCALE, whole=True)), asked, one))
-    return Reply(texts=tuple(texts))
+def _grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return _text(grade_text(result, _SCALE, whole=True), request, result)
 
 
-def _render_relative(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = [
-        _reply("A" if winner_of_two(case, one) == 1 else "B", asked, one) for one in results_per_reply(asked, finding)
-    ]
-    return Reply(texts=tuple(texts))
+def _letter(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return _text("A" if winner_of_two(task, result) == 1 else "B", request, result)
 
 
-def _reply(verdict: str, asked: ChatRequest, finding: JudgeResult) -> str:
-    room = None if asked.max_tokens is None else max(0, asked.max_tokens - len("Feedback:  [RESULT] A"))
-    words = scores_and_reason(finding, room) or "See the result."
+def _text(verdict: str, request: ChatRequest, result: JudgeResult) -> str:
+    words = scores_and_reason(result, room_for_words(request, len("Feedback:  [RESULT] A"))) or "See the result."
     return f"Feedback: {words} {_MARK} {verdict}"
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="prometheus-absolute", recognise=_absolute, render=_render_absolute),
-    Dialect(name="prometheus-relative", recognise=_relative, render=_render_relative),
+    Dialect(
+        name="prometheus-absolute",
+        recognise=partial(_recognise, "prometheus-absolute", "grade", _GRADED, (_GRADE, _GRADE_BY_REFERENCE), _SCALE),
+        render=each_reply(_grade),
+    ),
+    Dialect(
+        name="prometheus-relative",
+        recognise=partial(_recognise, "prometheus-relative", "pair", _COMPARED, (_PAIR, _PAIR_BY_REFERENCE), None),
+        render=each_reply(_letter),
+    ),
 )

@@ -7,23 +7,31 @@ Source: promptfoo 0.121 (captured requests and replies).
 """
 
 import json
+from functools import partial
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, TaskKind
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, TaskKind
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.probabilities import best_answer, is_fulfilled
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.text import expected_grade, explanation, format_number, rescale, results_per_reply, winner_of_two
+from judgelm.dialects.recognition import ambiguity_note, sample_of, task_from_split
+from judgelm.dialects.text import explanation
+from judgelm.dialects.verdicts import (
+    best_answer,
+    each_reply,
+    grade_text,
+    is_fulfilled,
+    same_reply,
+    winner_of_two,
+)
 
 _RUBRIC_SYSTEM = Pattern(
     "You are grading output according to a user-specified rubric. If the statement in the rubric is true, then the "
     "output passes the test. You respond with a JSON object with this structure: {reason: string, "
     "pass: boolean, score: number}{examples}"
 )
-_RUBRIC = Pattern("<Output>\n{answer}\n</Output>\n<Rubric>\n{criterion}\n</Rubric>")
+_RUBRIC = Pattern("<Output>\n{first}\n</Output>\n<Rubric>\n{criterion}\n</Rubric>")
 
 _CLOSED_QA = Pattern(
     "You are assessing a submitted answer on a given task based on a criterion. Here is the data:\n[BEGIN DATA]\n***\n"
-    "[Task]: {question}\n***\n[Submission]: {answer}\n***\n[Criterion]: {criterion}\n***\n[END DATA]\n"
+    "[Task]: {question}\n***\n[Submission]: {first}\n***\n[Criterion]: {criterion}\n***\n[END DATA]\n"
     'Does the submission meet the criterion? {rules} Then print only the single character "Y" or "N" (without quotes '
     "or punctuation) on its own line corresponding to the correct answer. {end}\n\n    Reasoning:"
 )
@@ -35,7 +43,7 @@ _FACTUALITY_SYSTEM = Pattern(
 )
 _FACTUALITY = Pattern(
     "I need you to compare these answers:\n\n<question>\n{question}\n</question>\n\n<expert_answer>\n{reference}\n"
-    "</expert_answer>\n\n<submitted_answer>\n{answer}\n</submitted_answer>\n\nPlease analyze the factual relationship "
+    "</expert_answer>\n\n<submitted_answer>\n{first}\n</submitted_answer>\n\nPlease analyze the factual relationship "
     "between these answers according to the categories you've been given."
 )
 
@@ -53,7 +61,7 @@ _GEVAL = Pattern(
     "You will be given one Reply for a Prompt below. Your task is to rate the Reply on one metric.{rules}\n\n"
     "**Evaluation Criteria**\n{criterion}\n\n**Evaluation Steps**\n{steps}\nGiven the evaluation steps, return a JSON "
     'with two keys: \n  1) a "score" key that MUST be an integer from 0 to 10, {wanted}\n\n**Prompt**\n{question}\n\n'
-    "**Reply**\n{answer}\n\n**OUTPUT FORMAT**\nIMPORTANT: \n{format}\n\nExample JSON:\n{example}\nJSON:"
+    "**Reply**\n{first}\n\n**OUTPUT FORMAT**\nIMPORTANT: \n{format}\n\nExample JSON:\n{example}\nJSON:"
 )
 
 _BEST = "You are comparing multiple pieces of text to see which best fits the following criteria: {criterion}\n\n"
@@ -64,37 +72,24 @@ _MOST_TEXTS = 64
 """A prompt of more is not of this dialect: thousands of imitated texts must not stop a server."""
 
 
-def _recognise_rubric(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
-    if texts is None or _RUBRIC_SYSTEM.split(texts[0].strip()) is None:
+def _recognise_user(name: str, system: Pattern, user: Pattern, request: ChatRequest) -> JudgeTask | None:
+    """A label by a prompt in the user's message, below a known system message."""
+    texts = request.only("system", "user")
+    if texts is None or system.split(texts[0].strip()) is None:
         return None
-    return _case("promptfoo-llm-rubric", "label", _RUBRIC.split(texts[1].strip()))
+    return _task(name, "label", user.split(texts[1].strip()))
 
 
-def _recognise_closed_qa(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system")
-    return _case("promptfoo-closedqa", "label", _CLOSED_QA.split(texts[0].strip())) if texts else None
+def _recognise_lone(
+    name: str, kind: TaskKind, role: str, pattern: Pattern, scale: tuple[float, float] | None, request: ChatRequest
+) -> JudgeTask | None:
+    """A task in the only message."""
+    texts = request.only(role)
+    return _task(name, kind, pattern.split(texts[0].strip()), scale) if texts else None
 
 
-def _recognise_factuality(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
-    if texts is None or _FACTUALITY_SYSTEM.split(texts[0].strip()) is None:
-        return None
-    return _case("promptfoo-factuality", "label", _FACTUALITY.split(texts[1].strip()))
-
-
-def _recognise_geval(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
-    return _case("promptfoo-g-eval", "grade", _GEVAL.split(texts[0].strip()), scale=(0, 10)) if texts else None
-
-
-def _recognise_steps(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
-    return _case("promptfoo-g-eval-steps", "prepare", _GEVAL_STEPS.split(texts[0].strip())) if texts else None
-
-
-def _recognise_best(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system")
+def _recognise_best(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system")
     if texts is None:
         return None
     text = texts[0].strip()
@@ -104,82 +99,87 @@ def _recognise_best(asked: ChatRequest) -> JudgeTask | None:
     if most > _MOST_TEXTS:
         return None
     for count in range(most, 1, -1):
-        if (found := _texts_pattern(count).split(text)) is not None:
-            task: TaskKind = "pair" if count == 2 else "choice"
-            answers = tuple(found.values[f"text_{place}"] for place in range(count))
-            return _case("promptfoo-select-best", task, found, answers=answers)
+        if (split := _texts_pattern(count).split(text)) is not None:
+            answers = tuple(split.values[f"text_{index}"] for index in range(count))
+            return JudgeTask(
+                dialect="promptfoo-select-best",
+                kind="pair" if count == 2 else "choice",
+                sample=sample_of("", answers, criterion=split.values["criterion"]),
+                doubt=ambiguity_note(split),
+            )
     return None
 
 
 def _texts_pattern(count: int) -> Pattern:
-    texts = "\n\n".join(f'<Text index="{place}">\n{{text_{place}}}\n</Text>' for place in range(count))
+    texts = "\n\n".join(f'<Text index="{index}">\n{{text_{index}}}\n</Text>' for index in range(count))
     return Pattern(_BEST + _BEST_TEXTS + texts + _BEST_END)
 
 
-def _case(
-    name: str,
-    task: TaskKind,
-    found: Split | None,
-    *,
-    answers: tuple[str, ...] = (),
-    scale: tuple[float, float] | None = None,
-) -> JudgeTask | None:
-    if found is None:
+def _task(name: str, kind: TaskKind, split: Split | None, scale: tuple[float, float] | None = None) -> JudgeTask | None:
+    if split is None:
         return None
-    shown = answers or ((found.values["answer"],) if "answer" in found.values else ())
-    values = found.values
-    criterion = values.get("criterion")
-    sample = sample_of(values.get("question", ""), shown, values.get("reference"), criterion=criterion)
-    return JudgeTask(dialect=name, task=task, sample=sample, scale=scale, doubt=ambiguity_note(found))
+    return task_from_split(name, kind, split, scale=scale, criterion=split.values.get("criterion"))
 
 
-def _render_rubric(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
     """`score` is the probability that the rubric is fulfilled; `pass` decides unless the user sets a threshold."""
-    passes = is_fulfilled(finding)
-    score = round(finding.correct, 4) if finding.correct is not None else float(passes)
-    verdict = {"reason": explanation(finding), "pass": passes, "score": score}
-    return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
+    passes = is_fulfilled(result)
+    score = round(result.correct, 4) if result.correct is not None else float(passes)
+    return json.dumps({"reason": explanation(result), "pass": passes, "score": score}, ensure_ascii=False)
 
 
-def _render_closed_qa(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
     """The letter once, on the last line; the prompt wants it twice, the client reads the last."""
-    return Reply(texts=(f"{explanation(finding)}\n{'Y' if is_fulfilled(finding) else 'N'}",) * asked.n)
+    return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
 
 
-def _render_factuality(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
     """`C` (the same details) or `D` (a disagreement): a probability of being correct says no more."""
-    verdict = {"category": "C" if is_fulfilled(finding) else "D", "reason": explanation(finding)}
-    return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
+    verdict = {"category": "C" if is_fulfilled(result) else "D", "reason": explanation(result)}
+    return json.dumps(verdict, ensure_ascii=False)
 
 
-def _render_geval(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Minified, with decimals (the client takes them); the prompt wants no score within the reason."""
-    assert case.scale is not None
-    texts = []
-    for one in results_per_reply(asked, finding):
-        reason = json.dumps(explanation(one, digits=False), ensure_ascii=False)
-        texts.append(f'{{"score":{format_number(rescale(expected_grade(one), case.scale))},"reason":{reason}}}')
-    return Reply(texts=tuple(texts))
+    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
+    return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
 
 
-def _render_steps(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    return Reply(texts=(json.dumps({"steps": list(_STEPS)}, separators=(",", ":")),) * asked.n)
+def _steps_text(task: JudgeTask, result: JudgeResult) -> str:
+    return json.dumps({"steps": list(_STEPS)}, separators=(",", ":"))
 
 
-def _render_best(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """The index alone; of equals the one whose hash is lowest, whatever the order shown."""
-    return Reply(texts=tuple(str(_best(case, one)) for one in results_per_reply(asked, finding)))
-
-
-def _best(case: JudgeTask, finding: JudgeResult) -> int:
-    return winner_of_two(case, finding) - 1 if len(case.sample.answers) == 2 else best_answer(case, finding)
+    pair = len(task.sample.answers) == 2
+    return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="promptfoo-llm-rubric", recognise=_recognise_rubric, render=_render_rubric),
-    Dialect(name="promptfoo-closedqa", recognise=_recognise_closed_qa, render=_render_closed_qa),
-    Dialect(name="promptfoo-factuality", recognise=_recognise_factuality, render=_render_factuality),
-    Dialect(name="promptfoo-g-eval", recognise=_recognise_geval, render=_render_geval),
-    Dialect(name="promptfoo-g-eval-steps", recognise=_recognise_steps, render=_render_steps),
-    Dialect(name="promptfoo-select-best", recognise=_recognise_best, render=_render_best),
+    Dialect(
+        name="promptfoo-llm-rubric",
+        recognise=partial(_recognise_user, "promptfoo-llm-rubric", _RUBRIC_SYSTEM, _RUBRIC),
+        render=same_reply(_rubric_text),
+    ),
+    Dialect(
+        name="promptfoo-closedqa",
+        recognise=partial(_recognise_lone, "promptfoo-closedqa", "label", "system", _CLOSED_QA, None),
+        render=same_reply(_closed_qa_text),
+    ),
+    Dialect(
+        name="promptfoo-factuality",
+        recognise=partial(_recognise_user, "promptfoo-factuality", _FACTUALITY_SYSTEM, _FACTUALITY),
+        render=same_reply(_factuality_text),
+    ),
+    Dialect(
+        name="promptfoo-g-eval",
+        recognise=partial(_recognise_lone, "promptfoo-g-eval", "grade", "user", _GEVAL, (0, 10)),
+        render=each_reply(_geval_text),
+    ),
+    Dialect(
+        name="promptfoo-g-eval-steps",
+        recognise=partial(_recognise_lone, "promptfoo-g-eval-steps", "prepare", "user", _GEVAL_STEPS, None),
+        render=same_reply(_steps_text),
+    ),
+    Dialect(name="promptfoo-select-best", recognise=_recognise_best, render=each_reply(_best_text)),
 )

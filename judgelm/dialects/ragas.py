@@ -10,13 +10,14 @@ Source: ragas 0.4 (captured requests and replies).
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import is_fulfilled
 from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.text import expected_grade, explanation, rescale, results_per_reply
+from judgelm.dialects.text import explanation
+from judgelm.dialects.verdicts import each_reply, expected_grade, is_fulfilled, rescale, same_reply
 
 _ASPECT, _SIMPLE, _RUBRICS = "ragas-aspect-critic", "ragas-simple-criteria", "ragas-rubrics"
 _KINDS = {"AspectCriticOutput": _ASPECT, "SimpleCriteriaOutput": _SIMPLE, "ScoreFeedback": _RUBRICS}
@@ -46,91 +47,76 @@ _LABELS = {
 _GOOD = frozenset({"pass", "passed", "correct", "yes", "true", "accurate", "good", "acceptable", "valid", "1"})
 
 
-def _recognise(name: str, asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
+def _recognise(name: str, request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
     if texts is None:
         return None
     front, _, shown = texts[0].rpartition(_TEXTS)
     instruction, _, wanted = front.partition(_FORM)
-    schema, given = _object(wanted), _object(shown)
-    if schema is None or given is None or _KINDS.get(str(schema.get("title"))) != name:
+    schema, row = _object(wanted), _object(shown)
+    if schema is None or row is None or _KINDS.get(str(schema.get("title"))) != name:
         return None
-    if not isinstance(given.get("response"), str):
+    if not isinstance(row.get("response"), str):
         return None  # a whole dialogue: there is no one answer to judge
     criterion = re.split(r"\nCriteria Definition: |\n\nScoring Rubrics:\n", instruction, maxsplit=1)[-1].strip()
-    contexts = given.get("retrieved_contexts") or given.get("reference_contexts")
-    context = "\n\n".join(str(one) for one in contexts) if isinstance(contexts, list) else None
-    question, reference = _string(given.get("user_input")) or "", _string(given.get("reference"))
-    sample = sample_of(question, (given["response"],), reference, criterion=criterion, context=context)
+    contexts = row.get("retrieved_contexts") or row.get("reference_contexts")
+    joined = "\n\n".join(str(context) for context in contexts) if isinstance(contexts, list) else None
+    question, reference = _string(row.get("user_input")) or "", _string(row.get("reference"))
+    sample = sample_of(question, (row["response"],), reference, criterion=criterion, context=joined)
     if name == _ASPECT:
-        return JudgeTask(dialect=name, task="label", sample=sample)
-    scale = _levels(instruction, given.get("rubrics")) if name == _RUBRICS else _range(criterion)
-    return JudgeTask(dialect=name, task="grade", sample=sample, scale=scale)
-
-
-def _recognise_aspect(asked: ChatRequest) -> JudgeTask | None:
-    return _recognise(_ASPECT, asked)
-
-
-def _recognise_simple(asked: ChatRequest) -> JudgeTask | None:
-    return _recognise(_SIMPLE, asked)
-
-
-def _recognise_rubrics(asked: ChatRequest) -> JudgeTask | None:
-    return _recognise(_RUBRICS, asked)
+        return JudgeTask(dialect=name, kind="label", sample=sample)
+    scale = _levels(instruction, row.get("rubrics")) if name == _RUBRICS else _range(criterion)
+    return JudgeTask(dialect=name, kind="grade", sample=sample, scale=scale)
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
     """The JSON object at the start of a text."""
     try:
-        found, _ = json.JSONDecoder().raw_decode(text)
+        value, _ = json.JSONDecoder().raw_decode(text)
     except json.JSONDecodeError:
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
-def _string(found: object) -> str | None:
-    return found if isinstance(found, str) else None
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _inner(found: object, name: str) -> object:
-    return found.get(name) if isinstance(found, Mapping) else None
+def _inner(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else None
 
 
 def _range(criterion: str) -> tuple[float, float]:
     """The range that a criterion names, such as "0 to 5": one behind a word for scoring goes before any other."""
-    found = [one for one in _RANGE.finditer(criterion) if float(one["low"]) < float(one["high"]) <= _HIGHEST]
-    if not found:
+    ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _HIGHEST]
+    if not ranges:
         return _USUAL_RANGE
-    best = max(found, key=lambda one: bool(one["word"]))
+    best = max(ranges, key=lambda match: bool(match["word"]))
     return float(best["low"]), float(best["high"])
 
 
 def _levels(instruction: str, own: object) -> tuple[float, float]:
     """The lowest and highest level of the rubric, which stands in the instruction or with the texts."""
     keys = list(own) if isinstance(own, Mapping) else instruction.split("\n")
-    levels = [float(found[1]) for key in keys if (found := _LEVEL.match(str(key)))]
+    levels = [float(match[1]) for key in keys if (match := _LEVEL.match(str(key)))]
     return (min(levels), max(levels)) if len(set(levels)) > 1 else (1.0, 5.0)
 
 
-def _render_aspect(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    verdict = {"reason": explanation(finding), "verdict": 1 if is_fulfilled(finding) else 0}
-    return Reply(texts=(json.dumps(verdict, ensure_ascii=False),) * asked.n)
+def _aspect_text(task: JudgeTask, result: JudgeResult) -> str:
+    verdict = {"reason": explanation(result), "verdict": 1 if is_fulfilled(result) else 0}
+    return json.dumps(verdict, ensure_ascii=False)
 
 
-def _render_grade(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _grade_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Whole numbers: the client refuses others."""
-    assert case.scale is not None
-    words = "feedback" if case.dialect == _RUBRICS else "reason"
-    texts = []
-    for one in results_per_reply(asked, finding):
-        verdict = {words: explanation(one), "score": int(rescale(expected_grade(one), case.scale, whole=True))}
-        texts.append(json.dumps(verdict, ensure_ascii=False))
-    return Reply(texts=tuple(texts))
+    assert task.scale is not None
+    words = "feedback" if task.dialect == _RUBRICS else "reason"
+    verdict = {words: explanation(result), "score": int(rescale(expected_grade(result), task.scale, whole=True))}
+    return json.dumps(verdict, ensure_ascii=False)
 
 
-def _recognise_discrete(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
+def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
     if texts is None or '"DiscreteResponseModel"' not in texts[0]:
         return None
     schema = _object(texts[0][texts[0].find("{") :])
@@ -139,26 +125,26 @@ def _recognise_discrete(asked: ChatRequest) -> JudgeTask | None:
         return None
     good = [value for value in values if str(value).lower() in _GOOD]
     bad = [value for value in values if str(value).lower() not in _GOOD]
-    if len(good) != 1 or len(bad) != 1 or (found := _labelled(texts[1], values)) is None:
+    if len(good) != 1 or len(bad) != 1 or (parts := _labelled(texts[1], values)) is None:
         return None
-    sample = sample_of(found.get("question", ""), (found["answer"],), found.get("reference"))
+    sample = sample_of(parts.get("question", ""), (parts["answer"],), parts.get("reference"))
     doubt = "the prompt is the user's own: its texts were found by usual labels"
     facts = {"good": good[0], "bad": bad[0]}
-    return JudgeTask(dialect=_DISCRETE, task="label", sample=sample, facts=facts, doubt=doubt)
+    return JudgeTask(dialect=_DISCRETE, kind="label", sample=sample, facts=facts, doubt=doubt)
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
     """The texts behind "Question: " and the like, each at the start of a line; None where no answer is found."""
     text = "\n" + prompt
-    places = {}
+    starts = {}
     for part, labels in _LABELS.items():
-        found = [(place, label) for label in labels if (place := text.find(f"\n{label}: ")) >= 0]
-        if found:
-            places[part] = min(found)
-    if "answer" not in places:
+        matches = [(start, label) for label in labels if (start := text.find(f"\n{label}: ")) >= 0]
+        if matches:
+            starts[part] = min(matches)
+    if "answer" not in starts:
         return None
-    order = sorted(places, key=lambda part: places[part])
-    split = Pattern("{lead}" + "".join(f"\n{places[part][1]}: {{{part}}}" for part in order)).split(text)
+    order = sorted(starts, key=lambda part: starts[part])
+    split = Pattern("{lead}" + "".join(f"\n{starts[part][1]}: {{{part}}}" for part in order)).split(text)
     if split is None:
         return None
     texts = {part: split.values[part] for part in order}
@@ -168,14 +154,14 @@ def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None
     return texts
 
 
-def _render_discrete(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    value = case.facts["good" if is_fulfilled(finding) else "bad"]
-    return Reply(texts=(json.dumps({"reason": explanation(finding), "value": value}, ensure_ascii=False),) * asked.n)
+def _discrete_text(task: JudgeTask, result: JudgeResult) -> str:
+    value = task.facts["good" if is_fulfilled(result) else "bad"]
+    return json.dumps({"reason": explanation(result), "value": value}, ensure_ascii=False)
 
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name=_ASPECT, recognise=_recognise_aspect, render=_render_aspect),
-    Dialect(name=_SIMPLE, recognise=_recognise_simple, render=_render_grade),
-    Dialect(name=_RUBRICS, recognise=_recognise_rubrics, render=_render_grade),
-    Dialect(name=_DISCRETE, recognise=_recognise_discrete, render=_render_discrete),
+    Dialect(name=_ASPECT, recognise=partial(_recognise, _ASPECT), render=same_reply(_aspect_text)),
+    Dialect(name=_SIMPLE, recognise=partial(_recognise, _SIMPLE), render=each_reply(_grade_text)),
+    Dialect(name=_RUBRICS, recognise=partial(_recognise, _RUBRICS), render=each_reply(_grade_text)),
+    Dialect(name=_DISCRETE, recognise=_recognise_discrete, render=same_reply(_discrete_text)),
 )

@@ -1,62 +1,66 @@
-"""What recognisers share: a message's text, a sample out of its slots, and the words for a doubtful split."""
+"""Shared steps of recognisers: the text of a request, and the task in a split prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from judgelm.dialects.contract import ChatRequest
-from judgelm.dialects.patterns import Pattern, Split
+from judgelm.dialects.contract import ChatRequest, JudgeTask, TaskKind
+from judgelm.dialects.patterns import Split
 from judgelm.dialects.text import digest
 from judgelm.records import Sample
 
 AMBIGUOUS = "the texts hold the prompt's own fixed lines, so that other borders between them are possible"
 
 
-def user_text(asked: ChatRequest) -> str | None:
-    """The user's message of a chat of one turn, with a system's message before it or without."""
-    roles = tuple(one.role for one in asked.messages)
-    return asked.messages[-1].text if roles in (("user",), ("system", "user")) else None
+def user_text(request: ChatRequest) -> str | None:
+    """The user's message of a chat of one turn, with or without a system message before it."""
+    roles = tuple(message.role for message in request.messages)
+    return request.messages[-1].text if roles in (("user",), ("system", "user")) else None
 
 
-def system_text(asked: ChatRequest) -> str:
-    """The system's first message; empty where there is none."""
-    return asked.messages[0].text if asked.messages[0].role == "system" else ""
-
-
-def lone_text(asked: ChatRequest) -> str | None:
+def lone_text(request: ChatRequest) -> str | None:
     """The only text of a request: a plain prompt, or a chat's only message by the user."""
-    found = asked.only("prompt") or asked.only("user")
-    return None if found is None else found[0]
+    texts = request.only("prompt") or request.only("user")
+    return None if texts is None else texts[0]
 
 
 def ambiguity_note(*splits: Split) -> str:
-    """Words for the case where a split could have been another; else nothing."""
-    return AMBIGUOUS if any(one.ambiguous for one in splits) else ""
-
-
-def latest_split(pattern: Pattern, text: str) -> Split | None:
-    """As `Pattern.split`, but where there are several ways, the one with every border as late as can be.
-
-    For templates whose first inner anchor opens an answer, which questions that quote such a prompt hold.
-
-    Args:
-        pattern: of whole texts (not `anywhere`).
-        text: the prompt.
-    """
-    found = pattern.split(text)
-    if found is None or not found.ambiguous:
-        return found
-    first, *inner, last = pattern.anchors
-    end = len(text) - len(last)
-    values = []
-    for anchor in reversed(inner):
-        place = text.rfind(anchor, len(first), end)
-        values.append(text[place + len(anchor) : end])
-        end = place
-    values.append(text[len(first) : end])
-    return Split(values=dict(zip(pattern.slots, reversed(values), strict=True)), ambiguous=True)
+    """The doubt about splits of which another would have been possible; else nothing."""
+    return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
     """A sample whose id is a hash of its texts; metadata that is None is left out."""
     name = digest("\0".join([question, *answers]))[:16]
-    kept = {key: value for key, value in metadata.items() if value is not None}
-    return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=kept)
+    present = {key: value for key, value in metadata.items() if value is not None}
+    return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
+
+
+def task_from_split(
+    dialect: str,
+    kind: TaskKind,
+    split: Split,
+    *,
+    scale: tuple[float, float] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **metadata: object,
+) -> JudgeTask:
+    """The task in a split whose slots are called `question`, `first`, `second` and `reference`, as far as it has them.
+
+    Args:
+        dialect: name of the dialect.
+        kind: of the task.
+        split: of the prompt.
+        scale: of a grade.
+        facts: of the prompt, for rendering.
+        metadata: of the sample; None is left out.
+    """
+    values = split.values
+    answers = [values[slot] for slot in ("first", "second") if slot in values]
+    return JudgeTask(
+        dialect=dialect,
+        kind=kind,
+        sample=sample_of(values.get("question", ""), answers, values.get("reference"), **metadata),
+        scale=scale,
+        facts=facts or {},
+        doubt=ambiguity_note(split),
+    )

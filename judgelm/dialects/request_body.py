@@ -1,4 +1,4 @@
-"""A request's JSON body as dialects look at it; what clients really send is taken, odd as it may be.
+"""The JSON body of a request, read for dialects; odd fields that clients really send are accepted.
 
 Known oddities: `null` for anything, `content` as a list of text parts, `max_tokens` as a list of one number, a system's
 message alone, fields that no server knows.
@@ -26,7 +26,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     wanted = body.get("response_format")
     forms = wanted if isinstance(wanted, Mapping) else {}
     return ChatRequest(
-        messages=tuple(_message(place, one) for place, one in enumerate(messages)),
+        messages=tuple(_message(index, message) for index, message in enumerate(messages)),
         n=_count(body, "n", 1, most=_MOST_REPLIES),
         logprobs=bool(body.get("logprobs")),
         top_logprobs=_count(body, "top_logprobs", 0, most=20),
@@ -66,13 +66,13 @@ def read_completion(body: Mapping[str, Any]) -> ChatRequest:
     )
 
 
-def _message(place: int, found: object) -> Message:
-    if not isinstance(found, Mapping) or not isinstance(found.get("role"), str):
-        raise InputError(f'"messages", {place}: expected an object with role and content')
-    return Message(role=found["role"], text=_text(place, found.get("content")))
+def _message(index: int, message: object) -> Message:
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        raise InputError(f'"messages", {index}: expected an object with role and content')
+    return Message(role=message["role"], text=_text(index, message.get("content")))
 
 
-def _text(place: int, content: object) -> str:
+def _text(index: int, content: object) -> str:
     if content is None:
         return ""
     if isinstance(content, str):
@@ -83,60 +83,60 @@ def _text(place: int, content: object) -> str:
         ]
         if all(isinstance(part, str) for part in parts):
             return "".join(part for part in parts if part is not None)
-    raise InputError(f'"messages", {place}, "content": expected a text or a list of text parts')
+    raise InputError(f'"messages", {index}, "content": expected a text or a list of text parts')
 
 
 def _count(body: Mapping[str, Any], name: str, usual: int, *, most: int) -> int:
-    found = body.get(name)
-    if found is None:
+    value = body.get(name)
+    if value is None:
         return usual
-    if not isinstance(found, int) or isinstance(found, bool) or not min(usual, 1) <= found <= most:
-        raise InputError(f'"{name}": expected a whole number from {min(usual, 1)} to {most}, got {found!r}')
-    return found
+    if not isinstance(value, int) or isinstance(value, bool) or not min(usual, 1) <= value <= most:
+        raise InputError(f'"{name}": expected a whole number from {min(usual, 1)} to {most}, got {value!r}')
+    return value
 
 
 def _most_tokens(body: Mapping[str, Any]) -> int | None:
     name = "max_tokens" if body.get("max_completion_tokens") is None else "max_completion_tokens"
-    found = body.get(name)
-    if isinstance(found, list) and len(found) == 1:
-        [found] = found
-    if found is None:
+    value = body.get(name)
+    if isinstance(value, list) and len(value) == 1:
+        [value] = value
+    if value is None:
         return None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise InputError(f'"{name}": expected a whole number above 0, got {found!r}')
-    return found
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f'"{name}": expected a whole number above 0, got {value!r}')
+    return value
 
 
 def _temperature(body: Mapping[str, Any]) -> float | None:
-    found = body.get("temperature")
-    if found is None:
+    value = body.get("temperature")
+    if value is None:
         return None
-    if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= _HIGHEST_TEMPERATURE:
-        raise InputError(f'"temperature": expected a number from 0 to {_HIGHEST_TEMPERATURE}, got {found!r}')
-    return float(found)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _HIGHEST_TEMPERATURE:
+        raise InputError(f'"temperature": expected a number from 0 to {_HIGHEST_TEMPERATURE}, got {value!r}')
+    return float(value)
 
 
 def _stop(body: Mapping[str, Any]) -> tuple[str, ...]:
-    found = body.get("stop")
-    texts = [found] if isinstance(found, str) else found or []
-    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-        raise InputError(f'"stop": expected a text or a list of texts, got {found!r}')
-    return tuple(one for one in texts if one)
+    value = body.get("stop")
+    texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError(f'"stop": expected a text or a list of texts, got {value!r}')
+    return tuple(text for text in texts if text)
 
 
 def _seed(body: Mapping[str, Any]) -> int | None:
-    found = body.get("seed")
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
-        raise InputError(f'"seed": expected a whole number, got {found!r}')
-    return found
+    value = body.get("seed")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InputError(f'"seed": expected a whole number, got {value!r}')
+    return value
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[Tool, ...]:
-    """Functions of the present form, or of the form before it."""
-    present = [one.get("function") for one in _list(body, "tools") if isinstance(one, Mapping)]
+    """Functions of the present form (`tools`) or of the former one (`functions`)."""
+    present = [tool.get("function") for tool in _list(body, "tools") if isinstance(tool, Mapping)]
     former = _list(body, "functions")
-    found = [one for one in [*present, *former] if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
-    return tuple(Tool(name=one["name"], parameters=_mapping(one.get("parameters"))) for one in found)
+    named = [tool for tool in [*present, *former] if isinstance(tool, Mapping) and isinstance(tool.get("name"), str)]
+    return tuple(Tool(name=tool["name"], parameters=_mapping(tool.get("parameters"))) for tool in named)
 
 
 def _forced(body: Mapping[str, Any]) -> str | None:
@@ -161,11 +161,11 @@ def _schema(forms: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:
-    found = body.get(name)
-    if found is not None and not isinstance(found, list):
+    value = body.get(name)
+    if value is not None and not isinstance(value, list):
         raise InputError(f'"{name}": expected a list')
-    return found or []
+    return value or []
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

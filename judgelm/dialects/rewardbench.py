@@ -9,17 +9,19 @@ Source: Lambert et al. 2024, RewardBench; allenai/reward-bench.
 import json
 from collections.abc import Callable
 
-from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.ambiguity import latest_split, resolve_split
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.probabilities import best_answer
-from judgelm.dialects.recognition import ambiguity_note, latest_split, sample_of, system_text
+from judgelm.dialects.recognition import ambiguity_note, sample_of, task_from_split
 from judgelm.dialects.text import (
-    expected_grade,
-    format_number,
-    rescale,
-    results_per_reply,
+    room_for_words,
     scores_and_reason,
+)
+from judgelm.dialects.verdicts import (
+    Render,
+    best_answer,
+    each_reply,
+    grade_text,
     winner_of_two,
 )
 
@@ -40,32 +42,24 @@ _SAME = {f"second_question_{turn}": f"first_question_{turn}" for turn in (1, 2)}
 _RATED = Pattern("{question}\n\n[Response]\n{first}\n\n[Your judgement]")
 
 
-def _offers(asked: ChatRequest, letters: str) -> bool:
-    """Whether the system's message offers these assistants and no other as the winner, and no tie."""
-    text = system_text(asked)
-    return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in text) == letters
+def _offers(system: str, letters: str) -> bool:
+    """True where the system message offers exactly these assistants as the winner, and no tie."""
+    return "".join(letter for letter in _LETTERS if f'"[[{letter}]]"' in system) == letters
 
 
-def _pair(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
-    found = latest_split(_TWO, texts[1]) if texts is not None and _offers(asked, "AB") else None
-    if found is None:
-        return None
-    return JudgeTask(
-        dialect="rewardbench-pair",
-        task="pair",
-        sample=sample_of(found.values["question"], (found.values["first"], found.values["second"])),
-        doubt=ambiguity_note(found),
-    )
+def _pair(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
+    split = latest_split(_TWO, texts[1]) if texts is not None and _offers(texts[0], "AB") else None
+    return None if split is None else task_from_split("rewardbench-pair", "pair", split)
 
 
-def _pair_of_talks(asked: ChatRequest) -> JudgeTask | None:
+def _pair_of_talks(request: ChatRequest) -> JudgeTask | None:
     """Two turns; both talks hold the same questions. The sample is the last turn, which the verdict is about."""
-    texts = asked.only("system", "user")
-    found = resolve_split(_TALKS, texts[1], same=_SAME) if texts is not None and _offers(asked, "AB") else None
-    if found is None:
+    texts = request.only("system", "user")
+    split = resolve_split(_TALKS, texts[1], same=_SAME) if texts is not None and _offers(texts[0], "AB") else None
+    if split is None:
         return None
-    values = found.values
+    values = split.values
     turns = tuple(
         {
             "question": values[f"first_question_{turn}"],
@@ -76,122 +70,82 @@ def _pair_of_talks(asked: ChatRequest) -> JudgeTask | None:
     )
     return JudgeTask(
         dialect="rewardbench-pair-multi-turn",
-        task="pair",
+        kind="pair",
         sample=sample_of(
             values["first_question_2"], (values["first_answer_2"], values["second_answer_2"]), turns=turns
         ),
-        doubt=ambiguity_note(found),
+        doubt=ambiguity_note(split),
     )
 
 
-def _four(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("system", "user")
-    found = latest_split(_FOUR, texts[1]) if texts is not None and _offers(asked, _LETTERS) else None
-    if found is None:
+def _four(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("system", "user")
+    split = latest_split(_FOUR, texts[1]) if texts is not None and _offers(texts[0], _LETTERS) else None
+    if split is None:
         return None
-    answers = [found.values[f"answer_{letter.lower()}"] for letter in _LETTERS]
+    answers = [split.values[f"answer_{letter.lower()}"] for letter in _LETTERS]
     return JudgeTask(
         dialect="rewardbench-four",
-        task="choice",
-        sample=sample_of(found.values["question"], answers),
-        doubt=ambiguity_note(found),
+        kind="choice",
+        sample=sample_of(split.values["question"], answers),
+        doubt=ambiguity_note(split),
     )
 
 
-def _ratings(asked: ChatRequest) -> JudgeTask | None:
-    texts = asked.only("user")
+def _ratings(request: ChatRequest) -> JudgeTask | None:
+    texts = request.only("user")
     if texts is None:
         return None
     description, heading, rest = texts[0].partition("\n\n[Query]\n")
     if not heading or "### Task Description\n" not in description or "on a scale of 1 to 10" not in description:
         return None
-    found = _RATED.split(rest.rstrip("\n"))
-    if found is None:
-        return None
-    return JudgeTask(
-        dialect="rewardbench-ratings",
-        task="grade",
-        sample=sample_of(found.values["question"], (found.values["first"],)),
-        scale=_RATINGS,
-        doubt=ambiguity_note(found),
-    )
+    split = _RATED.split(rest.rstrip("\n"))
+    return None if split is None else task_from_split("rewardbench-ratings", "grade", split, scale=_RATINGS)
 
 
 def _by_heading(name: str, heading: str, wanted: str, pattern: Pattern) -> Callable[[ChatRequest], JudgeTask | None]:
     """Recognises a prompt of one user's message: instructions that hold `wanted`, a heading, and the pattern."""
 
-    def recognise(asked: ChatRequest) -> JudgeTask | None:
-        texts = asked.only("user")
-        description, found, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
-        split = pattern.split(rest) if found and wanted in description else None
-        if split is None:
-            return None
-        return JudgeTask(
-            dialect=name,
-            task="pair",
-            sample=sample_of(split.values["question"], (split.values["first"], split.values["second"])),
-            doubt=ambiguity_note(split),
-        )
+    def recognise(request: ChatRequest) -> JudgeTask | None:
+        texts = request.only("user")
+        description, marker, rest = texts[0].partition(heading) if texts is not None else ("", "", "")
+        split = pattern.split(rest) if marker and wanted in description else None
+        return None if split is None else task_from_split(name, "pair", split)
 
     return recognise
 
 
-def _by_letter(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    """Words, then `[[A]]` or `[[B]]`."""
-    verdicts = [f"[[{_letter(case, one)}]]" for one in results_per_reply(asked, finding)]
-    return _behind_words(asked, finding, verdicts)
+def _letter(task: JudgeTask, result: JudgeResult) -> str:
+    return "A" if winner_of_two(task, result) == 1 else "B"
 
 
-def _letter(case: JudgeTask, finding: JudgeResult) -> str:
-    return "A" if winner_of_two(case, finding) == 1 else "B"
+def _after_words(verdict: Callable[[JudgeTask, JudgeResult], str]) -> Render:
+    """Words, then the verdict at the very end, alone on its line."""
+
+    def text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+        last_line = verdict(task, result)
+        words = scores_and_reason(result, room_for_words(request, len(last_line) + 2))
+        return f"{words}\n\n{last_line}" if words else last_line
+
+    return each_reply(text)
 
 
-def _of_four(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    verdicts = [f"[[{_LETTERS[best_answer(case, one)]}]]" for one in results_per_reply(asked, finding)]
-    return _behind_words(asked, finding, verdicts)
+def _bare_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    return "Output (a)" if winner_of_two(task, result) == 1 else "Output (b)"
 
 
-def _rated(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    """A whole number at the very end, alone on its line."""
-    grades = [rescale(expected_grade(one), _RATINGS, whole=True) for one in results_per_reply(asked, finding)]
-    return _behind_words(asked, finding, [format_number(grade) for grade in grades])
-
-
-def _behind_words(asked: ChatRequest, finding: JudgeResult, verdicts: list[str]) -> Reply:
-    texts = []
-    for one, verdict in zip(results_per_reply(asked, finding), verdicts, strict=True):
-        words = scores_and_reason(one, _room(asked, len(verdict) + 2))
-        texts.append(f"{words}\n\n{verdict}" if words else verdict)
-    return Reply(texts=tuple(texts))
-
-
-def _room(asked: ChatRequest, taken: int) -> int | None:
-    """Characters for an explanation; a token has one at the least."""
-    return None if asked.max_tokens is None else max(0, asked.max_tokens - taken)
-
-
-def _bare(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    found = results_per_reply(asked, finding)
-    return Reply(texts=tuple("Output (a)" if winner_of_two(case, one) == 1 else "Output (b)" for one in found))
-
-
-def _json(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
+def _json_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """An object with the Chinese keys of the prompt."""
-    texts = []
-    for one in results_per_reply(asked, finding):
-        verdict = {"原因": scores_and_reason(one, _room(asked, 30)), "更好的回答": winner_of_two(case, one)}
-        texts.append(json.dumps(verdict, ensure_ascii=False))
-    return Reply(texts=tuple(texts))
+    words = scores_and_reason(result, room_for_words(request, 30))
+    return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
 
 
-def _result(case: JudgeTask, asked: ChatRequest, finding: JudgeResult) -> Reply:
-    texts = []
-    for one in results_per_reply(asked, finding):
-        words = scores_and_reason(one, _room(asked, 35)) or "See the result."
-        texts.append(f"**Reasoning:** {words}\n\n**Result:** {_letter(case, one)}")
-    return Reply(texts=tuple(texts))
+def _result_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+    words = scores_and_reason(result, room_for_words(request, 35)) or "See the result."
+    return f"**Reasoning:** {words}\n\n**Result:** {_letter(task, result)}"
 
 
+_letter_after_words = _after_words(lambda task, result: f"[[{_letter(task, result)}]]")
 _offsetbias = _by_heading(
     "rewardbench-offsetbias",
     "\n\n# Instruction:\n",
@@ -224,12 +178,20 @@ _rise = _by_heading(
 )
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="rewardbench-pair", recognise=_pair, render=_by_letter),
-    Dialect(name="rewardbench-pair-multi-turn", recognise=_pair_of_talks, render=_by_letter),
-    Dialect(name="rewardbench-four", recognise=_four, render=_of_four),
-    Dialect(name="rewardbench-ratings", recognise=_ratings, render=_rated),
-    Dialect(name="rewardbench-offsetbias", recognise=_offsetbias, render=_bare),
-    Dialect(name="rewardbench-con-j", recognise=_conj, render=_json),
-    Dialect(name="rewardbench-atla", recognise=_atla, render=_result),
-    Dialect(name="rewardbench-rise", recognise=_rise, render=_by_letter),
+    Dialect(name="rewardbench-pair", recognise=_pair, render=_letter_after_words),
+    Dialect(name="rewardbench-pair-multi-turn", recognise=_pair_of_talks, render=_letter_after_words),
+    Dialect(
+        name="rewardbench-four",
+        recognise=_four,
+        render=_after_words(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]"),
+    ),
+    Dialect(
+        name="rewardbench-ratings",
+        recognise=_ratings,
+        render=_after_words(lambda task, result: grade_text(result, _RATINGS, whole=True)),
+    ),
+    Dialect(name="rewardbench-offsetbias", recognise=_offsetbias, render=each_reply(_bare_text)),
+    Dialect(name="rewardbench-con-j", recognise=_conj, render=each_reply(_json_text)),
+    Dialect(name="rewardbench-atla", recognise=_atla, render=each_reply(_result_text)),
+    Dialect(name="rewardbench-rise", recognise=_rise, render=_letter_after_words),
 )

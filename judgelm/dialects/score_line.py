@@ -9,11 +9,11 @@ import re
 from functools import partial
 
 from judgelm.dialects.ambiguity import resolve_split
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.patterns import Pattern, Split
-from judgelm.dialects.recognition import ambiguity_note, sample_of
-from judgelm.dialects.score_pairs import consistent_scores, winner_sentence, words_and_verdict
-from judgelm.dialects.text import results_per_reply, safe_reason
+from judgelm.dialects.recognition import ambiguity_note, sample_of, task_from_split
+from judgelm.dialects.text import safe_reason, words_and_verdict
+from judgelm.dialects.verdicts import consistent_scores, each_reply, winner_sentence
 
 _BLOCKS_SHOWN = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
@@ -29,27 +29,21 @@ _SCORE_LINE = re.compile(r"single\s+line\s+containing|Python\s+tuple\s+containin
 _SCORES = re.compile(r"\bscores?\b", re.IGNORECASE)
 
 
-def _review(name: str, asked: ChatRequest) -> JudgeTask | None:
+def _review(name: str, request: ChatRequest) -> JudgeTask | None:
     """A chat of either client; only the first one's template ends with a blank line."""
-    texts = asked.only("system", "user")
+    texts = request.only("system", "user")
     if texts is None:
         return None
-    found = "vicuna-review" if texts[1].endswith("\n\n") else "alpaca-eval-lmsys"
+    own = "vicuna-review" if texts[1].endswith("\n\n") else "alpaca-eval-lmsys"
     split = resolve_split(_REVIEW, texts[1], blocks=_BLOCKS)
-    if found != name or split is None or not _wants_score_line(split):
+    if own != name or split is None or not _wants_score_line(split):
         return None
-    shown = split.values
-    return JudgeTask(
-        dialect=name,
-        task="pair",
-        sample=sample_of(shown["question"], (shown["first"], shown["second"])),
-        doubt=ambiguity_note(split),
-    )
+    return task_from_split(name, "pair", split)
 
 
-def _judgelm(name: str, asked: ChatRequest) -> JudgeTask | None:
+def _judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
     """A plain prompt; a reference is what stands in its block before the first answer's."""
-    texts = asked.only("prompt") or asked.only("user")
+    texts = request.only("prompt") or request.only("user")
     split = None if texts is None else resolve_split(_JUDGELM, texts[0], blocks=_BLOCKS)
     if split is None or not _wants_score_line(split):
         return None
@@ -62,7 +56,7 @@ def _judgelm(name: str, asked: ChatRequest) -> JudgeTask | None:
     )
     return JudgeTask(
         dialect=name,
-        task="pair",
+        kind="pair",
         sample=sample_of(question, (shown["first"], shown["second"]), reference if block else None),
         doubt=unsure,
     )
@@ -73,25 +67,14 @@ def _wants_score_line(split: Split) -> bool:
     return bool(_SCORE_LINE.search(instruction) and _SCORES.search(instruction))
 
 
-def _render(case: JudgeTask, asked: ChatRequest, finding: JudgeResult, *, ties: bool) -> Reply:
-    """The score line, and words from the second line on."""
-    return Reply(
-        texts=tuple(
-            words_and_verdict(
-                asked,
-                f"{winner_sentence(case, one, ties=ties)} {safe_reason(one.reason)}".strip(),
-                " ".join(consistent_scores(case, one, ties=ties)),
-                "{verdict}\n{words}",
-            )
-            for one in results_per_reply(asked, finding)
-        )
-    )
-
-
 def _dialect(name: str, *, plain: bool = False, ties: bool = True) -> Dialect:
-    return Dialect(
-        name=name, recognise=partial(_judgelm if plain else _review, name), render=partial(_render, ties=ties)
-    )
+    def text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+        """The score line, and words from the second line on."""
+        words = f"{winner_sentence(task, result, ties=ties)} {safe_reason(result.reason)}".strip()
+        scores = " ".join(consistent_scores(task, result, ties=ties))
+        return words_and_verdict(request, words, scores, "{verdict}\n{words}")
+
+    return Dialect(name=name, recognise=partial(_judgelm if plain else _review, name), render=each_reply(text))
 
 
 DIALECTS: tuple[Dialect, ...] = (

@@ -132,7 +132,7 @@ async def _judge_all(desk: JudgeHandler, questions: Sequence[ModeTask]) -> list[
 def _case_row(case: JudgeTask) -> dict[str, Any]:
     sample = case.sample
     return {
-        "task": case.task,
+        "task": case.kind,
         "question": sample.question,
         "answers": sample.answers,
         "reference": sample.reference,

@@ -64,7 +64,7 @@ def judge_result(case: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
     pair = len(expected) == 2
     first_better = _mean([one.first_better for one in believed]) if pair else None
     tie = _mean([one.tie for one in believed]) if pair else None
-    single = case.task in ("grade", "label")
+    single = case.kind in ("grade", "label")
     above = [share for scores, share in lines if scores[0] > (_LOWEST + _HIGHEST) / 2]
     finding = JudgeResult(
         winner=None if first_better is None or tie is None else likeliest_winner(first_better, tie),

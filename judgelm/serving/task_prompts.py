@@ -31,7 +31,7 @@ def mode_tasks(case: JudgeTask, *, both_orders: bool = False, explained: bool = 
         both_orders: show a pair in both orders, and each of three and more answers once at each place.
         explained: have the judge give its reason.
     """
-    if case.task == "prepare":
+    if case.kind == "prepare":
         return ()
     samples = case.facts.get("batch", (case.sample,))
     reasons = {"reasons": "all", "reason_tokens": REASON_TOKENS} if explained else {}
@@ -58,7 +58,7 @@ def has_room_for_reason(dialect: Dialect, case: JudgeTask, asked: ChatRequest) -
 
     A made-up verdict stands in that reply, which nobody sees.
     """
-    if case.task == "prepare" or "batch" in case.facts:
+    if case.kind == "prepare" or "batch" in case.facts:
         return False
     count = len(case.sample.answers)
     scores = tuple(float(5 + place) for place in range(min(count, 2))) + (5.0,) * (count - 2)
@@ -76,15 +76,15 @@ def has_room_for_reason(dialect: Dialect, case: JudgeTask, asked: ChatRequest) -
 
 
 def _question(case: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> ModeTask:
-    if case.task == "choice":
+    if case.kind == "choice":
         orders = {"permutations": len(sample.answers)} if both_orders else {}
         return ModeTask(sample=sample, mode="multi", options={**orders, **reasons})
     options: dict[str, Any] = {"distribution": True, **reasons}
-    if case.task == "pair" and both_orders:
+    if case.kind == "pair" and both_orders:
         options["both_orders"] = True
     if "turns" in sample.metadata:  # a client asks for each turn by itself
         return ModeTask(sample=sample, mode="conversation", options=options | {"turns": "last"})
-    return ModeTask(sample=sample, mode="pair" if case.task == "pair" else "single", options=options)
+    return ModeTask(sample=sample, mode="pair" if case.kind == "pair" else "single", options=options)
 
 
 def _shown(sample: Sample) -> Sample:

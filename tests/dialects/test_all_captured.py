@@ -89,4 +89,4 @@ def test_each_captured_request_is_of_one_dialect(shared_data, start):
             names = [case.dialect for case in cases]
             assert len(names) == 1, (folder, place, names)
             assert names[0] in own, (folder, place, names)
-            assert (cases[0].task == "prepare") == bool(item.get("aux") if isinstance(item, dict) else False), folder
+            assert (cases[0].kind == "prepare") == bool(item.get("aux") if isinstance(item, dict) else False), folder

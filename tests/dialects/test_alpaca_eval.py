@@ -30,7 +30,7 @@ def asking(**more):
 
 
 def case(name, **facts):
-    return JudgeTask(dialect=name, task="pair", sample=SAMPLE, facts=facts)
+    return JudgeTask(dialect=name, kind="pair", sample=SAMPLE, facts=facts)
 
 
 def parsed_ranking(text):
@@ -274,10 +274,10 @@ def test_a_batch_is_the_case_that_it_shows():
     of_two = sample_of("q", ("a", "b"), batch=turns)
     dialect = "alpaca-eval-batch"
     assert BATCH.recognise(batch_of(("q", "a", "b"), ("r", "c", "d"), first=3)) == JudgeTask(
-        dialect=dialect, task="pair", sample=of_two, facts={"batch": (one, two)}
+        dialect=dialect, kind="pair", sample=of_two, facts={"batch": (one, two)}
     )
     assert BATCH.recognise(batch_of(("q", "a", "b"))) == JudgeTask(
-        dialect=dialect, task="pair", sample=one, facts={"batch": (one,)}
+        dialect=dialect, kind="pair", sample=one, facts={"batch": (one,)}
     )
 
 
@@ -310,7 +310,7 @@ def test_what_is_left_open_goes_to_the_same_output_in_both_orders(more):
     tool = Tool(name="make_leaderboard", parameters={"properties": {"ordered_models": {}}})
     found = []
     for answers in (("a", "b"), ("b", "a")):  # sha256 of "b" is 3e23..., of "a" ca97...
-        one = JudgeTask(dialect="any", task="pair", sample=sample_of("q", answers), facts={"explanation": False})
+        one = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", answers), facts={"explanation": False})
         rank = parsed_ranking(RANKING.render(one, asking(**more), even).texts[0])
         call = FUNCTION.render(one, asking(tools=(tool,), **more), even)
         [identifier] = IDENTIFIER.render(one, asking(**more), even).texts

@@ -90,7 +90,7 @@ def test_each_template_is_its_own_dialect_and_split_exactly(kind, texts):
     dialect, case = recognise(asking(kind, texts))
     assert dialect.name == case.dialect == kind.split()[0]
     assert (case.sample.question, case.sample.answers) == (texts[0], texts[1:])
-    assert case.task == "pair"
+    assert case.kind == "pair"
     assert case.facts["explanation"] is (kind == "alpaca-eval-letter explained")
 
 

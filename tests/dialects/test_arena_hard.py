@@ -57,7 +57,7 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
     for item, asked in captures.requests(shared_data, folder):
         case = DIALECT.recognise(asked)
         assert (case.sample.question, list(case.sample.answers)) == (item["question"], item["answers"])
-        assert (case.task, case.dialect, case.doubt) == ("pair", "arena-hard", "")
+        assert (case.kind, case.dialect, case.doubt) == ("pair", "arena-hard", "")
 
 
 def test_the_parsers_are_as_captured(shared_data):

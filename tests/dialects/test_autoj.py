@@ -88,10 +88,10 @@ def test_fresh_texts_of_a_single_answer_come_back_or_the_split_is_doubted(texts,
 
 def test_a_pair_and_a_single_answer_are_the_cases_that_they_show():
     assert PAIR.recognise(bare(COMPARE.format("q", "a", "b"))) == JudgeTask(
-        dialect="autoj-pair", task="pair", sample=sample_of("q", ("a", "b"))
+        dialect="autoj-pair", kind="pair", sample=sample_of("q", ("a", "b"))
     )
     assert SINGLE.recognise(bare(GRADE.format("q", "a"))) == JudgeTask(
-        dialect="autoj-single", task="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0)
+        dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0)
     )
     assert SINGLE.recognise(bare(GRADE.format("q", "a\n***\n[Response]: x"))).doubt == AMBIGUOUS
 
@@ -111,7 +111,7 @@ def test_a_pair_without_its_query_is_taken_as_it_is():
 
 @pytest.mark.parametrize(("finding", "verdict"), PAIRS)
 def test_a_decision_is_announced_once(finding, verdict):
-    case = JudgeTask(dialect="autoj-pair", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of("q", ("a", "b")))
     [text] = PAIR.render(case, bare(""), finding).texts
     assert parsed_pair(text) == verdict
     assert text.lower().count("final decision is") == 1
@@ -119,7 +119,7 @@ def test_a_decision_is_announced_once(finding, verdict):
 
 @pytest.mark.parametrize("score", [1.0, 7.5, 8.25, 10.0])
 def test_a_rating_keeps_its_decimals(score):
-    case = JudgeTask(dialect="autoj-single", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
+    case = JudgeTask(dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
     [text] = SINGLE.render(case, bare(""), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed_rating(text) == score
     assert text.count("[[") == 1

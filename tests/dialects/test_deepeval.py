@@ -62,10 +62,10 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
     for item, asked in captures.requests(shared_data, folder):
         [(dialect, case)] = recognised(asked)
         if item["aux"]:
-            assert (dialect.name, case.task) == ("deepeval-geval-steps", "prepare")
+            assert (dialect.name, case.kind) == ("deepeval-geval-steps", "prepare")
             continue
         sample = case.sample
-        assert (dialect.name, case.task, case.scale, case.doubt) == ("deepeval-geval", "grade", (0, 10), "")
+        assert (dialect.name, case.kind, case.scale, case.doubt) == ("deepeval-geval", "grade", (0, 10), "")
         assert (sample.question, [*sample.answers], sample.reference) == (
             item["question"], item["answers"], item["reference"])  # fmt: skip
         assert "Penalize omissions." in sample.metadata["criterion"]
@@ -246,7 +246,7 @@ def test_the_strict_form_needs_its_steps_and_fields_and_may_end_in_blank_lines()
 def test_the_strict_form_wants_one_or_zero(question, answer, correct):
     asked = strict_asked(f"Input:\n{question} \n\nActual Output:\n{answer}")
     [(dialect, case)] = recognised(asked)
-    assert (dialect.name, case.task, case.sample.metadata["criterion"]) == (
+    assert (dialect.name, case.kind, case.sample.metadata["criterion"]) == (
         "deepeval-geval-strict",
         "label",
         "1. Look.",

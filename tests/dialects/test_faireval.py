@@ -74,7 +74,7 @@ def test_the_clients_parser_is_as_captured(shared_data):
 def test_a_prompt_of_its_form_is_split_exactly(texts):
     case = DIALECT.recognise(chat(*texts))
     assert (case.sample.question, *case.sample.answers) == texts
-    assert (case.task, case.dialect, case.doubt) == ("pair", "faireval", "")
+    assert (case.kind, case.dialect, case.doubt) == ("pair", "faireval", "")
 
 
 def test_each_reply_has_the_scores_of_a_draw():

@@ -82,7 +82,7 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
             assert case.sample.question == item["question"]
             assert list(case.sample.answers) == item["answers"]
             assert case.sample.reference == item["reference"]
-        assert (case.task, case.scale) == (("pair", None) if folder in PAIRS else ("grade", (1.0, 10.0)))
+        assert (case.kind, case.scale) == (("pair", None) if folder in PAIRS else ("grade", (1.0, 10.0)))
 
 
 @pytest.mark.parametrize("folder", PAIRS)

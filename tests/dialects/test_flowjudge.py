@@ -49,7 +49,7 @@ def test_the_parsers_are_understood(shared_data):
 
 @pytest.mark.parametrize(("score", "grade"), [(1.0, 1), (10.0, 5), (5.5, 3), (8.2, 4)])
 def test_a_grade_is_read_by_both(score, grade):
-    case = JudgeTask(dialect="flowjudge", task="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
+    case = JudgeTask(dialect="flowjudge", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
     [text] = FLOWJUDGE.render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed(text)["score"] == parsed_by_lighteval(text) == grade
     assert (text.count("<score>"), text.count("<feedback>")) == (1, 1)
@@ -60,7 +60,7 @@ def test_a_grade_is_read_by_both(score, grade):
 def test_a_rubric_of_two_scores_is_a_label(shared_data, correct, score):
     _, asked = next(requests(shared_data, BINARY))
     case = FLOWJUDGE.recognise(asked)
-    assert (case.task, case.scale) == ("label", (0.0, 1.0))
+    assert (case.kind, case.scale) == ("label", (0.0, 1.0))
     [text] = FLOWJUDGE.render(case, asked, JudgeResult(correct=correct)).texts
     assert parsed(text)["score"] == score
 
@@ -68,7 +68,7 @@ def test_a_rubric_of_two_scores_is_a_label(shared_data, correct, score):
 def test_a_rubric_gives_the_scale(shared_data):
     _, asked = next(requests(shared_data, "flowjudge_response_faithfulness_5point_prompt_only"))
     case = FLOWJUDGE.recognise(asked)
-    assert (case.task, case.scale) == ("grade", (1.0, 5.0))
+    assert (case.kind, case.scale) == ("grade", (1.0, 5.0))
 
 
 def test_tags_are_the_users_choice():
@@ -119,7 +119,7 @@ def test_the_reference_may_stand_in_the_criterion():
     prompt = PROMPT.format("<q>", "a", rubric).replace("Is it polite?", criterion)
     case = FLOWJUDGE.recognise(asking(prompt))
     assert case.sample == sample_of("<q>", ("a",), "r", criterion=f"{criterion}\n\n{rubric}")
-    assert (case.task, case.scale, case.doubt) == ("grade", (1.0, 5.0), "")
+    assert (case.kind, case.scale, case.doubt) == ("grade", (1.0, 5.0), "")
 
 
 def test_a_flood_of_tags_is_given_up_in_doubt():

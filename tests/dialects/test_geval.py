@@ -36,7 +36,7 @@ def clients_score(reply):
 def test_captured_requests_are_recognised_and_split_exactly(shared_data, metric):
     for item, asked in captures.requests(shared_data, f"geval_original_{metric}"):
         case = GEVAL.recognise(asked)
-        assert (case.dialect, case.task, case.scale, case.doubt) == ("geval", "grade", SCALES[metric], "")
+        assert (case.dialect, case.kind, case.scale, case.doubt) == ("geval", "grade", SCALES[metric], "")
         # fluency is judged without the source
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             "" if metric == "flu" else item["source"], item["answers"], None)  # fmt: skip

@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 
 from judgelm.dialects import catalog
-from judgelm.dialects.ambiguity import resolve_split
+from judgelm.dialects.ambiguity import latest_split, resolve_split
 from judgelm.dialects.patterns import Pattern
-from judgelm.dialects.recognition import latest_split
 from tests.support import captures
 
 SMALL, LARGE = 500_000, 2_000_000

@@ -43,7 +43,7 @@ def clients_grade(reply, offered):
 def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
     for item, asked in captures.requests(shared_data, folder):
         [(dialect, case)] = recognised(asked)
-        assert (dialect.name, case.task, case.doubt) == (FOLDERS[folder][0], "label", "")
+        assert (dialect.name, case.kind, case.doubt) == (FOLDERS[folder][0], "label", "")
         # the client takes its own delimiters out of the answer; the split gives what the prompt holds
         answers = [re.sub(r"\[END DATA\]", "[END-DATA]", answer) for answer in item["answers"]]
         assert (answers == item["answers"]) == item["verbatim"][1]

@@ -73,7 +73,7 @@ def test_a_prompt_of_its_form_is_split_exactly(texts, dialect, prompt):
     # Skywork's heading stands in one question twice, so that one is in doubt
     assert case.doubt or (case.sample.question, *case.sample.answers) == texts
     assert bool(case.doubt) == (dialect is SKYWORK and "[User Question]" in texts[0])
-    assert (case.task, case.dialect) == ("pair", dialect.name)
+    assert (case.kind, case.dialect) == ("pair", dialect.name)
 
 
 @pytest.mark.parametrize(("dialect", "prompt", "parser"), [(VANILLA, vanilla, clients_vanilla),

@@ -66,7 +66,7 @@ def test_the_parser_of_ratings_is_understood(shared_data):
 def test_a_choice_is_the_bare_name_or_ends_in_the_claim(finding, winner):
     def rendered(explanation):
         case = JudgeTask(
-            dialect="llmbar-choice", task="pair", sample=sample_of("q", ("a", "b")), facts={"explanation": explanation}
+            dialect="llmbar-choice", kind="pair", sample=sample_of("q", ("a", "b")), facts={"explanation": explanation}
         )
         return CHOICE.render(case, asking(max_tokens=300), finding).texts[0]
 
@@ -116,7 +116,7 @@ def test_the_instructions_heading_opens_a_paragraph(refilled):
 
 @pytest.mark.parametrize(("score", "rating"), GRADES)
 def test_a_rating_is_a_whole_number_alone(score, rating):
-    case = JudgeTask(dialect="llmbar-rating", task="grade", sample=sample_of("q", ("a",)), scale=(0, 9))
+    case = JudgeTask(dialect="llmbar-rating", kind="grade", sample=sample_of("q", ("a",)), scale=(0, 9))
     [text] = RATING.render(case, asking(), JudgeResult(scores=(score,))).texts
     assert (text, int(text)) == (str(rating), rating)
 

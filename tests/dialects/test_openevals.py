@@ -51,7 +51,7 @@ def message_of(reply):
 def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
     for item, asked in captures.requests(shared_data, folder):
         case = OPENEVALS.recognise(asked)
-        assert (case.dialect, case.task, case.scale, case.doubt) == ("openevals", *FOLDERS[folder], "")
+        assert (case.dialect, case.kind, case.scale, case.doubt) == ("openevals", *FOLDERS[folder], "")
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             item["question"], item["answers"], item["reference"])  # fmt: skip
         assert "<Rubric>" in case.sample.metadata["criterion"]

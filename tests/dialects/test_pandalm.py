@@ -14,7 +14,7 @@ PAIRS = [
     (JudgeResult(winner=2, scores=(6.0, 8.0), first_better=0.1, reason=REASON), 2),
     (JudgeResult(winner="tie", scores=(7.0, 7.0), first_better=0.6, reason=REASON), 0),
 ]
-CASE = JudgeTask(dialect="pandalm", task="pair", sample=sample_of("q", ("a", "b")))
+CASE = JudgeTask(dialect="pandalm", kind="pair", sample=sample_of("q", ("a", "b")))
 
 
 def plain(text, **more):

@@ -6,16 +6,15 @@ import pytest
 
 from judgelm.dialects.contract import JudgeResult, JudgeTask, TokenLogprobs
 from judgelm.dialects.probabilities import (
-    best_answer,
-    is_fulfilled,
     likelier_answer,
     probability_first,
     safe_log,
     verdict_logprobs,
 )
 from judgelm.dialects.recognition import sample_of
+from judgelm.dialects.verdicts import best_answer, is_fulfilled
 
-PAIR = JudgeTask(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
+PAIR = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", ("a", "b")))
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,7 @@ def test_the_distribution_goes_before_the_winner(finding, chance, likelier):
 
 
 def test_of_equal_answers_the_one_with_the_lowest_hash_is_best():
-    several = JudgeTask(dialect="any", task="choice", sample=sample_of("q", ("a", "c", "b")))
+    several = JudgeTask(dialect="any", kind="choice", sample=sample_of("q", ("a", "c", "b")))
     assert best_answer(several, JudgeResult(scores=(7.0, 7.5, 7.0))) == 1
     # "c" is 2e7d..., below "b", 3e23..., and "a", ca97...
     assert best_answer(several, JudgeResult(scores=(7.0, 7.0, 7.0))) == 1

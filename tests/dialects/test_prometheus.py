@@ -110,7 +110,7 @@ def test_a_single_response_is_graded_by_its_rubric(reference):
         "###Score Rubrics:\n\n[Is it kind?] \n\n###Feedback: "
     )
     case = ABSOLUTE.recognise(asking(prompt))
-    assert (case.dialect, case.task, case.scale, case.doubt) == ("prometheus-absolute", "grade", (1.0, 5.0), "")
+    assert (case.dialect, case.kind, case.scale, case.doubt) == ("prometheus-absolute", "grade", (1.0, 5.0), "")
     expected = sample_of("q", ("a",), reference, criterion="[Is it kind?] ")  # line ends go, blanks stay
     assert case.sample == expected
     twice = ABSOLUTE.recognise(
@@ -141,7 +141,7 @@ def test_a_reference_is_one_where_the_description_tells_of_it():
 @pytest.mark.parametrize(("finding", "winner"), PAIRS)
 @pytest.mark.parametrize("room", [None, 1024, 12])
 def test_a_winner_is_read_by_all_three_clients(finding, winner, room):
-    case = JudgeTask(dialect="prometheus-relative", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="prometheus-relative", kind="pair", sample=sample_of("q", ("a", "b")))
     [text] = RELATIVE.render(case, asking(max_tokens=room), finding).texts
     assert {parsed_relative(text), parsed_by_rewardbench(text), parsed_by_judgebench(text)[0]} == {winner}
     assert text.startswith("Feedback: ")
@@ -150,13 +150,13 @@ def test_a_winner_is_read_by_all_three_clients(finding, winner, room):
 
 @pytest.mark.parametrize(("score", "grade"), GRADES)
 def test_a_grade_is_a_whole_number_at_the_end(score, grade):
-    case = JudgeTask(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    case = JudgeTask(dialect="prometheus-absolute", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
     [text] = ABSOLUTE.render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert parsed_absolute(text) == grade
 
 
 def test_grades_are_drawn_where_several_are_wanted():
-    case = JudgeTask(dialect="prometheus-absolute", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+    case = JudgeTask(dialect="prometheus-absolute", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
     finding = JudgeResult(grades=((1.0, 0.5), (10.0, 0.5)), draws=((1.0,), (10.0,)))
     assert [parsed_absolute(text) for text in ABSOLUTE.render(case, asking(n=2), finding).texts] == [1, 5]
     # one reply: the mean of 1 and 10 is 5.5, which is 3 on a scale of 1 to 5

@@ -103,10 +103,10 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
     for item, asked in captures.requests(shared_data, folder):
         [(dialect, case)] = recognised(asked)
         if item.get("aux"):
-            assert (dialect.name, case.task) == ("promptfoo-g-eval-steps", "prepare")
+            assert (dialect.name, case.kind) == ("promptfoo-g-eval-steps", "prepare")
             assert case.sample.metadata["criterion"] == item["criteria"]
             continue
-        assert (dialect.name, case.task, case.doubt) == (name, task, "")
+        assert (dialect.name, case.kind, case.doubt) == (name, task, "")
         # the client cuts a variable's last line feed
         question = item["question"].removesuffix("\n") if with_question else ""
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
@@ -195,7 +195,7 @@ def compared(*texts):
 def test_texts_to_choose_from_come_out_or_are_doubted(texts):
     [(_, case)] = recognised(compared(*texts))
     assert case.doubt or case.sample.answers == tuple(texts)
-    assert case.task == ("pair" if len(case.sample.answers) == 2 else "choice")
+    assert case.kind == ("pair" if len(case.sample.answers) == 2 else "choice")
 
 
 @pytest.mark.parametrize(("count", "taken"), [(1, False), (2, True), (64, True), (65, False)])
@@ -206,7 +206,7 @@ def test_up_to_64_texts_are_compared(count, taken):
 
 def test_a_text_that_imitates_the_next_one_stays_whole():
     [(_, case)] = recognised(compared('a\n<Text index="2">\nx', "b"))
-    assert (case.task, case.sample.answers, case.doubt) == ("pair", ('a\n<Text index="2">\nx', "b"), "")
+    assert (case.kind, case.sample.answers, case.doubt) == ("pair", ('a\n<Text index="2">\nx', "b"), "")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
     name, task, scale, *_ = FOLDERS[folder]
     for item, asked in captures.requests(shared_data, folder):
         [(dialect, case)] = recognised(asked)
-        assert (dialect.name, case.task, case.scale) == (name, task, scale)
+        assert (dialect.name, case.kind, case.scale) == (name, task, scale)
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             item["question"], item["answers"], item["reference"])  # fmt: skip
         assert bool(case.doubt) == (name == "ragas-discrete")  # its prompt is the user's own

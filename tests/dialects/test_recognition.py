@@ -1,18 +1,17 @@
-"""What recognisers share."""
+"""Shared steps of recognisers."""
 
 import hashlib
 
 import pytest
 
+from judgelm.dialects.ambiguity import latest_split
 from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.dialects.patterns import Pattern, Split
 from judgelm.dialects.recognition import (
     AMBIGUOUS,
     ambiguity_note,
-    latest_split,
     lone_text,
     sample_of,
-    system_text,
     user_text,
 )
 from judgelm.records import Sample
@@ -25,19 +24,19 @@ def asked(*roles):
 
 
 @pytest.mark.parametrize(
-    ("roles", "user", "system", "lone"),
+    ("roles", "user", "lone"),
     [
-        (("user",), "user's", "", "user's"),
-        (("system", "user"), "user's", "system's", None),
-        (("prompt",), None, "", "prompt's"),
-        (("system",), None, "system's", None),
-        (("user", "assistant", "user"), None, "", None),
-        (("user", "user"), None, "", None),
+        (("user",), "user's", "user's"),
+        (("system", "user"), "user's", None),
+        (("prompt",), None, "prompt's"),
+        (("system",), None, None),
+        (("user", "assistant", "user"), None, None),
+        (("user", "user"), None, None),
     ],
 )
-def test_roles_say_which_text_is_whose(roles, user, system, lone):
-    one = asked(*roles)
-    assert (user_text(one), system_text(one), lone_text(one)) == (user, system, lone)
+def test_roles_say_which_text_is_whose(roles, user, lone):
+    request = asked(*roles)
+    assert (user_text(request), lone_text(request)) == (user, lone)
 
 
 def test_a_sample_is_named_by_its_question_and_answers():

@@ -80,7 +80,7 @@ LABELS = {
 
 def rendered(name, task, finding, answers, scale=None, **options):
     facts = {"explanation": True, "good": "pass", "bad": "fail"}
-    case = JudgeTask(dialect=name, task=task, sample=sample_of("q", answers), scale=scale, facts=facts)
+    case = JudgeTask(dialect=name, kind=task, sample=sample_of("q", answers), scale=scale, facts=facts)
     return BY_NAME[name].render(case, ChatRequest(messages=(), **options), finding).texts
 
 

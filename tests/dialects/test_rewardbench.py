@@ -74,21 +74,21 @@ def test_the_parsers_are_understood(shared_data, folder):
 @pytest.mark.parametrize("room", [None, 2048, 8])
 def test_the_winner_of_a_pair_is_read(folder, finding, winner, room):
     name, parser = PARSERS[folder]
-    case = JudgeTask(dialect=name, task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect=name, kind="pair", sample=sample_of("q", ("a", "b")))
     [text] = BY_NAME[name].render(case, asking(max_tokens=room), finding).texts
     assert parser(text) == winner
     assert sum(text.count(mark) for mark in ("[[", "Output (", "**Result:**", "更好的回答")) == 1
 
 
 def test_the_json_of_con_j_is_json():
-    case = JudgeTask(dialect="rewardbench-con-j", task="pair", sample=sample_of("q", ("a", "b")))
+    case = JudgeTask(dialect="rewardbench-con-j", kind="pair", sample=sample_of("q", ("a", "b")))
     [text] = BY_NAME["rewardbench-con-j"].render(case, asking(), PAIRS[0][0]).texts
     assert json.loads(text)["更好的回答"] == 1
 
 
 @pytest.mark.parametrize(("scores", "best"), [((2, 9, 3, 4), "B"), ((1, 2, 3, 9.5), "D"), ((9, 1, 1, 1), "A")])
 def test_the_best_of_four_is_read(scores, best):
-    case = JudgeTask(dialect="rewardbench-four", task="choice", sample=sample_of("q", ("a", "b", "c", "d")))
+    case = JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample_of("q", ("a", "b", "c", "d")))
     [text] = BY_NAME["rewardbench-four"].render(case, asking(), JudgeResult(scores=scores, reason=REASON)).texts
     assert PARSERS["rewardbench_v2_four"][1](text) == best
     assert text.count("[[") == 1
@@ -96,7 +96,7 @@ def test_the_best_of_four_is_read(scores, best):
 
 def test_of_equally_good_answers_the_same_is_best_in_every_order():
     def best(answers):
-        case = JudgeTask(dialect="rewardbench-four", task="choice", sample=sample_of("q", answers))
+        case = JudgeTask(dialect="rewardbench-four", kind="choice", sample=sample_of("q", answers))
         finding = JudgeResult(scores=tuple(1.0 if answer == "d" else 8.0 for answer in answers))
         [text] = BY_NAME["rewardbench-four"].render(case, asking(), finding).texts
         return answers["ABCD".index(PARSERS["rewardbench_v2_four"][1](text))]
@@ -106,7 +106,7 @@ def test_of_equally_good_answers_the_same_is_best_in_every_order():
 
 @given(score=st.floats(1, 10))
 def test_a_rating_ends_the_text(score):
-    case = JudgeTask(dialect="rewardbench-ratings", task="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
+    case = JudgeTask(dialect="rewardbench-ratings", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 10))
     [text] = BY_NAME["rewardbench-ratings"].render(case, asking(), JudgeResult(scores=(score,), reason=REASON)).texts
     assert abs(parsed_rating(text) - score) <= 0.5
     assert text.split("\n")[-1] == str(parsed_rating(text))

@@ -74,7 +74,7 @@ def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder)
         assert dialect.name == case.dialect == NAMES[folder]
         assert (case.sample.question, list(case.sample.answers)) == (item["question"], item["answers"])
         assert case.sample.reference == item["reference"]
-        assert (case.task, case.doubt) == ("pair", "")
+        assert (case.kind, case.doubt) == ("pair", "")
 
 
 @pytest.mark.parametrize("folder", ["vicuna_review", "judgelm_prompt_only", "judgelm_ref_prompt_only"])

@@ -24,7 +24,7 @@ TEXTS = st.one_of(
 def test_captured_requests_are_recognised_and_split_exactly(shared_data, folder):
     for item, asked in captures.requests(shared_data, folder):
         case = SIMPLEQA.recognise(asked)
-        assert (case.dialect, case.task, case.doubt) == ("simpleqa", "label", "")
+        assert (case.dialect, case.kind, case.doubt) == ("simpleqa", "label", "")
         assert (case.sample.question, [*case.sample.answers], case.sample.reference) == (
             item["question"], item["answers"], item["reference"])  # fmt: skip
 

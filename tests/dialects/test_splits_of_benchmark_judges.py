@@ -109,7 +109,7 @@ def test_each_captured_prompt_is_of_its_dialect_and_split_to_the_byte(shared_dat
     for item, asked in judged(shared_data, folder):
         [case] = recognised(asked)
         item |= item.get("turns", [{}])[-1]  # of a dialogue the last turn is judged
-        assert (case.task, case.scale) == WANTED.get(folder, ("pair", None))
+        assert (case.kind, case.scale) == WANTED.get(folder, ("pair", None))
         # PandaLM's client strips the answers before it writes the prompt
         answers = [one.strip() for one in item["answers"]] if folder.startswith("pandalm") else item["answers"]
         assert (case.dialect, case.sample.question, list(case.sample.answers), case.sample.reference) == (
@@ -165,7 +165,7 @@ def test_fresh_texts_in_a_batch_come_back_or_the_split_is_doubted(shared_data, f
 def test_requests_before_the_judging_one_are_prepared(shared_data, folder):
     found = [recognised(asked) for item, asked in requests(shared_data, folder) if item.get("aux")]
     assert found
-    assert {(len(cases), cases[0].dialect, cases[0].task) for cases in found} == {(1, "llmbar-preparation", "prepare")}
+    assert {(len(cases), cases[0].dialect, cases[0].kind) for cases in found} == {(1, "llmbar-preparation", "prepare")}
 
 
 @pytest.mark.parametrize(

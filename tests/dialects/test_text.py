@@ -10,16 +10,13 @@ from hypothesis import strategies as st
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.text import (
     digest,
-    expected_grade,
     explanation,
     format_number,
-    rescale,
-    results_per_reply,
     safe_reason,
     scores_and_reason,
     scores_in_words,
-    winner_of_two,
 )
+from judgelm.dialects.verdicts import expected_grade, rescale, results_per_reply, winner_of_two
 from judgelm.records import Sample
 
 VERDICTS = (
@@ -82,7 +79,7 @@ def test_an_explanation_is_never_empty():
 def test_a_dead_heat_does_not_depend_on_the_order(first, second):
     better = []
     for answers in ((first, second), (second, first)):
-        case = JudgeTask(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=answers))
+        case = JudgeTask(dialect="any", kind="pair", sample=Sample(id="1", question="q", answers=answers))
         better.append(answers[winner_of_two(case, JudgeResult(winner="tie", first_better=0.5)) - 1])
     assert better[0] == better[1]
 
@@ -99,7 +96,7 @@ def test_a_dead_heat_does_not_depend_on_the_order(first, second):
     ],
 )
 def test_a_client_that_knows_no_tie_gets_the_likelier_one(finding, winner):
-    case = JudgeTask(dialect="any", task="pair", sample=Sample(id="1", question="q", answers=("a", "b", "c")))
+    case = JudgeTask(dialect="any", kind="pair", sample=Sample(id="1", question="q", answers=("a", "b", "c")))
     assert winner_of_two(case, finding) == winner
 
 

@@ -48,7 +48,7 @@ def test_a_reply_is_what_its_dialect_renders(name, shown):
     [dialect] = [one for one in DIALECTS if one.name == name]
     task = "grade" if name in GRADES else "label" if name in LABELS else "pair"
     sample = sample_of("What is 2 + 2?", ("4", "5") if task == "pair" else ("4",))
-    case = JudgeTask(dialect=name, task=task, sample=sample, scale=GRADES.get(name), facts=FACTS.get(name, {}))
+    case = JudgeTask(dialect=name, kind=task, sample=sample, scale=GRADES.get(name), facts=FACTS.get(name, {}))
     reply = dialect.render(case, ChatRequest(messages=()), FINDINGS[task])
     assert (*reply.texts, reply.arguments)[0].strip() == shown.strip()
 

@@ -53,7 +53,7 @@ def altered_requests(draw, captured):
 def finding_for(case, finding, n):
     """A finding as the server would have it for this case."""
     count = len(case.sample.answers)
-    pair = case.task == "pair"
+    pair = case.kind == "pair"
     scores = finding.scores[:count] + (5.0,) * (count - len(finding.scores))
     return JudgeResult(
         winner=finding.winner if pair else None,
@@ -61,8 +61,8 @@ def finding_for(case, finding, n):
         first_better=finding.first_better if pair else None,
         tie=finding.tie if pair else None,
         draws=(scores,) * n,
-        grades=finding.grades if case.task in ("grade", "label") else (),
-        correct=finding.correct if case.task in ("grade", "label") else None,
+        grades=finding.grades if case.kind in ("grade", "label") else (),
+        correct=finding.correct if case.kind in ("grade", "label") else None,
         reason=finding.reason,
     )
 
@@ -74,7 +74,7 @@ def test_prompts(fuzz, captured):
         if found is None:
             return
         dialect, case = found
-        assert case.task == "prepare" or case.sample.id
+        assert case.kind == "prepare" or case.sample.id
         own = finding_for(case, finding, asked.n)
         if "batch" in case.facts:
             reply = render_batch(case, asked, [own] * len(case.facts["batch"]))

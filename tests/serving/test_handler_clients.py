@@ -170,7 +170,7 @@ def better(case):
 
 
 def plain_pair(case):
-    return case.task == "pair" and "batch" not in case.facts
+    return case.kind == "pair" and "batch" not in case.facts
 
 
 def rewardbench_winner(folder):
@@ -212,7 +212,7 @@ def test_a_weighted_client_gets_the_probability(shared_data):
 def test_every_client_reads_the_grade_on_its_own_scale(shared_data):
     seen = set()
     with desk_of() as desk:
-        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.task == "grade"):
+        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.kind == "grade"):
             read, exact = reader(GRADES, folder)
             low, high = case.scale
             expected = low + (quality(case.sample.answers[0]) - 1) / 9 * (high - low)
@@ -227,7 +227,7 @@ def test_every_client_reads_the_grade_on_its_own_scale(shared_data):
 def test_every_client_reads_whether_it_is_correct(shared_data):
     seen = set()
     with desk_of() as desk:
-        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.task == "label"):
+        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.kind == "label"):
             # from a quality of 6 on, three quarters and more of the probability lie above 5.5
             correct = quality(case.sample.answers[0]) >= 6
             assert reader(LABELS, folder)(found.reply, asked) == [correct], folder
@@ -269,14 +269,14 @@ def injected(item, asked, write):
 
 def concluded(folder, asked, case, found):
     """What the client reads, and what the known judge thinks of the split that was taken."""
-    if case.task == "pair":
+    if case.kind == "pair":
         if folder.startswith("rewardbench_") and folder != "rewardbench_v1_prometheus":
             read, ties = rewardbench_winner(folder), False
         else:
             read, ties = reader(PAIRS, folder)
         winners = read(found.reply, asked)[:1]
         return winners, winners if better(case) == "tie" and not ties else [better(case)]
-    if case.task == "label":
+    if case.kind == "label":
         return reader(LABELS, folder)(found.reply, asked)[:1], [quality(case.sample.answers[0]) >= 6]
     read, exact = reader(GRADES, folder)
     low, high = case.scale
@@ -295,7 +295,7 @@ def test_an_answer_that_holds_the_prompts_lines_and_verdicts_moves_no_border_uns
                 asked, answers = replace(spoilt[0], n=1), spoilt[1]  # several would be draws
                 dialect, case = recognise(asked)
                 assert dialect.name == recognise(plain)[0].name, folder
-                if case.task not in ("pair", "grade", "label") or "batch" in case.facts:
+                if case.kind not in ("pair", "grade", "label") or "batch" in case.facts:
                     continue
                 found = asyncio.run(desk.answer(asked))
                 assert case.sample.answers == answers or case.doubt in found.notes[:1], folder
@@ -319,7 +319,7 @@ def test_the_probability_of_being_correct_is_the_share_above_the_middle(shared_d
 
 def test_the_best_of_four_is_chosen_and_a_batch_has_a_verdict_for_each(shared_data):
     with desk_of() as desk:
-        for folder, _, case, found in answered(desk, shared_data, lambda case: case.task == "choice"):
+        for folder, _, case, found in answered(desk, shared_data, lambda case: case.kind == "choice"):
             _, parse = parsers("rewardbench").PARSERS[folder]
             best = "ABCD".index(parse(found.reply.texts[0]))
             assert quality(case.sample.answers[best]) == max(map(quality, case.sample.answers))
@@ -334,7 +334,7 @@ def test_the_best_of_four_is_chosen_and_a_batch_has_a_verdict_for_each(shared_da
 
 def test_preparations_ask_nothing(shared_data):
     with desk_of() as desk:
-        found = [one for *_, one in answered(desk, shared_data, lambda case: case.task == "prepare")]
+        found = [one for *_, one in answered(desk, shared_data, lambda case: case.kind == "prepare")]
         assert len(found) > 5
         assert desk.loaded.engine.prompts == []
         assert {(one.prompt_tokens, one.completion_tokens) for one in found} == {(0, 0)}
@@ -342,7 +342,7 @@ def test_preparations_ask_nothing(shared_data):
 
 def test_all_captured_requests_are_of_one_of_these_kinds(shared_data):
     kinds = [
-        recognise(asked)[1].task
+        recognise(asked)[1].kind
         for folder in folders(shared_data)
         for _, asked in captures.requests(shared_data, folder)
     ]

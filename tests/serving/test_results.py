@@ -16,8 +16,8 @@ from judgelm.records import (
 )
 from judgelm.serving.results import judge_result, likeliest_winner
 
-PAIR = JudgeTask(dialect="x", task="pair", sample=sample_of("q", ("a", "b")))
-GRADE = JudgeTask(dialect="x", task="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
+PAIR = JudgeTask(dialect="x", kind="pair", sample=sample_of("q", ("a", "b")))
+GRADE = JudgeTask(dialect="x", kind="grade", sample=sample_of("q", ("a",)), scale=(1, 5))
 
 
 def shown_pair(*lines, order=(0, 1), unassigned=0.0, **fields):
@@ -136,7 +136,7 @@ def test_what_is_to_be_known_is_said_once():
     lack = Unparsed("truncated", "", "no end within 256 tokens")
     cut = (Truncation(answer=0, tokens_before=900, tokens_after=400),)
     shown = shown_pair((8, 6, 1.0), cut=cut, reason="so", reason_failure=lack)
-    doubtful = JudgeTask(dialect="x", task="pair", sample=PAIR.sample, doubt="doubtful")
+    doubtful = JudgeTask(dialect="x", kind="pair", sample=PAIR.sample, doubt="doubtful")
     finding, notes = found(doubtful, shown, shown)
     assert finding.reason == "so"
     assert notes == (

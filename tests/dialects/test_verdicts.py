@@ -1,18 +1,19 @@
-"""Two scores, or one verdict, and the words beside them."""
+"""Winners and scores in the form that clients want, and the words beside them."""
 
 import pytest
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask
 from judgelm.dialects.recognition import sample_of
-from judgelm.dialects.score_pairs import consistent_scores, decided_winner, winner_sentence, words_and_verdict
+from judgelm.dialects.text import words_and_verdict
+from judgelm.dialects.verdicts import consistent_scores, winner_sentence, winner_with_ties
 
-CASE = JudgeTask(dialect="any", task="pair", sample=sample_of("q", ("a", "b")))
+CASE = JudgeTask(dialect="any", kind="pair", sample=sample_of("q", ("a", "b")))
 LINES = "{verdict}\n{words}"
 
 
 def test_a_tie_is_said_to_clients_that_know_one():
     tie = JudgeResult(winner="tie", first_better=0.6, scores=(7.0, 7.0))
-    assert (decided_winner(CASE, tie), decided_winner(CASE, tie, ties=False)) == ("tie", 1)
+    assert (winner_with_ties(CASE, tie), winner_with_ties(CASE, tie, ties=False)) == ("tie", 1)
     assert winner_sentence(CASE, tie) == "Both assistants are equally good."
     assert winner_sentence(CASE, tie, ties=False) == "Assistant 1 is better."
     assert (consistent_scores(CASE, tie), consistent_scores(CASE, tie, ties=False)) == (("7", "7"), ("7.05", "6.95"))
