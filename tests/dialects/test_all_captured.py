@@ -70,7 +70,7 @@ def test_of_two_dialects_that_know_a_prompt_the_one_without_doubt_goes_first():
     asked = ChatRequest(messages=(Message(role="system", text=system), Message(role="user", text=user)))
     known = {one.name: bool(case.doubt) for one in catalog.DIALECTS if (case := one.recognise(asked)) is not None}
     assert known == {"ragas-discrete": True, "rewardbench-pair": False}
-    dialect, case = catalog.detect_format(asked)
+    dialect, case = catalog.recognise(asked)
     assert dialect.name == case.dialect == "rewardbench-pair"
 
 

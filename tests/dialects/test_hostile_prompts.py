@@ -82,7 +82,7 @@ def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_ti
         for item, asked in captures.requests(shared_data, path.parent.name):
             answer = item["answers"][-1] if isinstance(item, dict) and item.get("answers") else None
             known = (
-                catalog.detect_format(asked) if answer and any(answer in one.text for one in asked.messages) else None
+                catalog.recognise(asked) if answer and any(answer in one.text for one in asked.messages) else None
             )
             if known is None:
                 continue
@@ -96,4 +96,4 @@ def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_ti
 
 def recognise_with(asked, answer, text):
     messages = tuple(replace(one, text=one.text.replace(answer, text, 1)) for one in asked.messages)
-    return catalog.detect_format(replace(asked, messages=messages))
+    return catalog.recognise(replace(asked, messages=messages))
