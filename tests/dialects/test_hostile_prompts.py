@@ -81,9 +81,7 @@ def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_ti
     for path in sorted(shared_data.glob("dialects/*/requests.jsonl")):
         for item, asked in captures.requests(shared_data, path.parent.name):
             answer = item["answers"][-1] if isinstance(item, dict) and item.get("answers") else None
-            known = (
-                catalog.recognise(asked) if answer and any(answer in one.text for one in asked.messages) else None
-            )
+            known = catalog.recognise(asked) if answer and any(answer in one.text for one in asked.messages) else None
             if known is None:
                 continue
             texts = sorted(map(re.escape, filter(None, (item["question"], *item["answers"]))), key=len, reverse=True)
