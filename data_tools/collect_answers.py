@@ -27,8 +27,9 @@ from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.records import Sample
-from judgelm.runs.answer_generation import AnswerStats, collect
+from judgelm.runs.answer_generation import collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import AnswerStats
 from judgelm.yaml_files import read_yaml
 
 LOG_EVERY_S = 30.0

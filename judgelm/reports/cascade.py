@@ -7,7 +7,7 @@ from typing import Any
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.wording import bounds, percent, points
-from judgelm.runs.cascade_stats import CascadeStats
+from judgelm.runs.stats import CascadeStats
 from judgelm.studies.cascade import CascadeAgreement
 
 

@@ -2,39 +2,34 @@
 
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any, BinaryIO
 
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import ReferencePolicy, SampleStream
 from judgelm.engines.base import MODEL_ENGINES, Engine
-from judgelm.errors import ConfigError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
-from judgelm.runs.prefetch import prefetch
-from judgelm.runs.run_files import (
-    Retry,
-    RunFiles,
-    input_identities,
-    read_finished,
-    recorded_dtype,
-    run_paths,
-    short_sha,
-)
+from judgelm.runs.fingerprint import judging_fingerprint, mode_identity, short_sha
+from judgelm.runs.run_files import FinishedIds, IdSet, Retry, RunFiles, check_output_is_no_input, recorded_dtype
 from judgelm.runs.runner import judge
 from judgelm.runs.self_answers import read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
-from judgelm.runs.session import RunSession
+from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
 from judgelm.version import VERSION
 
 _COUNTED_BYTES = 64 << 20
+_WAIT_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,37 +87,34 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         EngineError: the engine broke.
     """
     stats = RunStats(load_s=load_s)
-    check_output_is_no_input(job)
+    check_output_is_no_input(job.out, input_files(job))
     if job.out == "-":
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
     described = engine.describe()
     rejects = _Rejects()
     stream = _open_stream(job, mode, stats, hooks, rejects)
-    files = RunFiles(
+    with RunFiles(
         Path(job.out),
-        fingerprint=fingerprint(job, mode, described),
-        provenance=provenance(mode, described),
+        fingerprint=judging_fingerprint(mode, described, input_files(job)) | dict(job.fingerprint),
+        provenance=_provenance(mode, described),
         inputs=input_files(job),
         retry=job.retry,
         overwrite=job.overwrite,
-    )
-    try:
+    ) as files:
         hooks.on_resume(len(files.finished), files.repaired_bytes)
-        stats.earlier_failures = files.earlier_failures
+        stats.earlier_failures = files.finished.failures
         rejects.write_to(files)
         files.manifest["input"] = {"format": stream.format.name, "mapping": dict(stream.format.mapping)}
         with RunSession(files, stats, engine) as session:
             try:
-                for judgment in judge(_unfinished(job, stream, engine, files.finished, stats, hooks), mode, engine):
+                for judgment in judge(_pending(job, stream, engine, files.finished, stats, hooks), mode, engine):
                     files.write(judgment)
                     stats.add(judgment)
                     session.tick()
                     hooks.on_judgment(stats, judgment)
             finally:
                 stats.coerced = stream.coerced
-    finally:
-        files.close()
     return stats
 
 
@@ -146,17 +138,12 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
         InputError: the input as a whole cannot be read.
         RunError: another process is writing the output.
     """
-    finished: set[int] = set()
+    finished = IdSet()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
         Appender(out).close()  # mends the torn line of a killed run, and refuses where another run writes
-        finished, _ = read_finished(out, job.retry)
-    for sample in input_samples(job):
-        for part in job.parts(sample):
-            if hash(part.id) in finished:
-                stats.skipped += 1
-            else:
-                yield part
+        finished = FinishedIds(out, job.retry)
+    return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished, stats)
 
 
 def input_samples(job: BatchJob) -> SampleStream:
@@ -164,18 +151,6 @@ def input_samples(job: BatchJob) -> SampleStream:
     return SampleStream(
         job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
     )
-
-
-def check_output_is_no_input(job: BatchJob) -> None:
-    """Refuse to write over what is read.
-
-    Raises:
-        ConfigError: an input is one of the run's own files.
-    """
-    own = {path.resolve() for path in run_paths(Path(job.out))}
-    for path in input_files(job):
-        if path != "-" and Path(path).resolve() in own:
-            raise ConfigError(f"-o {job.out}: this run would write over its own input {path}; choose another -o")
 
 
 def count_rows(path: str) -> int | None:
@@ -190,39 +165,14 @@ def count_rows(path: str) -> int | None:
     return sum(1 for _ in read_rows(path)) if Path(path).stat().st_size < _COUNTED_BYTES else None
 
 
-def fingerprint(job: BatchJob, mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
-    """What must be the same for two sessions to belong to one run."""
-    return {
-        "model": _content(described["model"]),
-        "engine": {
-            key: described[key] for key in ("engine", "dtype", "window", "quantization", "thinking") if key in described
-        },
-        "template": {"id": mode.template, "sha": mode.template_sha},
-        "mode": {"name": mode.name, **_jsonable(asdict(mode))},
-        "input": input_identities(input_files(job)),
-        **job.fingerprint,
-    }
-
-
-def _content(model: dict[str, Any]) -> dict[str, Any]:
-    """A model by its content: where it lies does not matter once its files have a hash."""
-    places = {place for place, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
-    return {key: value for key, value in model.items() if key not in places}
-
-
-def provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
-    """What the judgments of a session are made with, the machine included."""
+def _provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
+    """Everything that the judgments of a session are made with, the machine included."""
     return {
         "judgelm": VERSION,
         **described,
-        "template": {"id": mode.template, "sha": mode.template_sha},
-        "mode": {"name": mode.name, **_jsonable(asdict(mode))},
+        **mode_identity(mode),
         "machine": {"system": platform.platform(), "python": platform.python_version()},
     }
-
-
-def _jsonable(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in options.items()}
 
 
 def input_files(job: BatchJob) -> list[str]:
@@ -252,30 +202,62 @@ def _open_stream(
     return stream
 
 
-def _unfinished(
-    job: BatchJob, stream: SampleStream, engine: Engine, finished: set[int], stats: RunStats, hooks: BatchHooks
+def _pending(
+    job: BatchJob, stream: SampleStream, engine: Engine, finished: IdSet, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
-    """What is left to judge of the input's samples, or of their parts; of a pipe as it arrives."""
+    """The samples of the input, or their parts, that are not finished; of a pipe as they arrive."""
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if "-" in job.inputs else stream
-    solves = {} if job.self_answers is None else read_self_answers(job.self_answers)
-    for sample in source:
-        for part in (None,) if sample is None else job.parts(with_self_answers(sample, solves)):
-            if part is not None and hash(part.id) in finished:
-                stats.skipped += 1
-            elif hooks.stop():
-                return
-            else:
-                yield part
+    answers = {} if job.self_answers is None else read_self_answers(job.self_answers)
+    parts = (
+        part
+        for sample in source
+        for part in ((None,) if sample is None else job.parts(with_self_answers(sample, answers)))
+    )
+    return takewhile(lambda part: not hooks.stop(), pending(parts, finished, stats))
+
+
+def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
+    """Read samples of a pipe in a thread and yield each as it arrives, None while there is none.
+
+    A slow producer so does not keep the judge from the samples that are there.
+
+    Args:
+        samples: the source; what it raises is raised here.
+        hold: most samples to read ahead.
+    """
+    queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
+
+    def read() -> None:
+        try:
+            for sample in samples:
+                queue.put(sample)
+        except Exception as error:  # handed over to the thread that asked
+            queue.put(error)
+        else:
+            queue.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            item = queue.get(timeout=_WAIT_S)
+        except Empty:
+            yield None
+            continue
+        if item is None:
+            return
+        if isinstance(item, Exception):
+            raise item
+        yield item
 
 
 def _to_stdout(
     job: BatchJob, mode: BatchMode, engine: Engine, stats: RunStats, hooks: BatchHooks, out: BinaryIO
 ) -> None:
     """Write judgments to standard output; rejects go to the hook alone."""
-    sha = short_sha(provenance(mode, engine.describe()))
+    sha = short_sha(_provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
-    for judgment in judge(_unfinished(job, stream, engine, set(), stats, hooks), mode, engine):
+    for judgment in judge(_pending(job, stream, engine, IdSet(), stats, hooks), mode, engine):
         out.write(encode_line(judgment_row(judgment) | {"provenance": sha}))
         out.flush()
         stats.add(judgment)

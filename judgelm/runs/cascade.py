@@ -8,21 +8,25 @@ Each is a run file with its manifest, so each goes on where it was stopped; the 
 adds to it what is missing or has changed. Nothing is loaded here: whoever composes the runs has the judges.
 """
 
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.jsonl import read_jsonl
 from judgelm.records import Judgment
-from judgelm.runs.batch import BatchJob, check_output_is_no_input, input_files
-from judgelm.runs.cascade_stats import CascadeStats
-from judgelm.runs.run_files import RunFiles, read_manifest, run_paths, standing_judgments
-from judgelm.runs.serialization import judgment_row
-from judgelm.runs.stats import RunStats
+from judgelm.runs.batch import BatchJob, input_files
+from judgelm.runs.run_files import (
+    IdSet,
+    RunFiles,
+    check_output_is_no_input,
+    read_manifest,
+    run_paths,
+    standing_judgments,
+)
+from judgelm.runs.session import common_mode, last_provenance, write_joined
+from judgelm.runs.stats import CascadeStats, RunStats
 from judgelm.version import VERSION
 
 _WAY_OUT = (
@@ -58,7 +62,7 @@ class Cascade:
             if path == "-" or (Path(path).exists() and not Path(path).is_file()):
                 raise ConfigError(f"input {path}: a cascade reads its input twice; save it as a file first")
         for out in (Path(self.job.out), *self.paths):
-            check_output_is_no_input(replace(self.job, out=str(out)))
+            check_output_is_no_input(out, input_files(self.job))
 
     @property
     def paths(self) -> tuple[Path, Path]:
@@ -83,31 +87,31 @@ class Cascade:
         """The small judge's run: over everything."""
         return replace(self.job, out=str(self.paths[0]))
 
-    def unsure(self) -> set[int]:
-        """Hashes of the ids that the small judge's run, which must be finished, leaves to the large judge.
+    def unsure(self) -> IdSet:
+        """The ids that the small judge's run, which must be finished, leaves to the large judge.
 
         Raises:
             ConfigError: none of its judgments has a probability.
         """
-        unsure: set[int] = set()
-        verdicts = told = 0
+        unsure = IdSet()
+        verdicts = with_probabilities = 0
         for judgment in standing_judgments(self.paths[0]):
             verdicts += judgment.verdict is not None
-            told += has_probabilities(judgment)
+            with_probabilities += has_probabilities(judgment)
             if self.is_unsure(judgment):
-                unsure.add(hash(judgment.sample_id))
-        if verdicts and not told:
+                unsure.add(judgment.sample_id)
+        if verdicts and not with_probabilities:
             raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, and {_WAY_OUT}")
         return unsure
 
-    def large_job(self, unsure: set[int]) -> BatchJob:
-        """The large judge's run: over those of the input whose ids have these hashes."""
+    def large_job(self, unsure: IdSet) -> BatchJob:
+        """The large judge's run: over the samples with these ids."""
         small, large = self.paths
-        before = {"band": list(self.band), "small": _lasting(_manifest(small)["fingerprint"])}
+        before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
         return replace(
             self.job,
             out=str(large),
-            parts=lambda sample: (sample,) if hash(sample.id) in unsure else (),
+            parts=lambda sample: (sample,) if sample.id in unsure else (),
             fingerprint={"cascade": before},
         )
 
@@ -162,34 +166,22 @@ def join_runs(
     Raises:
         RunError: OUT cannot be written, or belongs to another run.
     """
-    out = Path(cascade.job.out)
     manifests = [_manifest(path) for path in cascade.paths]
-    files = RunFiles(
-        out,
+    stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
+    counts = CascadeStats(small_parameters=parameters[0], large_parameters=parameters[1])
+    small_rejects = run_paths(cascade.paths[0])[2]
+    with RunFiles(
+        Path(cascade.job.out),
         fingerprint=_fingerprint(cascade, manifests),
         provenance=_provenance(cascade, manifests),
         inputs=input_files(cascade.job),
         overwrite=cascade.job.overwrite,
-    )
-    counts = CascadeStats(small_parameters=parameters[0], large_parameters=parameters[1])
-    stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
-    session = {"started": _now(), "outcome": "running", "pid": os.getpid()}
-    try:
-        files.start_session(session)
-        for _, row in read_jsonl(run_paths(cascade.paths[0])[2]) if run_paths(cascade.paths[0])[2].is_file() else ():
+    ) as files:
+        for _, row in read_jsonl(small_rejects) if small_rejects.is_file() else ():
             files.reject(row)
             stats.rejected += 1
-        written = _written(out)
-        for judgment in _joined(cascade, counts):
-            stats.add(judgment)
-            if written.get(hash(judgment.sample_id)) != (line := _content(judgment_row(judgment))):
-                files.write(judgment)
-                written[hash(judgment.sample_id)] = line
-        session |= {"outcome": "finished", "ended": _now(), **stats.row()}
-        files.manifest["cascade"] = _counts_row(cascade, counts)
-        files.save()
-    finally:
-        files.close()
+        described = {"models": list(cascade.models), "band": list(cascade.band)}
+        write_joined(files, _joined(cascade, counts), stats, lambda: {"cascade": {**described, "counts": counts.row()}})
     return stats, counts
 
 
@@ -221,44 +213,29 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         yield replace(judgment, decided_by="large")
 
 
-def _written(out: Path) -> dict[int, int]:
-    """What stands in OUT: by hash of the id, the hash of the line."""
-    return {hash(row["id"]): _content(row) for _, row in read_jsonl(out)}
-
-
-def _content(row: Mapping[str, object]) -> int:
-    """A hash of a row, whatever session wrote it."""
-    return hash(encode_line({**row, "provenance": ""}))
-
-
-def _counts_row(cascade: Cascade, counts: CascadeStats) -> dict[str, Any]:
-    fields = {name: getattr(counts, name) for name in CascadeStats.__slots__}
-    return {"models": list(cascade.models), "band": list(cascade.band), "counts": fields}
-
-
 def _manifest(run: Path) -> dict[str, Any]:
-    found = read_manifest(run)
-    if found is None:
-        raise RunError(f"{run}: this judge's run is not there; run the cascade again, from its first judge")
-    return found
+    manifest = read_manifest(run)
+    if manifest is None:
+        raise RunError(f"{run}: no such run; run the cascade again, from its first judge")
+    return manifest
 
 
-def _lasting(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a judge's fingerprint what says how it judges; the input may grow."""
+def _without_input(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+    """A judge's fingerprint without its input, which may grow."""
     return {key: value for key, value in fingerprint.items() if key not in {"input", "cascade"}}
 
 
-def _fingerprint(cascade: Cascade, manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    small, large = (one["fingerprint"] for one in manifests)
+def _fingerprint(cascade: Cascade, manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    small, large = (manifest["fingerprint"] for manifest in manifests)
     return {
-        "cascade": {"band": list(cascade.band), "small": _lasting(small), "large": _lasting(large)},
-        "mode": {key: value for key, value in small["mode"].items() if large["mode"].get(key) == value},
+        "cascade": {"band": list(cascade.band), "small": _without_input(small), "large": _without_input(large)},
+        "mode": common_mode(manifests),
         "input": small["input"],
     }
 
 
-def _provenance(cascade: Cascade, manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    small, large = (list(one["provenance"].values())[-1] for one in manifests)
+def _provenance(cascade: Cascade, manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    small, large = map(last_provenance, manifests)
     alike = {key: small[key] for key in ("engine", "template", "mode") if small[key] == large[key]}
     return {
         "judgelm": VERSION,
@@ -268,9 +245,5 @@ def _provenance(cascade: Cascade, manifests: list[dict[str, Any]]) -> dict[str, 
     }
 
 
-def _seconds(manifests: list[dict[str, Any]], name: str) -> float:
-    return float(sum(session.get(name, 0.0) for one in manifests for session in one["sessions"]))
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+def _seconds(manifests: Sequence[Mapping[str, Any]], name: str) -> float:
+    return float(sum(session.get(name, 0.0) for manifest in manifests for session in manifest["sessions"]))

@@ -8,25 +8,23 @@ A rerun of the same command resumes: ids that are finished are skipped, a torn l
 engine are tried again. Another model, template, mode or input is refused, both sides shown.
 """
 
-import hashlib
 import json
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
-from judgelm.errors import InputError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, parse_json, read_jsonl, repair_tail
 from judgelm.records import Judgment
+from judgelm.runs.fingerprint import check_same_run, short_sha
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 Retry = Literal["engine", "failed"]
-
-_SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 
 
 class _Input(BaseModel):
@@ -88,36 +86,22 @@ def _id_of(path: str | Path, number: int, row: Mapping[str, Any]) -> str:
     return name
 
 
-def short_sha(value: object) -> str:
-    """12 hex digits over the canonical JSON of a value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
-
-
-def input_identities(paths: list[str]) -> list[dict[str, Any]]:
-    """Name, size in bytes and sha256 of each input file; standard input has only its name."""
-    found = []
-    for path in paths:
-        if path == "-":
-            found.append({"file": "-", "bytes": 0, "sha": None})
-            continue
-        size = Path(path).stat().st_size
-        found.append({"file": Path(path).name, "bytes": size, "sha": _sha_of_beginning(path, size)})
-    return found
-
-
-def _sha_of_beginning(path: str, size: int) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while size > 0 and (block := file.read(min(1 << 20, size))):
-            digest.update(block)
-            size -= len(block)
-    return digest.hexdigest()
-
-
 def run_paths(out: Path) -> tuple[Path, Path, Path]:
     """The judgments, the manifest and the rejects of a run."""
     stem = out.name.removesuffix(".jsonl")
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
+
+
+def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse to write over a file that is read.
+
+    Raises:
+        ConfigError: an input is one of the run's own files.
+    """
+    own = {path.resolve() for path in run_paths(Path(out))}
+    for path in inputs:
+        if str(path) != "-" and Path(path).resolve() in own:
+            raise ConfigError(f"-o {out}: this run would write over its own input {path}; choose another -o")
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
@@ -160,27 +144,55 @@ def recorded_dtype(out: Path) -> str | None:
     return next((dtype for one in described if isinstance(dtype := one.get("dtype"), str) and dtype != "auto"), None)
 
 
-def read_finished(out: Path, retry: Retry = "engine") -> tuple[set[int], Counter[str]]:
-    """Hashes of the ids of a run that need not be done again, and those among them that failed and stand, by code.
+class IdSet:
+    """A set of sample ids that keeps their hashes only: a million take less than 100 MB.
 
-    Hashes instead of ids keep a million of them under 100 MB; that two ids of a million share one, and the second
-    is skipped on a rerun, has a probability of 3 in 10^8.
+    Two ids of a million share a hash with a probability of 3 in 10^8.
     """
-    finished: set[int] = set()
-    if not out.is_file():  # not there yet, or a device or a pipe, which cannot be read back
-        return finished, Counter()
-    failed: dict[int, str] = {}
-    for number, row in read_jsonl(out):
-        key, failure = hash(_id_of(out, number, row)), row.get("failure")
-        failed.pop(key, None)
-        if isinstance(failure, dict):
-            code = str(failure.get("code"))
-            if retry == "failed" or code == "engine":
-                finished.discard(key)
-                continue
-            failed[key] = code
-        finished.add(key)
-    return finished, Counter(failed.values())
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+
+    def __contains__(self, item_id: str) -> bool:
+        return hash(item_id) in self._hashes
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def add(self, item_id: str) -> None:
+        """Add an id."""
+        self._hashes.add(hash(item_id))
+
+    def discard(self, item_id: str) -> None:
+        """Remove an id, where it is in the set."""
+        self._hashes.discard(hash(item_id))
+
+
+class FinishedIds(IdSet):
+    """The ids of a run that need not be done again.
+
+    Args:
+        out: the run file.
+        retry: failures to leave out: those of kind `engine`, or all that `failed`.
+
+    Attributes:
+        failures: those of the ids that failed and stand, by code.
+    """
+
+    def __init__(self, out: Path, retry: Retry = "engine") -> None:
+        super().__init__()
+        failed: dict[int, str] = {}
+        for number, row in read_jsonl(out) if out.is_file() else ():  # a device or a pipe cannot be read back
+            item_id, failure = _id_of(out, number, row), row.get("failure")
+            failed.pop(hash(item_id), None)
+            if isinstance(failure, dict):
+                code = str(failure.get("code"))
+                if retry == "failed" or code == "engine":
+                    self.discard(item_id)
+                    continue
+                failed[hash(item_id)] = code
+            self.add(item_id)
+        self.failures = Counter(failed.values())
 
 
 class RunFiles:
@@ -195,8 +207,7 @@ class RunFiles:
         overwrite: start over, deleting what is there.
 
     Attributes:
-        finished: hashes of the ids that need not be judged again.
-        earlier_failures: those of them that failed and stand, by code.
+        finished: ids that need not be done again.
         repaired_bytes: length of the torn last line that was removed.
 
     Raises:
@@ -218,7 +229,7 @@ class RunFiles:
         self.provenance_sha = short_sha(provenance)
         earlier = None if overwrite else read_manifest(self.out)
         if earlier is not None:
-            _check_same(self.out, earlier["fingerprint"], fingerprint, inputs)
+            check_same_run(self.out, earlier["fingerprint"], fingerprint, inputs)
         self._judgments = Appender(self.out, overwrite=overwrite)
         self._rejects: Appender | None = None
         self.manifest: dict[str, Any] = (earlier or {"sessions": [], "provenance": {}}) | {"fingerprint": fingerprint}
@@ -228,7 +239,7 @@ class RunFiles:
             if overwrite:
                 self.manifest_path.unlink(missing_ok=True)
                 self.rejects_path.unlink(missing_ok=True)
-            self.finished, self.earlier_failures = read_finished(self.out, retry)
+            self.finished = FinishedIds(self.out, retry)
             self._known_rejects = self._read_rejects()
         except BaseException:
             self._judgments.close()  # or the file would stay locked for whoever mends it
@@ -240,6 +251,14 @@ class RunFiles:
             return set()
         repair_tail(self.rejects_path)
         return {_reject_key(row) for _, row in read_jsonl(self.rejects_path)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:
         """Enter a session into the manifest; `save` writes what is put into it later."""
@@ -288,42 +307,3 @@ class RunFiles:
 
 def _reject_key(row: Mapping[str, object]) -> int:
     return hash(json.dumps([row.get("file"), row.get("line"), row.get("raw")], default=str))
-
-
-def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Refuse to mix two runs in one file; an input that has only grown at its end is the same input."""
-    differences = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-    if differences == ["input"] and _has_grown(before["input"], now["input"], inputs):
-        return
-    if not differences:
-        return
-    sides = "\n".join(
-        f"  {place}: there {_brief(old)}, now {_brief(new)}" for place, old, new in _differences("", before, now)
-    )
-    raise RunError(
-        f"{out}: holds judgments of another run:\n{sides}\nchoose another -o, or pass --overwrite to start over"
-    )
-
-
-def _differences(place: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """The leaves in which two fingerprints differ."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            yield from _differences(f"{place}.{key}".strip("."), before.get(key), now.get(key))
-    elif before != now:
-        yield place, before, now
-
-
-def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: list[str]) -> bool:
-    if [one["file"] for one in before] != [one["file"] for one in now]:
-        return False
-    return all(
-        old["bytes"] <= new["bytes"]
-        and (old["sha"] == new["sha"] or _sha_of_beginning(path, old["bytes"]) == old["sha"])
-        for old, new, path in zip(before, now, inputs, strict=True)
-    )
-
-
-def _brief(value: object) -> str:
-    """As JSON, with as much of a sha256 as one compares by eye."""
-    return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))

@@ -1,33 +1,57 @@
-"""One process's part of a run: what it counted, saved now and then, so that a killed session leaves its trace."""
+"""The scaffold of every run: pending items, the session that an engine works in, and a run joined from others.
+
+Batch runs and answer generation drive an engine over what is pending, in a `RunSession`. Cascades and panels judge
+nothing themselves: `write_joined` copies what their runs decided.
+"""
 
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.errors import RunError
+from judgelm.jsonl import encode_line, read_jsonl
+from judgelm.records import Judgment
 from judgelm.runs.process_cleanup import children
-from judgelm.runs.run_files import RunFiles
+from judgelm.runs.run_files import IdSet, RunFiles
+from judgelm.runs.serialization import judgment_row
+from judgelm.runs.stats import RunStats, SessionStats
 
 _SAVE_EVERY_S = 30.0
 
 
-class Counts(Protocol):
-    """What a session counts."""
+class _HasId(Protocol):
+    @property
+    def id(self) -> str: ...
 
-    judge_s: float
 
-    def row(self) -> dict[str, Any]:
-        """For the manifest."""
-        ...
+Item = TypeVar("Item", bound=_HasId | None)
+
+
+def pending(items: Iterable[Item], finished: IdSet, stats: SessionStats) -> Iterator[Item]:
+    """The items that are not finished; the others are counted as skipped. A None passes."""
+    for item in items:
+        if item is not None and item.id in finished:
+            stats.skipped += 1
+        else:
+            yield item
 
 
 class RunSession:
-    """The entry in the manifest of one process, from entering the `with` block to leaving it."""
+    """One process's entry in the manifest of a run, from entering the `with` block to leaving it.
 
-    def __init__(self, files: RunFiles, stats: Counts, engine: Engine) -> None:
+    The entry is saved every half minute, so that a killed session leaves its trace.
+
+    Args:
+        files: open; whoever opened them closes them after the session.
+        stats: counts of the session.
+        engine: that the run uses; None for a run joined from others.
+    """
+
+    def __init__(self, files: RunFiles, stats: SessionStats, engine: Engine | None = None) -> None:
         self._files = files
         self._stats = stats
         self._engine = engine
@@ -35,7 +59,7 @@ class RunSession:
         self._entry: dict[str, Any] = {"started": _now(), "outcome": "running", "pid": os.getpid()}
 
     def __enter__(self) -> Self:
-        self._look()
+        self._update()
         self._files.start_session(self._entry)
         return self
 
@@ -45,13 +69,13 @@ class RunSession:
         self._stats.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
             self._saved = now
-            self._look()
+            self._update()
             self._files.save()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._look()
+        self._update()
         self._entry |= {"outcome": _outcome(error), "ended": _now()}
         if error is None:
             self._files.save()
@@ -59,10 +83,49 @@ class RunSession:
         with suppress(RunError):  # a full disk does not hide the first error
             self._files.save()
 
-    def _look(self) -> None:
-        """Counts of run and engine, and the processes that the engine runs in, as they are now."""
-        living = {"children": children(str(self._files.out))}
-        self._entry |= self._stats.row() | {"engine": self._engine.stats()} | living
+    def _update(self) -> None:
+        """Enter the counts of the run and of its engine, and the engine's processes, as they are now."""
+        self._entry |= self._stats.row()
+        if self._engine is not None:
+            self._entry |= {"engine": self._engine.stats(), "children": children(str(self._files.out))}
+
+
+def write_joined(
+    files: RunFiles, judgments: Iterable[Judgment], stats: RunStats, entries: Callable[[], Mapping[str, Any]]
+) -> None:
+    """Write judgments that other runs decided, except those that stand in the file already.
+
+    Args:
+        files: of the joined run.
+        judgments: all of them, one per sample.
+        stats: counts them.
+        entries: gives further entries of the manifest, called at the end.
+    """
+    with RunSession(files, stats):
+        written = {hash(row["id"]): _hash_of_content(row) for _, row in read_jsonl(files.out)}
+        for judgment in judgments:
+            stats.add(judgment)
+            content = _hash_of_content(judgment_row(judgment))
+            if written.get(hash(judgment.sample_id)) != content:
+                files.write(judgment)
+                written[hash(judgment.sample_id)] = content
+        files.manifest |= entries()
+
+
+def _hash_of_content(row: Mapping[str, object]) -> int:
+    """A hash of a row, whichever session wrote it."""
+    return hash(encode_line({**row, "provenance": ""}))
+
+
+def common_mode(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The options of the mode that all runs have in common."""
+    first, *others = (manifest["fingerprint"].get("mode", {}) for manifest in manifests)
+    return {key: value for key, value in first.items() if all(mode.get(key) == value for mode in others)}
+
+
+def last_provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The provenance of a run's last session; empty without sessions."""
+    return next(reversed(manifest["provenance"].values()), {})
 
 
 def _outcome(error: BaseException | None) -> str:

@@ -1,50 +1,76 @@
-"""What a session of a batch run has done so far, in counts."""
+"""Counts that runs keep and enter into their manifests: of judging, of answering, of a cascade and of a panel."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from judgelm.modes.answer import Answer
 from judgelm.parsing.distribution import is_assigned
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
 
 
 @dataclass(slots=True, kw_only=True)
-class RunStats:
-    """What a session has done so far; it grows while the run goes on.
+class Stats:
+    """Counts that grow while a run goes on."""
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        return {count.name: getattr(self, count.name) for count in fields(self)}
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionStats(Stats):
+    """Counts of one session, whatever an engine is asked for.
 
     Attributes:
-        winners: of pairs; `labels` of modes that end in a word; `grades` are verdicts of one number, and their sum.
-        earlier_failures: stand from sessions before, by code.
-        shown: prompts that the judge was shown; `thinking` of them got a reply with thinking before it, of so many
-            characters together.
-        repaired: replies that only a retry held to the grammar made readable.
-        reasons: written; `reasons_incomplete` of them have no end, or were written about answers cut further.
-        reasons_failed: asked for in vain.
-        parts_failed: prompts without a readable reply, of judgments that have a verdict all the same.
+        skipped: items that earlier sessions finished.
+        failures: by code.
+        earlier_failures: failures of earlier sessions that stand, by code.
+        load_s: time to load the engine, in seconds; `judge_s` is the time since the session began.
+    """
+
+    skipped: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    earlier_failures: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    load_s: float = 0.0
+    judge_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class RunStats(SessionStats):
+    """Counts of judgments.
+
+    Attributes:
+        winners: verdicts on pairs, by winner.
+        labels: verdicts of modes that end in a label.
+        grades: verdicts that are one number; `grade_sum` is the sum of these numbers.
+        shown: prompts that the judge was shown; `thinking` of them got a reply with thinking before it, of
+            `thinking_characters` characters in total.
+        repaired: replies that only a grammar-constrained retry made readable.
+        reasons: reasons written; `reasons_incomplete` of them are truncated, or were written about answers cut further.
+        reasons_failed: reasons requested and not written.
+        parts_failed: prompts without a readable reply, in judgments that have a verdict all the same.
         probabilities: judgments with a P(first better).
-        little_mass: judgments without one since the score lines of an order have less than half of the probability.
+        low_coverage: judgments without one, because the score lines of an order have less than half of the probability.
         grade_distributions: prompts for one answer with the probability of every grade.
-        distributions: orders with a score distribution; `unassigned` is what they leave to other replies, added up.
-        approximations: in what distributions are not exact, by wording.
+        distributions: orders with a score distribution; `unassigned` is the sum of what they leave to other replies.
+        approximations: ways in which distributions are not exact, by wording.
     """
 
     judged: int = 0
-    skipped: int = 0
     rejected: int = 0
     winners: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     rankings: int = 0
     grades: int = 0
     grade_sum: float = 0.0
-    failures: Counter[str] = field(default_factory=Counter)
-    earlier_failures: Counter[str] = field(default_factory=Counter)
     both_orders: int = 0
     consistent: int = 0
     coerced: int = 0
     cut: int = 0
     neutralised: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     shown: int = 0
     thinking: int = 0
     thinking_characters: int = 0
@@ -54,13 +80,11 @@ class RunStats:
     reasons_failed: int = 0
     parts_failed: int = 0
     probabilities: int = 0
-    little_mass: int = 0
+    low_coverage: int = 0
     grade_distributions: int = 0
     distributions: int = 0
     unassigned: float = 0.0
     approximations: Counter[str] = field(default_factory=Counter)
-    load_s: float = 0.0
-    judge_s: float = 0.0
 
     def add(self, judgment: Judgment) -> None:
         """Count a judgment."""
@@ -71,17 +95,17 @@ class RunStats:
         if judgment.consistent is not None:
             self.both_orders += 1
             self.consistent += judgment.consistent
-        self.cut += any(one.truncations for one in judgment.shown)
+        self.cut += any(shown.truncations for shown in judgment.shown)
         self.neutralised += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
         self.probabilities += judgment.probability is not None
-        for one in judgment.shown:
-            self._add_shown(one)
+        for shown in judgment.shown:
+            self._add_shown(shown)
         if judgment.failure is None:
-            self.parts_failed += sum(one.failure is not None for one in judgment.shown)
-        found = [one.distribution for one in judgment.shown if one.distribution is not None]
-        self.little_mass += judgment.probability is None and not all(is_assigned(one) for one in found)
+            self.parts_failed += sum(shown.failure is not None for shown in judgment.shown)
+        distributions = [shown.distribution for shown in judgment.shown if shown.distribution is not None]
+        self.low_coverage += judgment.probability is None and not all(map(is_assigned, distributions))
 
     def _add_verdict(self, verdict: Verdict | None) -> None:
         match verdict:
@@ -123,11 +147,136 @@ class RunStats:
         return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
-        """For the manifest, with rates."""
+        """The counts for the manifest, with rates; `low_coverage` is called `little_mass` there."""
         per_s = 1 / self.judge_s if self.judge_s else 0.0
-        counts = {name: getattr(self, name) for name in self.__slots__ if name != "unassigned"}
+        counts = SessionStats.row(self)
+        counts["little_mass"] = counts.pop("low_coverage")
+        del counts["unassigned"]
         return counts | {
             "mean_unassigned": self.mean_unassigned,
             "samples_per_s": round(self.judged * per_s, 3),
             "prompt_tokens_per_s": round(self.prompt_tokens * per_s, 1),
         }
+
+
+@dataclass(slots=True, kw_only=True)
+class AnswerStats(SessionStats):
+    """Counts of one model's answers to questions.
+
+    Attributes:
+        answered: answers, those at their token limit (`truncated`) included.
+        first_failure: message of the first failure; empty without one.
+        engine_stats: the engine's own counts at the end.
+    """
+
+    answered: int = 0
+    truncated: int = 0
+    first_failure: str = ""
+    engine_stats: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, answer: Answer) -> None:
+        """Count an answer."""
+        if answer.failure is not None:
+            self.failures[answer.failure.code] += 1
+            self.first_failure = self.first_failure or answer.failure.why
+            return
+        self.answered += 1
+        self.truncated += answer.finish_reason == "length"
+        self.prompt_tokens += answer.prompt_tokens
+        self.completion_tokens += answer.completion_tokens
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        own = {"engine_stats", "load_s", "judge_s"}
+        counts = {name: count for name, count in SessionStats.row(self).items() if name not in own}
+        return counts | {"collect_s": round(self.judge_s, 3)}
+
+
+@dataclass(slots=True, kw_only=True)
+class CascadeStats(Stats):
+    """Counts of a cascade: what the large judge was spared, and where it decided otherwise.
+
+    Attributes:
+        pairs: judged by the small judge.
+        passed_on: of them to the large judge: those it was unsure of, and `passed_on_failed`, which it could not judge.
+        waiting: of those passed on, not yet judged by the large judge, and so not in the joined file.
+        small_tokens: prompt tokens that the small judge read, `small_tokens_passed_on` of them for pairs passed on.
+        large_tokens: prompt tokens that the large judge read.
+        compared: passed on, with a verdict of both judges; of them `changed` have another winner.
+        mended: passed on without a verdict of the small judge, and given one by the large.
+        small_parameters: weights that a prompt token is multiplied with; None where they are not known.
+    """
+
+    pairs: int = 0
+    passed_on: int = 0
+    passed_on_failed: int = 0
+    waiting: int = 0
+    small_tokens: int = 0
+    small_tokens_passed_on: int = 0
+    large_tokens: int = 0
+    compared: int = 0
+    changed: int = 0
+    mended: int = 0
+    small_parameters: int | None = None
+    large_parameters: int | None = None
+
+    @property
+    def pairs_spared(self) -> float | None:
+        """Share of the pairs that the large judge was not shown; None of no pairs."""
+        return 1 - self.passed_on / self.pairs if self.pairs else None
+
+    @property
+    def tokens_spared(self) -> float | None:
+        """Share of the prompt tokens that it was not shown, as the small judge counts them."""
+        return 1 - self.small_tokens_passed_on / self.small_tokens if self.small_tokens else None
+
+    @property
+    def operations_saved(self) -> float | None:
+        """1 less the operations of both judges (2 x parameters x prompt tokens) over those of the large one alone.
+
+        What the large judge alone would have read is its own tokens, or the small judge's where it saw none, scaled up
+        by the share of tokens that it was shown. Below 0 where the cascade costs more; None where it is not known.
+        """
+        if not (self.small_parameters and self.large_parameters and self.small_tokens) or self.waiting:
+            return None
+        shown = self.small_tokens_passed_on / self.small_tokens
+        alone = self.large_tokens / shown if shown else self.small_tokens
+        if not alone:  # it was shown pairs and could read none of them
+            return None
+        spent = self.small_parameters * self.small_tokens + self.large_parameters * self.large_tokens
+        return 1 - spent / (self.large_parameters * alone)
+
+
+@dataclass(slots=True, kw_only=True)
+class PanelJudgeStats(Stats):
+    """Counts of one judge of a panel.
+
+    Attributes:
+        missing: samples that its run lacks.
+        same: verdicts that equal the panel's.
+    """
+
+    family: str
+    verdicts: int = 0
+    failed: int = 0
+    missing: int = 0
+    same: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PanelStats(Stats):
+    """Counts of a panel.
+
+    Attributes:
+        judges: by name.
+        unanimous: samples with a verdict of the panel on which all judges gave the same verdict.
+        same_input: whether all runs read the same files, by their hashes.
+    """
+
+    judges: dict[str, PanelJudgeStats]
+    unanimous: int = 0
+    same_input: bool = True
+
+    def row(self) -> dict[str, Any]:
+        """The counts for the manifest."""
+        return Stats.row(self) | {"judges": {name: judge.row() for name, judge in self.judges.items()}}

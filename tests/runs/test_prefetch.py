@@ -6,7 +6,7 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.records import Sample
-from judgelm.runs.prefetch import prefetch
+from judgelm.runs.batch import prefetch
 
 
 def sample(i):

@@ -20,7 +20,7 @@ def some(mass, approximation=""):
     return pair_distribution(score_lines((1, 2), 1), logprobs, approximation)
 
 
-def tally_of(*judgments):
+def stats_of(*judgments):
     stats = RunStats()
     for judgment in judgments:
         stats.add(judgment)
@@ -28,7 +28,7 @@ def tally_of(*judgments):
 
 
 def test_repairs_and_reasons_are_counted_apart():
-    stats = tally_of(
+    stats = stats_of(
         judged(Shown(**GIVEN, repaired=Unparsed("off_grammar", "x")), Shown(**GIVEN, reason="why")),
         judged(Shown(**GIVEN, reason="why", reason_failure=Unparsed("truncated", ""))),
         judged(Shown(**GIVEN, reason_failure=Unparsed("engine", "gone"))),
@@ -37,19 +37,19 @@ def test_repairs_and_reasons_are_counted_apart():
     assert (stats.reasons, stats.reasons_incomplete, stats.reasons_failed) == (2, 1, 1)
 
 
-def test_unassigned_mass_is_a_mean_over_orders_and_little_mass_is_counted():
-    stats = tally_of(
+def test_unassigned_mass_is_a_mean_over_orders_and_low_coverage_is_counted():
+    stats = stats_of(
         judged(Shown(**GIVEN, distribution=some(1.0)), Shown(**GIVEN, distribution=some(0.8)), probability=1.0),
         judged(Shown(**GIVEN, distribution=some(0.4))),
         judged(Shown(**GIVEN)),
     )
     # 0, 0.2 and 0.6 over three orders
     assert math.isclose(stats.mean_unassigned, 0.8 / 3)
-    assert (stats.probabilities, stats.little_mass, stats.distributions) == (1, 1, 3)
+    assert (stats.probabilities, stats.low_coverage, stats.distributions) == (1, 1, 3)
     assert math.isclose(stats.row()["mean_unassigned"], 0.8 / 3)
     assert RunStats().row()["mean_unassigned"] is None
 
 
 def test_approximations_are_counted_by_their_words():
     shown = [Shown(**GIVEN, distribution=some(1.0, words)) for words in ("top 20", "top 20", "sampled", "")]
-    assert tally_of(*(judged(one, probability=1.0) for one in shown)).approximations == {"top 20": 2, "sampled": 1}
+    assert stats_of(*(judged(one, probability=1.0) for one in shown)).approximations == {"top 20": 2, "sampled": 1}

@@ -71,8 +71,8 @@ def _asked(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
             yield f"with {_probability(stats)}", f"{stats.probabilities} of {stats.judged}"
         if stats.mean_unassigned is not None:
             yield "mean probability on no score line", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
-        if stats.little_mass:
-            yield "without: score lines have less than half of the probability", str(stats.little_mass)
+        if stats.low_coverage:
+            yield "without: score lines have less than half of the probability", str(stats.low_coverage)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
             yield "without: the engine gave no probabilities", str(stats.judged)
     for wording, count in stats.approximations.most_common():

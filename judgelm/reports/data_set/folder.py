@@ -11,7 +11,7 @@ from judgelm.data.builder.pipeline import BuildResult, build
 from judgelm.data.builder.set_files import write_text
 from judgelm.engines.base import EngineOptions
 from judgelm.reports.data_set.page import render_data_report
-from judgelm.runs.run_files import input_identities
+from judgelm.runs.fingerprint import input_identities
 
 
 def build_data_set(
