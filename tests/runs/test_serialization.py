@@ -40,7 +40,7 @@ def full(logprobs, approximation=""):
         reason="The second is shorter.",
         reason_failure=Unparsed("truncated", "", "no end"),
         distribution=pair_distribution(score_lines((1, 2), 1), logprobs, approximation),
-        cut=(Truncation(answer=0, tokens_before=9, tokens_after=5),),
+        truncations=(Truncation(answer=0, tokens_before=9, tokens_after=5),),
     )
     return Judgment(
         sample_id="1", mode="pair", verdict=PairVerdict(winner=2), shown=(PLAIN.shown[0], shown), scores=(7, 7),
