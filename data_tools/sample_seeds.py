@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from judgelm.data.seeds.sampling import SeedKind, SeedSample, SeedSource, sample_seeds
+from judgelm.data.seeds.files import SeedKind
+from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.yaml_files import read_yaml

@@ -29,8 +29,8 @@ from judgelm.data.answers.contrastive_pairs import (
     read_solved_questions,
     source_question_id,
 )
-from judgelm.data.answers.qa_sampling import TARGET, sample_by_type, type_counts
 from judgelm.data.benchmarks.base import plain_row
+from judgelm.data.benchmarks.qa import TARGET, sample_by_type, type_counts
 from judgelm.data.formats.qa import qa_row, read_qa
 from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.data.seeds.mix import apportion, redistributed
-from judgelm.data.seeds.sampling import Seed, SeedSource, normalised, read_seeds, sample_seeds
+from judgelm.data.seeds.files import Seed, normalised, read_seeds
+from judgelm.data.seeds.sampling import SeedSource, apportion, redistributed, sample_seeds
 from judgelm.errors import ConfigError, InputError
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ from judgelm.data.formats.qa import read_qa
 from judgelm.data.labelled_pair import judgelm_row, read_labelled
 from judgelm.data.ratings.table import read_ratings
 from judgelm.data.readers.files import read_rows
-from judgelm.data.swap.quotes import find_quotes
+from judgelm.data.swap.patterns import JOIN
+from judgelm.data.swap.spans import find_quotes
 from judgelm.data.swap.swap_names import swap_names
-from judgelm.data.swap.words import JOIN
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
 from judgelm.engines.openai.response import pause_of

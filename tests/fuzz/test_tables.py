@@ -13,7 +13,7 @@ from judgelm.data.formats.reviews import match_orders, read_reviews
 from judgelm.data.ratings.table import RatingColumns, read_ratings
 from judgelm.data.readers.files import Reject
 from judgelm.data.samples import join_outputs, read_references
-from judgelm.data.seeds.sampling import read_seeds
+from judgelm.data.seeds.files import read_seeds
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_self_answers
 from judgelm.studies.self_reference.truth import truth_from_row

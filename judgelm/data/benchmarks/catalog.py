@@ -11,7 +11,7 @@ from judgelm.data.benchmarks.mt_bench import MT_BENCH
 from judgelm.data.benchmarks.pairs import AUTO_J, JUDGEBENCH, LLMBAR, PANDALM
 from judgelm.data.benchmarks.preferences import PREFERENCES, REWARDBENCH, REWARDBENCH_2
 from judgelm.data.benchmarks.prometheus import PROMETHEUS
-from judgelm.data.benchmarks.questions import QA_BENCHMARKS
+from judgelm.data.benchmarks.qa import QA_BENCHMARKS
 from judgelm.errors import ConfigError
 
 BENCHMARKS: Mapping[str, Benchmark] = {

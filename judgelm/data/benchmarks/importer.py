@@ -17,7 +17,7 @@ from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.benchmarks.catalog import get_benchmark
-from judgelm.data.builder.set_files import DatasetFiles
+from judgelm.data.builder.dataset_files import DatasetFiles
 from judgelm.data.readers.rejects import RejectCounts, no_usable_row
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, InputError, RunError

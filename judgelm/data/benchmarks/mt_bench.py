@@ -18,7 +18,7 @@ from itertools import combinations
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, plain_row
-from judgelm.data.formats.dialogues import read_turns
+from judgelm.data.formats.chat_turns import read_turns
 from judgelm.data.readers.fields import (
     describe,
     field_error,

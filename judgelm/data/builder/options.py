@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from judgelm.data.augmentation import OnAmbiguous
 from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
+from judgelm.data.swap.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
 
 _CHECKED = ConfigDict(extra="forbid")

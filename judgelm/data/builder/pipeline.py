@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from judgelm.data.augmentation import augment
 from judgelm.data.builder.counts import BuildCounts
-from judgelm.data.builder.length_filter import LengthFilter
+from judgelm.data.builder.dataset_files import DatasetFiles
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
-from judgelm.data.builder.reader import CHUNK_PAIRS, PairCache, PairReader, TooLong, read_chunk
-from judgelm.data.builder.rows import augment
-from judgelm.data.builder.set_files import DatasetFiles
-from judgelm.data.builder.split import split_questions
-from judgelm.data.builder.subsets import SubsetSizes, nested_order, subset_sizes
+from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
+from judgelm.data.builder.splits import SubsetSizes, nested_order, split_questions, subset_sizes
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
 from judgelm.errors import InputError, RunError
 from judgelm.jsonl import Appender
@@ -80,22 +78,24 @@ def build(
         ConfigError: a set would be empty, or a template does not exist.
         RunError: the output cannot be written.
     """
-    too_long = None if options.max_tokens is None else LengthFilter(options.max_tokens, tokenizer, options.template)
+    length_filter = (
+        None if options.max_tokens is None else LengthFilter(options.max_tokens, tokenizer, options.template)
+    )
     folder = Path(options.out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _build(options, folder, too_long, progress)
+        return _build(options, folder, length_filter, progress)
     except OSError as error:  # inputs have errors of their own
         where = f"{folder}: cannot write here: {error.strerror or error}"
         raise RunError(f"{where}; make room, or choose another out; no set was changed") from error
 
 
 def _build(
-    options: BuildOptions, folder: Path, too_long: TooLong | None, progress: Callable[[str, int], None]
+    options: BuildOptions, folder: Path, length_filter: LengthFilter | None, progress: Callable[[str, int], None]
 ) -> BuildResult:
     with Appender(folder / "left_out.jsonl", overwrite=True) as left_out, _scratch(folder) as scratch:
         cache = PairCache(scratch / "pairs")
-        reader = PairReader(options, left_out, too_long)
+        reader = PairReader(options, left_out, length_filter)
         seen = 0
         for seen, _ in enumerate(cache.write(reader.pairs()), 1):
             if seen % CHUNK_PAIRS == 0:

@@ -8,28 +8,22 @@ import pickle
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from judgelm.data.augmentation import replace_reference
 from judgelm.data.builder.cleaning import DropReason, clean
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.subsets import Stratum, stratum
+from judgelm.data.builder.splits import Stratum, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
-from judgelm.data.labelled_pair import LabelledPair, read_labelled
+from judgelm.data.labelled_pair import LabelledPair, read_labelled, score_line
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
 from judgelm.jsonl import Appender
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.truncation import Truncator
 
 CHUNK_PAIRS = 512
-
-
-class TooLong(Protocol):
-    """Which of some pairs are longer than may be trained on."""
-
-    def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
-        """One answer for each pair."""
-        ...
 
 
 class PairCache:
@@ -57,13 +51,45 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
     return pairs
 
 
+class LengthFilter:
+    """Tells which pairs have a judgment that takes more tokens than a row may have, prompt and reply together.
+
+    Args:
+        tokens: most tokens of a row, the end-of-sequence token among them.
+        tokenizer: a fast tokenizer.
+        template: id of the trainer's template.
+    """
+
+    def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
+        self._tokens = tokens
+        self._tokenizer = tokenizer
+        self._truncator = Truncator(tokenizer, tokens)
+        self._template = get_template(template)
+
+    def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
+        """One answer for each pair; tokenised together, which a fast tokenizer does on all cores."""
+        texts, owners = [], []
+        for index, pair in enumerate(pairs):
+            for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
+                if label is not None:
+                    prompt = self._template.render(pair.sample, (0, 1), reference)
+                    reply = f"{score_line(label.scores or ())}\n{label.reason or ''}"
+                    texts.append(self._truncator.text(prompt.spans, chat=prompt.chat) + reply)
+                    owners.append(index)
+        long = [False] * len(pairs)
+        encoded = self._tokenizer(texts, add_special_tokens=not self._template.chat, verbose=False)["input_ids"]
+        for index, ids in zip(owners, encoded, strict=True):
+            long[index] |= len(ids) + 1 > self._tokens
+        return long
+
+
 class PairReader:
     """Reads inputs to clean pairs; what is left out is counted and written down.
 
     Args:
         options: the build.
         left_out: gets a row for every rejected line and every dropped pair.
-        too_long: the length limit, where there is one.
+        length_filter: finds the pairs that are too long, where there is one.
 
     Attributes:
         counts: what became of the rows so far.
@@ -72,7 +98,7 @@ class PairReader:
         strata: id and stratum of each clean pair, where subsets are asked for.
     """
 
-    def __init__(self, options: BuildOptions, left_out: Appender, too_long: TooLong | None) -> None:
+    def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
         self.counts = BuildCounts()
         self.groups = QuestionGroups()
         self.questions: list[bytes] = []
@@ -80,7 +106,7 @@ class PairReader:
         self._known_strata: dict[Stratum, Stratum] = {}
         self._options = options
         self._left_out = left_out
-        self._too_long = too_long
+        self._length_filter = length_filter
         self._duplicates = Duplicates(threshold=options.near_duplicates)
         self._references = {} if options.references is None else read_references(options.references)
 
@@ -92,7 +118,7 @@ class PairReader:
         """
         unique = self._unique()
         while chunk := list(islice(unique, CHUNK_PAIRS)):
-            long = self._too_long(chunk) if self._too_long is not None else [False] * len(chunk)
+            long = self._length_filter(chunk) if self._length_filter is not None else [False] * len(chunk)
             for pair, is_long in zip(chunk, long, strict=True):
                 if is_long:
                     self._drop(pair, "too long", f"more than {self._options.max_tokens} tokens")

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data.formats import dialogue_samples, preferences
+from judgelm.data.formats import dialogues, preferences
 from judgelm.data.formats import labels as row_labels
 from judgelm.data.formats import samples as row_samples
 from judgelm.data.readers.fields import ID_FIELDS, row_error
@@ -56,7 +56,7 @@ FORMATS = (
             "models": "answer_models / model_a, model_b / model_1, model_2",
             "label": _BATTLE_LABELS,
         },
-        sample=dialogue_samples.dialogue_sample,
+        sample=dialogues.dialogue_sample,
         label=preferences.battle_label,
     ),
     Format(

@@ -1,13 +1,13 @@
 """Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses.
 
 Which row is of which kind is said in `judgelm.data.formats.catalog`; how dialogues become questions in
-`judgelm.data.formats.dialogues`. Every function raises InputError with file, line, field, finding and way out.
+`judgelm.data.formats.chat_turns`. Every function raises InputError with file, line, field, finding and way out.
 """
 
 import hashlib
 from dataclasses import replace
 
-from judgelm.data.formats.dialogues import Turn, full_dialogue, json_list, question_and_answers, read_turns
+from judgelm.data.formats.chat_turns import Turn, full_dialogue, json_list, question_and_answers, read_turns
 from judgelm.data.formats.labels import plain_pair_label
 from judgelm.data.readers.fields import (
     ID_FIELDS,

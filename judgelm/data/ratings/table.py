@@ -29,7 +29,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from judgelm.data.ratings.wide import WIDE_FIELDS, WideReader
+from judgelm.data.ratings.long_rows import WIDE_FIELDS, WideReader
 from judgelm.data.readers.fields import encodable
 from judgelm.data.readers.files import Reject, Row, read_rows
 from judgelm.data.readers.rejects import FileUse, reject_row

@@ -5,27 +5,25 @@ the fields mean is not known here: see `judgelm.data.formats.catalog`.
 """
 
 import codecs
-import csv
 import difflib
 import gzip
 import io
 import json
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, cast
 
 from judgelm.data.readers.json_list import is_wrapped, read_list, read_wrapped
-from judgelm.data.readers.rows import Reject, Row, escape_bad_bytes, has_bad_bytes, truncate_raw
+from judgelm.data.readers.rows import Reject, Row, truncate_raw
+from judgelm.data.readers.tables import read_parquet, read_table
 from judgelm.errors import InputError
 
 __all__ = ["Reject", "Row", "read_rows"]
 
 _BUFFER = 1 << 20
-_CELL_LIMIT = 1 << 30
 _DELIMITERS = ",;\t|"
 
 Kind = Literal["jsonl", "list", "csv", "tsv", "parquet"]
@@ -88,9 +86,6 @@ def _shown_name(path: str) -> str:
 def _dispatch(path: str) -> Iterator[Row | Reject]:
     name = _shown_name(path)
     if _kind_by_name(path) == "parquet":
-        # pyarrow costs 0.3 s to import, and this file is read for every other format too.
-        from judgelm.data.readers.parquet import read_parquet
-
         yield from (Row(name, row_number, data) for row_number, data in enumerate(read_parquet(path), 1))
         return
     with _as_input_errors(name), _open_bytes(path) as stream:
@@ -101,7 +96,7 @@ def _dispatch(path: str) -> Iterator[Row | Reject]:
         elif kind == "jsonl" and path != "-" and _is_wrapped(stream):
             yield from read_wrapped(stream, name)
         elif kind in ("csv", "tsv"):
-            yield from _read_table(stream, name, _delimiter(stream) if kind == "csv" else "\t")
+            yield from read_table(stream, name, _delimiter(stream) if kind == "csv" else "\t")
         else:
             yield from _read_lines(stream, name)
 
@@ -191,59 +186,3 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
 def _json_kind(value: object) -> str:
     names = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "true or false"}
     return names.get(type(value), "null")
-
-
-def _read_table(stream: io.BufferedReader, file: str, delimiter: str) -> Iterator[Row | Reject]:
-    # The limit is the csv module's, for the whole process, and only ever raised here.
-    csv.field_size_limit(max(csv.field_size_limit(), _CELL_LIMIT))
-    taken: list[str] = []
-
-    def lines() -> Iterator[str]:
-        for line in stream:
-            taken.append(line.decode(errors="surrogateescape"))
-            yield taken[-1]
-
-    # Strict: an unclosed quote would otherwise swallow the rest of the file as one cell.
-    table = csv.reader(lines(), delimiter=delimiter, strict=True)
-    header: list[str] | None = None
-    any_row = False
-    while True:
-        taken.clear()
-        start = table.line_num + 1
-        try:
-            cells = next(table, None)
-        except csv.Error as error:
-            reason = f"not a table row: {error}; check its quotes"
-        else:
-            if cells is None:
-                if header is not None and not any_row:
-                    raise InputError(f"{file}: no rows below the header")
-                return
-            if not cells:
-                continue
-            if header is None:
-                header = _header(file, start, cells)
-                continue
-            any_row = True
-            problem = _row_problem(header, cells, "".join(taken))
-            if problem is None:
-                yield Row(file, start, dict(zip(header, cells, strict=True)))
-                continue
-            reason = problem
-        yield Reject(file, start, reason, truncate_raw(escape_bad_bytes("".join(taken)).rstrip("\r\n")))
-
-
-def _header(file: str, line: int, cells: list[str]) -> list[str]:
-    names = [cell.strip() for cell in cells]
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
-        raise InputError(f'{file}:{line}: column "{twice[0]}" appears twice in the header; rename one')
-    return names
-
-
-def _row_problem(header: list[str], cells: list[str], raw: str) -> str | None:
-    if len(cells) != len(header):
-        return f"expected {len(header)} cells as in the header, got {len(cells)}; quote cells that hold separators"
-    if has_bad_bytes(raw):
-        return "not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"
-    return None

@@ -17,11 +17,10 @@ Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation); there only two l
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from judgelm.data.swap.names import AmbiguityCode, Mention, MentionReader, Reading
-from judgelm.data.swap.quotes import Quote, SourceTexts, enclosing_quote, find_quotes
-from judgelm.data.swap.sentences import Words
-from judgelm.data.swap.words import (
+from judgelm.data.swap.mentions import AmbiguityCode, Mention, MentionReader, Reading
+from judgelm.data.swap.patterns import (
     NICKNAME_AFTER,
     NICKNAME_BEFORE,
     SCORES_AFTER,
@@ -31,6 +30,10 @@ from judgelm.data.swap.words import (
     find_mentions,
     rename_mention,
 )
+from judgelm.data.swap.spans import Quote, SourceTexts, Words, enclosing_quote, find_quotes
+
+OnAmbiguous = Literal["keep", "drop_reason"]
+"""Treatment of a pair with an ambiguous reason: keep it unswapped, or swap it without that reason."""
 
 _TOP_SCORE = 10
 _AROUND = 30

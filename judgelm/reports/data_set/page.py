@@ -1,21 +1,26 @@
-"""One HTML file that lets somebody trust a built data set: what was read, left out, changed and written, and why.
+"""A data set in a folder: the sets that the builder writes, their card, their manifest and their report.
 
-It shows what `judgelm.data.builder.pipeline` counted and computes nothing but shares, means and their intervals. The
-page has no script at all; all text of others is escaped.
+The report is one HTML file without scripts. It shows what `judgelm.data.builder.pipeline` counted: what was read, left
+out, changed and written, and why. It computes nothing but shares, means and their intervals, and escapes all foreign
+text.
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.dataset_card import dataset_card, manifest
+from judgelm.data.builder.dataset_files import write_text
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.pipeline import BuildResult
+from judgelm.data.builder.pipeline import BuildResult, build
 from judgelm.data.word_diff import DiffPiece, diff_words
+from judgelm.engines.base import EngineOptions
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.data_set import plots as data_plots
 from judgelm.reports.data_set import tables as data_tables
@@ -24,6 +29,7 @@ from judgelm.reports.data_set.tables import Stage, share
 from judgelm.reports.html import render_page
 from judgelm.reports.pairs import clipped
 from judgelm.reports.plots import LABEL_NAMES
+from judgelm.runs.fingerprint import input_identities
 
 EXAMPLE_CAP = 3000
 
@@ -150,3 +156,42 @@ def _row(row: Mapping[str, Any], letters: str, judgments: list[tuple[str, list[D
         for position, letter in enumerate(letters, 1)
     )
     return Row(id=row["question_id"], answers=answers, judgments=tuple(judgments))
+
+
+def build_data_set(
+    options: BuildOptions, *, progress: Callable[[str, int], None] = lambda stage, pairs: None
+) -> BuildResult:
+    """Build, and write beside the sets `README.md`, `build.json` and `report.html`.
+
+    Raises:
+        InputError: an input cannot be read, or no pair is left.
+        ConfigError: a set would be empty, or an option does not fit.
+        ModelError: the tokenizer cannot be loaded.
+        RunError: the output cannot be written.
+    """
+    folder = Path(options.out)
+    earlier = _earlier_files(folder)
+    built = build(options, tokenizer=_tokenizer(options), progress=progress)
+    for name in earlier - built.files.keys():
+        (folder / name).unlink(missing_ok=True)
+    inputs = input_identities([source.path for source in options.inputs])
+    write_text(folder / "README.md", dataset_card(options, built))
+    write_text(folder / "build.json", json.dumps(manifest(options, built, inputs), indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "report.html", render_data_report(built, options, title=f"Data set {folder.name}"))
+    return built
+
+
+def _earlier_files(folder: Path) -> set[str]:
+    """The sets that an earlier build wrote here, which would be taken for this one's."""
+    try:
+        return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _tokenizer(options: BuildOptions) -> Any:
+    if options.tokenizer is None:
+        return None
+    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+
+    return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.data.augmentation import augment
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
-from judgelm.data.builder.rows import augment
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 from judgelm.records import Label, Sample
 

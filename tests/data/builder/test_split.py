@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.builder.split import split_questions
+from judgelm.data.builder.splits import split_questions
 from judgelm.data.duplicates import QuestionGroups, normalised
 from judgelm.errors import ConfigError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.builder.subsets import SUBSET_SIZES, SubsetSizes, nested_order, stratum, subset_sizes
+from judgelm.data.builder.splits import SUBSET_SIZES, SubsetSizes, nested_order, stratum, subset_sizes
 from judgelm.errors import ConfigError, InputError
 
 MODELS = tuple(f"model-{number}" for number in range(11))

@@ -19,7 +19,8 @@ from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts, convert_rows
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream, join_outputs, read_references
-from judgelm.data.seeds.sampling import SeedSource, read_seeds, sample_seeds
+from judgelm.data.seeds.files import read_seeds
+from judgelm.data.seeds.sampling import SeedSource, sample_seeds
 from judgelm.errors import InputError
 from judgelm.parsing.scores import parse_pair
 from judgelm.runs.self_answers import read_self_answers

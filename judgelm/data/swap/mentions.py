@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from judgelm.data.swap.quotes import SourceTexts
-from judgelm.data.swap.sentences import Sentences, Words
-from judgelm.data.swap.words import (
+from judgelm.data.swap.patterns import (
     ANSWER_NOUNS,
     ASSISTANT_NOUNS,
     ASSISTANTS_BEFORE,
@@ -51,6 +49,7 @@ from judgelm.data.swap.words import (
     noun_before,
     rename_mention,
 )
+from judgelm.data.swap.spans import Sentences, SourceTexts, Words
 
 AmbiguityCode = Literal[
     "bare_name",

@@ -1,13 +1,17 @@
-"""Nested subsets for scaling studies: each holds the smaller ones, and all look like the whole.
+"""Splits of a data set: training and validation questions, and nested subsets for scaling studies.
 
-All rows are put into one order of which every beginning is a stratified sample: rows are laid in a line, category by
-category, in it winner by winner, in it model pair by model pair, in it at random, and are then taken from the line in
-the order of the van der Corput sequence, which spreads the first n points of any n evenly. So every stretch of the line
-gets its share of every subset, up to a few rows, a category as well as a category's ties. A model pair's stretches are
-many and short, and their roundings add up: over all categories it is met about as well as by independent draws within
-each stratum. (Interleaving strata by (rank + 0.5) / size does worse than no stratification where strata are small: a
-stratum of one row waits for half of all rows. Measured: 154 rows off in a category at 3,500 of 100,000, against 2 here
-and 26 at random.)
+**Validation.** Questions are split, not rows, so that no question, nor a near copy of it, is on both sides: a hash of
+the seed and the key decides the side of each group of `QuestionGroups`. So the side of a row depends on nothing but the
+seed and the set of questions: not on the order of files, the number of workers, or the number of answers.
+
+**Subsets.** Each subset holds the smaller ones, and all look like the whole. All rows are put into one order of which
+every beginning is a stratified sample: rows are laid in a line, category by category, in it winner by winner, in it
+model pair by model pair, in it at random, and are then taken from the line in the order of the van der Corput sequence,
+which spreads the first n points of any n evenly. So every stretch of the line gets its share of every subset, up to a
+few rows, a category as well as a category's ties. A model pair's stretches are many and short, and their roundings add
+up: over all categories it is met about as well as by independent draws within each stratum. (Interleaving strata by
+(rank + 0.5) / size does worse than no stratification where strata are small: a stratum of one row waits for half of all
+rows. Measured: 154 rows off in a category at 3,500 of 100,000, against 2 here and 26 at random.)
 
 Source: van der Corput, Verteilungsfunktionen (1935); systematic sampling from a sorted list, Cochran, Sampling
 Techniques (1977), chapter 8.
@@ -15,14 +19,73 @@ Techniques (1977), chapter 8.
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
+from judgelm.data.duplicates import QuestionGroups
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Winner
+
+Side = Literal["train", "validation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Which groups of questions are for validation; all others are for training."""
+
+    groups: QuestionGroups
+    validation: frozenset[str]
+
+    def side(self, question: str | bytes) -> Side:
+        """Where every row with this question, or with the question of this digest, goes.
+
+        Raises:
+            ValueError: the question was not added to the groups.
+        """
+        return "validation" if self.groups.group(question) in self.validation else "train"
+
+
+def split_questions(
+    groups: QuestionGroups, *, seed: int, fraction: float | None = None, questions: int | None = None
+) -> Split:
+    """Choose the validation questions.
+
+    Args:
+        groups: all questions of the data, added.
+        seed: another seed draws other questions.
+        fraction: share of groups for validation, in (0, 1). Each group is drawn by itself, so that the share is met
+            up to a standard deviation of sqrt(fraction * (1 - fraction) / groups), and a question keeps its side
+            when the data grows, unless its group joins another.
+        questions: how many groups for validation, exactly; a question and its near copies count as one.
+
+    Raises:
+        ConfigError: not exactly one of `fraction` and `questions`, one out of its range, or nothing left on a side.
+    """
+    if (fraction is None) == (questions is None):
+        raise ConfigError("give either a fraction or a number of validation questions")
+    drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
+    if fraction is not None:
+        if not 0 < fraction < 1:
+            raise ConfigError(f"validation fraction {fraction:g}: expected more than 0 and less than 1")
+        limit = fraction * 2**64
+        validation = frozenset(key for hash_value, key in drawn if hash_value < limit)
+        request = f"a fraction of {fraction:g}"
+    else:
+        assert questions is not None
+        if questions < 1:
+            raise ConfigError(f"{questions} validation questions: expected at least 1")
+        validation = frozenset(key for _, key in drawn[:questions])
+        request = f"{questions} questions"
+    if not validation or len(validation) == len(drawn):
+        side = "training" if validation else "validation"
+        finding = f"{request} for validation, of {len(drawn)} different questions (near copies count as one)"
+        raise ConfigError(f"{finding}, leaves none for {side}; ask for another number, or give more questions")
+    return Split(groups=groups, validation=validation)
+
 
 SUBSET_SIZES = (3_500, 10_000, 30_000, 100_000)
 """Those of JudgeLM's scaling study."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.data.formats.dialogue_samples import dialogue_sample
+from judgelm.data.formats.dialogues import dialogue_sample
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
 
