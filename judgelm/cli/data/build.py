@@ -11,7 +11,6 @@ from judgelm.cli.console import console
 from judgelm.cli.data import import_benchmark as data_import
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
-from judgelm.reports.data_set.page import build_data_set
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
@@ -47,6 +46,7 @@ def build_command(
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     options = build_options(_values(config, changes or []), str(config))
+    from judgelm.reports.data_set.page import build_data_set
 
     if quiet:
         build_data_set(options)

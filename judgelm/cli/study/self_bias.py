@@ -141,6 +141,7 @@ def _of_runs(runs: list[str], rows: Path | None, item: str) -> "Iterator[Row]":
         ConfigError: runs without rows, or a run without its judge's name.
         InputError: a file cannot be read, or a run is not of these rows.
     """
+    from judgelm.data.ratings.long_rows import run_ratings
     from judgelm.data.samples import SampleStream
     from judgelm.runs.run_files import read_judgments
 
