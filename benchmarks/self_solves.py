@@ -99,7 +99,7 @@ class Counting(TransformersEngine):
         self._prefix_cache.clear()
 
     def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
-        self.computed += sum(len(reply.source.tokenized.ids) - reply.kv.length for reply in fresh)
+        self.computed += sum(len(sequence.parent.tokenized.ids) - sequence.kv.length for sequence in fresh)
         began = time.perf_counter()
         logits = super()._forward(fresh)
         if not fresh:

@@ -1,4 +1,4 @@
-"""What a request becomes before a local engine runs it: fitted to the window, its reply limited to what is left."""
+"""Prepares a request for a local engine: truncated to the context window, the reply limited to the room left."""
 
 from dataclasses import replace
 
@@ -9,41 +9,36 @@ from judgelm.records import Completion, Request, Unparsed
 
 
 def prepare_request(truncator: Truncator, request: Request) -> tuple[Request, TokenizedPrompt] | Completion:
-    """The request and its tokens, or the completion of one that does not fit.
+    """The request and its tokens, or a failed completion where it does not fit.
 
     Raises:
-        ConfigError: as `Truncator.truncate`, of a prompt with a template's words: all others like it would be refused
-            too. A chat of somebody's own messages fails alone.
+        ConfigError: as `Truncator.truncate`, for a prompt made from a template, since all others would fail too. Free
+            chat messages fail alone.
     """
     sampling = request.sampling
+    reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
     try:
-        tokenized = truncator.truncate(
-            request.prompt, sampling.max_tokens if sampling.reserve is None else sampling.reserve
-        )
-    except ImageError as error:
-        return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
-    except ConfigError as error:
-        if any(span.kind == "template" for span in request.prompt.spans):
+        tokenized = truncator.truncate(request.prompt, reserve)
+    except (ImageError, ConfigError) as error:
+        if isinstance(error, ConfigError) and any(span.kind == "template" for span in request.prompt.spans):
             raise
-        return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
+        return Completion.failed(request.key, str(error))
     if isinstance(tokenized, Unparsed):
-        return Completion(key=request.key, texts=(), finish_reasons=("too_long",), error=tokenized.why)
+        return Completion.failed(request.key, tokenized.why, "too_long")
     room = truncator.window - len(tokenized.ids)
     if room < 1:
-        why = f"the window of {truncator.window} tokens is full before the reply goes on"
-        return Completion(
-            key=request.key, texts=(), finish_reasons=("too_long",), truncations=tokenized.truncations, error=why
-        )
+        why = f"the prompt fills the window of {truncator.window} tokens and leaves no room for the reply"
+        return Completion.failed(request.key, why, "too_long", truncations=tokenized.truncations)
     if room < sampling.max_tokens:
         request = replace(request, sampling=replace(sampling, max_tokens=room))
     return request, tokenized
 
 
 def refuse_images(request: Request, why: str) -> None:
-    """For models that see none: a prompt without its images would be judged as if they had been looked at.
+    """Refuse images for a text-only model, since a verdict without them would be wrong.
 
     Raises:
         EngineError: the prompt shows images.
     """
     if request.prompt.images:
-        raise EngineError(f"request {request.key} shows images, which this model cannot see: {why}")
+        raise EngineError(f"request {request.key} shows images, which this model does not support: {why}")

@@ -1,7 +1,7 @@
 """Requests to engines, and the completions that they return."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
 """Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
@@ -65,6 +65,16 @@ class Sampling:
     grammar: str | None = None
     reserve: int | None = None
 
+    def cut_at_stop(self, text: str) -> str | None:
+        """The text up to its first stop string; None where it has none."""
+        starts = [start for stop in self.stop if (start := text.find(stop)) >= 0]
+        if not starts:
+            return None
+        end = min(starts)
+        if self.include_stop:
+            end += next(len(stop) for stop in self.stop if text.startswith(stop, end))
+        return text[:end]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -123,3 +133,8 @@ class Completion:
     truncations: tuple[Truncation, ...] = ()
     sanitized: int = 0
     error: str = ""
+
+    @classmethod
+    def failed(cls, key: str, error: str, reason: FinishReason = "error", **fields: Any) -> "Completion":
+        """The completion of a request that failed as a whole."""
+        return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)

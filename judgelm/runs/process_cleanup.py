@@ -1,25 +1,27 @@
-"""What a killed run leaves behind: engine processes that live on and hold the device's memory.
+"""Ends the processes that a killed run leaves behind: engine processes that hold the device's memory.
 
-A run marks its environment, which every program that it starts inherits: the run's file, its own process id, and when
-that process began. A marked process whose parent is gone belongs to no run. (A bare fork that starts no program shows
-the environment its parent was started with, and so no mark.) Linux only; elsewhere nothing is ever found.
+A run marks its environment, which every program that it starts inherits: the run's file and its own process id. A
+marked process whose parent is gone belongs to no run. (A bare fork that starts no program shows the environment of its
+parent's start, and so no mark.) Linux only; elsewhere no process is found.
 """
 
 import hashlib
 import os
-import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 _MARK = "JUDGELM_RUN"
-_PROCESSES = Path("/proc")
 _POLL_S = 0.05
+_CLOCK_S = 1.0
+"""How much the start times of two processes can be off: the kernel states the time of the boot in whole seconds."""
 
 
 def mark_children(out: str) -> None:
-    """Mark this process's environment, so that what it starts from now on is known to belong to the run of `out`.
+    """Mark this process's environment, so that the programs it starts from now on belong to the run of `out`.
 
     vLLM is told to start its processes as programs, unless the user says otherwise: forks would not show the mark.
     For command lines only, since a script without `if __name__ == "__main__"` cannot start processes in that way.
@@ -29,76 +31,72 @@ def mark_children(out: str) -> None:
 
 
 def children(out: str) -> list[int]:
-    """Ids of the living processes that this process has started for the run of `out`, and of theirs."""
+    """Ids of the living processes that this process has started for the run of `out`, and of their children."""
     own = _own_mark(out)
-    return sorted(pid for pid, mark in _marked() if mark == own)
+    return sorted(process.pid for process, mark in _marked() if mark == own)
 
 
 def end_orphans(out: str, grace_s: float = 5.0) -> list[int]:
-    """End what earlier runs of the same file left behind: SIGTERM, and SIGKILL after `grace_s` seconds.
+    """End the processes that earlier runs of the same file left behind: SIGTERM, and SIGKILL after `grace_s` seconds.
 
     Returns:
         Ids of the processes ended; empty where there were none.
     """
-    found = _orphans(out)
-    _send(signal.SIGTERM, found)
-    until = time.monotonic() + grace_s
-    left = found
-    while left and time.monotonic() < until:
-        time.sleep(_POLL_S)
-        left = sorted({*found} & {*_orphans(out)})
-    _send(signal.SIGKILL, left)
-    return found
-
-
-def _send(number: signal.Signals, pids: list[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _orphans(out: str) -> list[int]:
-    """Marked with the same file, by a process that no longer lives."""
     run = _run_id(out)
-    found = []
-    for pid, mark in _marked():
-        name, _, parent = mark.partition(":")
-        process, _, began = parent.partition(":")
-        if name == run and began and process.isdigit() and _start_time(int(process)) != began:
-            found.append(pid)
-    return sorted(found)
+    orphans = [process for process, mark in _marked() if _is_orphan(process.pid, mark, run)]
+    _end(orphans, grace_s)
+    return sorted(process.pid for process in orphans)
+
+
+def _end(processes: Sequence[psutil.Process], grace_s: float) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.terminate()
+    until = time.monotonic() + grace_s
+    while (left := [process for process in processes if _lives(process)]) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+
+
+def _is_orphan(pid: int, mark: str, run: str) -> bool:
+    """Whether a process was started for this run by a process that no longer lives."""
+    name, parent = (*mark.split(":"), "")[:2]  # version 0.1 wrote a third part
+    if name != run or not parent.isdigit():
+        return False
+    try:
+        # both anew, so that both start times count from the same boot
+        started, parent_started = (psutil.Process(number).create_time() for number in (pid, int(parent)))
+        return not _lives(psutil.Process(int(parent))) or parent_started > started + _CLOCK_S
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether a process still runs; a zombie does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _own_mark(out: str) -> str:
-    return f"{_run_id(out)}:{os.getpid()}:{_start_time(os.getpid())}"
+    return f"{_run_id(out)}:{os.getpid()}"
 
 
 def _run_id(out: str) -> str:
-    """12 hex digits of the run's file, wherever it was named from."""
+    """12 hex digits of the run's file, the same for every path to it."""
     return hashlib.sha256(os.fsencode(Path(out).resolve())).hexdigest()[:12]
 
 
-def _marked() -> Iterator[tuple[int, str]]:
-    """Other living processes with a mark; only those that number processes as this one does (no other container's)."""
-    start = f"{_MARK}=".encode()
-    for folder in _PROCESSES.glob("[0-9]*"):
-        pid = int(folder.name)
+def _marked() -> Iterator[tuple[psutil.Process, str]]:
+    """Other living processes with a mark; only those of this process's pid namespace (no other container's)."""
+    for process in psutil.process_iter():
         try:
-            entries = (folder / "environ").read_bytes().split(b"\0")
-            alike = (folder / "ns/pid").readlink() == (_PROCESSES / "self/ns/pid").readlink()
-        except OSError:  # gone meanwhile, or another user's
+            mark = process.environ().get(_MARK)
+            same = Path(f"/proc/{process.pid}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink()
+        except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue
-        mark = next((entry for entry in entries if entry.startswith(start)), None)
-        if mark is not None and alike and pid != os.getpid():
-            yield pid, mark.removeprefix(start).decode(errors="replace")
-
-
-def _start_time(pid: int) -> str:
-    """When a process began, in clock ticks since the machine did; empty when it lives no more, reaped or not."""
-    try:
-        stat = (_PROCESSES / str(pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return ""
-    fields = stat.rpartition(")")[2].split()  # the program's name before it can hold anything
-    state, began = fields[0], fields[19]
-    return "" if state in "ZX" else began
+        if mark is not None and same and process.pid != os.getpid():
+            yield process, mark

@@ -123,7 +123,7 @@ def test_images_are_refused_by_an_engine_that_says_it_sees_none(engine, tmp_path
     [request] = requests_of(1)
     showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
     if not engine.supports_images:
-        with pytest.raises(EngineError, match="which this model cannot see"):
+        with pytest.raises(EngineError, match="which this model does not support"):
             run(engine, [replace(request, prompt=showing)])
     else:
         assert engine.describe()["engine"] in ("scripted", "openai")

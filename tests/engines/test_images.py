@@ -149,7 +149,7 @@ def test_long_answers_are_cut_and_images_are_not(judge, pictures):
 def test_a_judge_of_text_refuses_images(tiny_model, pictures):
     blind = load_engine("transformers", EngineOptions(model=str(tiny_model)))
     with pytest.raises(
-        EngineError, match="request 1 shows images, which this model cannot see: llama models take text"
+        EngineError, match="request 1 shows images, which this model does not support: llama models take only text"
     ):
         blind.submit([request_of("1", pictures[:1])])
     blind.close()

@@ -43,7 +43,7 @@ def test_a_judge_that_sees_is_shown_the_images_and_one_that_does_not_refuses(row
     added = {name: seen[name].prompt_tokens - blind[name].prompt_tokens for name in seen}
     assert all(16 <= tokens <= 18 for tokens in added.values())
     assert len({one.shown[0].text for one in blind.values()}) == 1  # the questions differ in their images alone
-    with Judge(str(tiny_model), engine="transformers") as judge, pytest.raises(EngineError, match="cannot see"):
+    with Judge(str(tiny_model), engine="transformers") as judge, pytest.raises(EngineError, match="does not support"):
         judge.judge_file(str(rows), out=str(tmp_path / "refused.jsonl"), mode="multimodal", images="use")
 
 

@@ -111,21 +111,45 @@ def test_another_files_run_is_not_touched(run, tmp_path):
     assert lives(child)
 
 
-def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path, run):
-    # a mark with this process's id but another beginning: the number was given out again
-    from judgelm.runs import process_cleanup as orphans
+def test_a_parent_whose_number_somebody_else_has_now_is_dead(tmp_path):
+    # a mark with the id of a process that began after the marked one: the number was given out again
+    from judgelm.runs import process_cleanup
 
     out = str(tmp_path / "out.jsonl")
-    mark = f"{orphans._run_id(out)}:{os.getpid()}:1"
+    script = "import os, sys; os.execvpe('sleep', ['sleep', '600'], os.environ | {'JUDGELM_RUN': sys.stdin.read()})"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, text=True)
+    time.sleep(1.2)
+    later = subprocess.Popen(["sleep", "600"])
+    try:
+        child.stdin.write(f"{process_cleanup._run_id(out)}:{later.pid}")
+        child.stdin.close()
+        until = time.monotonic() + 5
+        while (ended := end_orphans(out)) == [] and time.monotonic() < until:
+            time.sleep(0.01)  # until the child has become `sleep`, which carries the mark
+        assert ended == [child.pid]
+        assert child.wait(timeout=5) == -signal.SIGTERM
+    finally:
+        for process in (child, later):
+            process.kill()
+            process.wait()
+
+
+def test_a_mark_of_version_0_1_is_read(tmp_path):
+    from judgelm.runs import process_cleanup
+
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    out = str(tmp_path / "out.jsonl")
+    mark = f"{process_cleanup._run_id(out)}:{gone.pid}:12345"
     child = subprocess.Popen(["sleep", "600"], env=os.environ | {"JUDGELM_RUN": mark})
     try:
         until = time.monotonic() + 5
-        while (found := end_orphans(out)) == [] and time.monotonic() < until:
-            time.sleep(0.01)  # until the child has become `sleep`, which carries the mark
-        assert found == [child.pid]
-        assert child.wait(timeout=5) == -signal.SIGTERM
+        while (ended := end_orphans(out)) == [] and time.monotonic() < until:
+            time.sleep(0.01)
+        assert ended == [child.pid]
     finally:
         child.kill()
+        child.wait()
 
 
 def test_without_a_mark_nothing_is_a_child(tmp_path):

@@ -10,7 +10,7 @@ from judgelm.errors import ModelError
 
 
 def load_adapter(model: Any, adapter: str, *, merge: bool) -> Any:
-    """The model with the adapter on it; merged where the weights allow it, so that it costs nothing.
+    """The model with the adapter; a merged one costs no time per token.
 
     Raises:
         ModelError: the folder is no PEFT adapter, or does not fit the model.

@@ -1,8 +1,8 @@
 """The embedded engine: a transformers model, continuous batching, no padding.
 
-Every forward pass takes the next token of all replies under way together with as many new prompts as the token budget
-allows, packed into one row (see `packed_attention`). A reply that ends makes room at once. In float32 a greedy reply
-does not depend on what else was in its passes. When memory runs out, the budget is halved and the pass repeated.
+Every forward pass takes the next token of all running sequences together with as many new prompts as the token budget
+allows, packed into one row (see `packed_attention`). A finished reply makes room at once. In float32 a greedy reply
+does not depend on the other sequences of its passes. When memory runs out, the budget is halved and the pass repeated.
 """
 
 import gc
@@ -22,7 +22,7 @@ from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_re
 from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
 from judgelm.engines.transformers.packed_attention import Segment
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, sample_token
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
 from judgelm.engines.transformers.tree_scoring import CandidateTokenizer, tree_inputs, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
@@ -38,8 +38,8 @@ class TransformersEngine:
 
     Args:
         loaded: model and tokenizer.
-        max_num_batched_tokens: most tokens in a pass (one prompt may be longer); None chooses by device.
-        max_num_seqs: most replies under way at once.
+        max_num_batched_tokens: maximum tokens in a pass (a single prompt may be longer); None chooses by device.
+        max_num_seqs: maximum running sequences.
     """
 
     supports_grammar = False
@@ -81,39 +81,38 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice what runs at once, so that the next prompts are tokenised before room is made."""
+        """Twice the running sequences, so that the next prompts are tokenised before there is room for them."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Tokenise requests and queue them; a prompt that cannot fit is finished at once.
+        """Tokenise requests and queue them; a prompt that does not fit fails at once.
 
         Raises:
-            EngineError: a request asks for a grammar, for no reply at all, or for images to be seen by a model of text.
+            EngineError: a request has a grammar or an adapter, asks for no reply, or shows images to a text-only model.
         """
         for request in requests:
             _check(request)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
-            admitted = prepare_request(self._truncator, request)
-            if isinstance(admitted, Completion):
-                self._finished.append(admitted)
+            prepared = prepare_request(self._truncator, request)
+            if isinstance(prepared, Completion):
+                self._finished.append(prepared)
                 continue
-            request, tokenized = admitted
-            tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
-            waiting = self._queued(request, tokenized, tree)
-            if self._prefix_cache.goes_on(waiting):
-                self._waiting.appendleft(waiting)  # before what it goes on from is forgotten
+            queued = self._queue_entry(*prepared)
+            if self._prefix_cache.has_continued(queued):
+                self._waiting.appendleft(queued)  # before the prompt that it continues leaves the cache
             else:
-                self._waiting.append(waiting)
+                self._waiting.append(queued)
 
-    def _queued(self, request: Request, tokenized: TokenizedPrompt, tree: ScoreTree | None) -> QueuedRequest:
-        """The request with its images as the model takes them."""
+    def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
+        """The request with the tree of its candidates, and its images as the model takes them."""
+        tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
         vision = self._loaded.vision
         if vision is None or not tokenized.images:
             return QueuedRequest(request, tokenized, tree)
-        seen = tuple(vision.see(image) for image in tokenized.images)
-        last = max(place for place, token in enumerate(tokenized.ids) if token == vision.token_id)
-        return QueuedRequest(request, tokenized, tree, seen, last + 1)
+        images = tuple(vision.process(image) for image in tokenized.images)
+        last = max(position for position, token in enumerate(tokenized.ids) if token == vision.token_id)
+        return QueuedRequest(request, tokenized, tree, images, last + 1)
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -127,20 +126,20 @@ class TransformersEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> dict[str, str]:
-        """What the first replies to these requests are so far."""
+        """The unfinished first replies to these requests."""
         wanted = set(keys)
         return {
-            reply.source.request.key: reply.source.tokenized.opening
-            + self._loaded.tokenizer.decode(reply.ids, skip_special_tokens=True)
-            for reply in self._running
-            if reply.number == 0 and reply.source.request.key in wanted
+            sequence.parent.request.key: sequence.parent.tokenized.opening
+            + self._loaded.tokenizer.decode(sequence.ids, skip_special_tokens=True)
+            for sequence in self._running
+            if sequence.index == 0 and sequence.parent.request.key in wanted
         }
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
         dropped = set(keys)
-        self._waiting = deque(one for one in self._waiting if one.request.key not in dropped)
-        self._running = [reply for reply in self._running if reply.source.request.key not in dropped]
+        self._waiting = deque(queued for queued in self._waiting if queued.request.key not in dropped)
+        self._running = [sequence for sequence in self._running if sequence.parent.request.key not in dropped]
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
     def describe(self) -> dict[str, Any]:
@@ -157,7 +156,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """How often memory was short, the pass that fitted, prompt tokens that were not read again, and notes."""
+        """Notes, out-of-memory events, the current limits, and prompt tokens taken from the prefix cache."""
         return {
             "notes": list(self._notes),
             "out_of_memory": self.halvings,
@@ -167,7 +166,7 @@ class TransformersEngine:
         }
 
     def close(self) -> None:
-        """Drop what is in hand, and the model."""
+        """Drop all requests and the model."""
         self._waiting.clear()
         self._running.clear()
         self._prefix_cache.clear()
@@ -175,98 +174,97 @@ class TransformersEngine:
         self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
-        """One pass; on out-of-memory nothing has changed but the budget, which is halved."""
-        admitted = self._admit()
+        """Run one pass; on out-of-memory nothing has changed but the budget, which is halved."""
+        scheduled = self._schedule()
         try:
             fresh = [
-                RunningSequence(waiting, self._prefix_cache.resume(waiting, known), 0) for waiting, known in admitted
+                RunningSequence(queued, self._prefix_cache.new_kv(queued, prefix), 0) for queued, prefix in scheduled
             ]
             logits = self._forward(fresh)
-            for reply in fresh:
-                reply.kv.advance(len(reply.source.tokenized.ids) - reply.kv.length)
+            for sequence in fresh:
+                sequence.kv.advance(len(sequence.parent.tokenized.ids) - sequence.kv.length)
             self._score_trees(fresh, logits[len(self._running) :])
-            begun = [reply.branches() for reply in fresh]
-            for reply in fresh:
-                self._prefix_cache.keep(reply)
+            started = [sequence.fork() for sequence in fresh]
+            for sequence in fresh:
+                self._prefix_cache.add(sequence)
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message = str(error)
         else:
-            for reply in self._running:
-                reply.kv.advance(1)
-            self._extend([[reply] for reply in self._running] + begun, logits)
+            for sequence in self._running:
+                sequence.kv.advance(1)
+            self._extend([[sequence] for sequence in self._running] + started, logits)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
-        self._shrink_batch([waiting for waiting, _ in admitted], message)
+        self._shrink_batch([queued for queued, _ in scheduled], message)
 
-    def _admit(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
-        """New prompts for this pass, with what is known of them, within the budgets of tokens, sequences and memory.
+    def _schedule(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
+        """New prompts for this pass, with their cached prefixes, within the budgets of tokens, sequences and memory.
 
-        A prompt that has much in common with another of this pass waits for the next, when that is known.
+        A prompt that shares a long prefix with another of this pass waits for the next pass, when that is cached.
         """
-        fresh: list[tuple[QueuedRequest, CachedPrefix]] = []
+        scheduled: list[tuple[QueuedRequest, CachedPrefix]] = []
         passed_over: list[QueuedRequest] = []
-        tokens = len(self._running)
-        stored = sum(reply.kv.capacity for reply in self._running)
-        sequences = len(self._running)
+        tokens = sequences = len(self._running)
+        reserved = sum(sequence.kv.capacity for sequence in self._running)
         while self._waiting and len(passed_over) < _LOOK_AHEAD:
-            waiting = self._waiting[0]
-            busy = bool(fresh or self._running)
-            room = waiting.capacity * waiting.request.sampling.n
-            replies = waiting.request.sampling.n
-            if busy and (sequences + replies > self.max_num_seqs or stored + room > self._kv_capacity):
+            queued = self._waiting[0]
+            busy = bool(scheduled or self._running)
+            n = queued.request.sampling.n
+            room = queued.capacity * n
+            if busy and (sequences + n > self.max_num_seqs or reserved + room > self._kv_capacity):
                 break
-            known = self._prefix_cache.known(waiting)
-            alike = [one for one, _ in fresh if one.tokenized.images == waiting.tokenized.images]
-            soon = max((shared_tokens(one.ids, waiting) for one in alike), default=0)
-            if soon >= known.tokens + MIN_SHARED_TOKENS:
+            prefix = self._prefix_cache.longest_prefix(queued)
+            alike = [other for other, _ in scheduled if other.tokenized.images == queued.tokenized.images]
+            soon_cached = max((shared_tokens(other.ids, queued) for other in alike), default=0)
+            if soon_cached >= prefix.tokens + MIN_SHARED_TOKENS:
                 passed_over.append(self._waiting.popleft())
                 continue
-            new = len(waiting.ids) - known.tokens
+            new = len(queued.ids) - prefix.tokens
             if busy and tokens + new > self.max_num_batched_tokens:
                 break
-            tokens, stored, sequences = tokens + new, stored + room, sequences + replies
+            tokens, reserved, sequences = tokens + new, reserved + room, sequences + n
             self._waiting.popleft()
-            fresh.append((waiting, known))
+            scheduled.append((queued, prefix))
         self._waiting.extendleft(reversed(passed_over))
-        return fresh
+        return scheduled
 
     def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
-        """Logits at the last token of every reply under way and every new prompt, shape (sequences, vocabulary)."""
+        """Logits at the last token of every running sequence and new prompt, shape (sequences, vocabulary)."""
         ids: list[int] = []
-        places: list[int] = []
+        positions: list[int] = []
         segments: list[Segment] = []
-        for reply in self._running:
-            ids.append(reply.ids[-1])
-            places.append(reply.kv.length)
-            segments.append(Segment(reply.kv, 1))
-        for reply in fresh:
-            prompt, begun = reply.source.tokenized.ids, reply.kv.length
+        for sequence in self._running:
+            ids.append(sequence.ids[-1])
+            positions.append(sequence.kv.length)
+            segments.append(Segment(sequence.kv, 1))
+        for sequence in fresh:
+            prompt, begun = sequence.parent.tokenized.ids, sequence.kv.length
             ids += prompt[begun:]
-            places += range(begun, len(prompt))
-            segments.append(Segment(reply.kv, len(prompt) - begun))
+            positions += range(begun, len(prompt))
+            segments.append(Segment(sequence.kv, len(prompt) - begun))
         last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
-        if self._images is None or not any(reply.source.seen for reply in fresh):
-            return self._run(ids, places, segments, last)
-        row = self._images.embedded(torch.tensor([ids], device=self._device), fresh, start=len(self._running))
-        return self._run(ids, places, segments, last, row)
+        if self._images is None or not any(sequence.parent.images for sequence in fresh):
+            return self._run(ids, positions, segments, last)
+        row = self._images.embed(torch.tensor([ids], device=self._device), fresh, start=len(self._running))
+        return self._run(ids, positions, segments, last, row)
 
     def _run(
         self,
         ids: list[int],
-        places: list[int],
+        positions: list[int],
         segments: list[Segment],
         keep: torch.Tensor,
-        embedded: torch.Tensor | None = None,
+        embeddings: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """A pass over a packed row, of its tokens or of what they are embedded as."""
-        row = {"inputs_embeds": embedded}
-        if embedded is None:
+        """Run a pass over a packed row of tokens, or of their embeddings."""
+        row = {"inputs_embeds": embeddings}
+        if embeddings is None:
             row = {"input_ids": torch.tensor([ids], device=self._device)}
         output = self._loaded.model(
             **row,
-            position_ids=torch.tensor([places], device=self._device),
+            position_ids=torch.tensor([positions], device=self._device),
             use_cache=False,
             logits_to_keep=keep.to(self._device),
             segments=segments,
@@ -275,62 +273,61 @@ class TransformersEngine:
         return logits
 
     def _score_trees(self, fresh: list[RunningSequence], logits: torch.Tensor) -> None:
-        """Evaluate the candidates of new prompts, one more pass for all of them."""
-        scored = [(place, reply, reply.source.tree) for place, reply in enumerate(fresh) if reply.source.tree]
+        """Evaluate the candidates of new prompts, in one more pass for all of them."""
+        scored = [(row, new.parent, new.kv, new.parent.tree) for row, new in enumerate(fresh) if new.parent.tree]
         if not scored:
             return
-        trees: list[ScoreTree] = [tree for _, _, tree in scored if tree is not None]
-        ids, places, segments = tree_inputs(trees, [reply.kv for _, reply, _ in scored], self._device)
-        inner = self._run(ids, places, segments, torch.arange(len(ids))) if ids else logits[:0]
+        trees: list[ScoreTree] = [tree for *_, tree in scored if tree is not None]
+        ids, positions, segments = tree_inputs(trees, [kv for _, _, kv, _ in scored], self._device)
+        inner = self._run(ids, positions, segments, torch.arange(len(ids))) if ids else logits[:0]
         start = 0
-        for (place, reply, _), tree in zip(scored, trees, strict=True):
+        for (row, parent, _, _), tree in zip(scored, trees, strict=True):
             end = start + len(tree.tokens)
-            reply.source.candidate_logprobs = tree_logprobs(
-                tree, torch.cat((logits[place : place + 1], inner[start:end]))
-            )
+            parent.candidate_logprobs = tree_logprobs(tree, torch.cat((logits[row : row + 1], inner[start:end])))
             start = end
 
     def _extend(self, rows: list[list[RunningSequence]], logits: torch.Tensor) -> None:
-        """Add the next token to each reply; the `n` replies of a new prompt share a row of logits."""
+        """Append the next token to each sequence; the `n` sequences of a new prompt share a row of logits."""
         greedy = logits.argmax(-1).tolist()
         running: list[RunningSequence] = []
-        for row, replies in enumerate(rows):
-            for reply in replies:
-                reply.add(sample_token(reply, logits[row], greedy[row]), self._loaded.tokenizer, self._loaded.eos_ids)
-                if reply.finish_reason is None:
-                    running.append(reply)
-                elif (completion := reply.source.collect(reply)) is not None:
+        for row, sequences in enumerate(rows):
+            for sequence in sequences:
+                token = sequence.sample(logits[row], greedy[row])
+                sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
+                if sequence.finish_reason is None:
+                    running.append(sequence)
+                elif (completion := sequence.parent.finish(sequence)) is not None:
                     self._finished.append(completion)
-                    self._prefix_cache.keep(reply)
+                    self._prefix_cache.add(sequence)
         self._running = running
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
-        """Make the next pass half as large; a request that does not fit even alone has failed."""
+        """Make the next pass half as large; a request that does not fit even alone fails."""
         self.halvings += 1
         self._prefix_cache.clear()
         if self._images is not None:
             self._images.clear()
-        under_way = {id(reply.source): reply.source for reply in self._running}
-        if fresh and len(fresh) + len(under_way) > 1:
-            total = sum(len(waiting.ids) for waiting in fresh) + len(self._running)
+        running = list({id(sequence.parent): sequence.parent for sequence in self._running}.values())
+        if fresh and len(fresh) + len(running) > 1:
+            total = sum(len(queued.ids) for queued in fresh) + len(self._running)
             self.max_num_batched_tokens = max(1, min(self.max_num_batched_tokens, total) // 2)
             self._waiting.extendleft(reversed(fresh))
         elif fresh:
             self._finished.append(fresh[0].failed(f"out of memory: {message}"))
-        elif len(under_way) > 1:
+        elif len(running) > 1:
             self.max_num_seqs = max(1, len(self._running) // 2)
-            self._restart(list(under_way.values())[len(under_way) // 2 :])
+            self._preempt(running[len(running) // 2 :])
         else:
             self._running = []
-            self._finished += [source.failed(f"out of memory: {message}") for source in under_way.values()]
+            self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
 
-    def _restart(self, sources: list[QueuedRequest]) -> None:
-        """Put requests back to the start, all their replies with them."""
-        dropped = {id(source) for source in sources}
-        self._running = [reply for reply in self._running if id(reply.source) not in dropped]
-        for source in sources:
-            source.reset()
-        self._waiting.extendleft(reversed(sources))
+    def _preempt(self, requests: list[QueuedRequest]) -> None:
+        """Return requests to the queue and drop all their replies."""
+        dropped = {id(queued) for queued in requests}
+        self._running = [sequence for sequence in self._running if id(sequence.parent) not in dropped]
+        for queued in requests:
+            queued.reset()
+        self._waiting.extendleft(reversed(requests))
 
 
 def _check(request: Request) -> None:

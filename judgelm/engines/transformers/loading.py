@@ -1,4 +1,4 @@
-"""Loads a causal language model and its tokenizer from a folder or the hub, or says what is wrong with it."""
+"""Loads a model, its tokenizer and its adapter from a folder or the hub."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,11 +35,11 @@ from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
-_SEEING_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_config": "sdpa"}
+_VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_config": "sdpa"}
 _IMAGE_MODELS = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 _TEXT_MODELS = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
-"""Models that put image features at the places of image tokens and do nothing else with them: those run packed."""
+"""Models that only put image features at the positions of image tokens, so that they can run packed."""
 _ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
 _BOTH_WAYS = "attention both ways between an image's tokens"
 _NEEDS = {
@@ -51,10 +51,15 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to run, its tokenizer, window, ids that end a reply, and where it came from.
+    """A model ready to run.
 
-    `vision` reads images for it; None where it takes text alone. `notes` are lines for the user on what was chosen,
-    `thinking` is whether it is asked to think.
+    Attributes:
+        window: context window in tokens.
+        eos_ids: token ids that end a reply.
+        identity: identifies the model in the manifest, see `identity_of`.
+        vision: its image processor; None for text-only models.
+        notes: lines for the user on the choices made.
+        thinking: its thinking settings.
     """
 
     model: Any
@@ -68,21 +73,9 @@ class LoadedModel:
     thinking: Thinking = NOT_ASKED
 
 
-def load(options: EngineOptions) -> LoadedModel:
-    """Load model, tokenizer and adapter.
-
-    Raises:
-        ModelError: what is missing or wrong, and what to do.
-        ConfigError: an option that does not exist.
-    """
-    base, adapter = split_adapter(options)
-    with _without_progress_bars():
-        return _load(base, adapter, options)
-
-
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing bars into the run's own; its setting is put back."""
+    """Turn transformers' progress bars off, which would disturb the run's own; restores the setting."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -92,12 +85,20 @@ def _without_progress_bars() -> Iterator[None]:
             hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load(base: str, adapter: str | None, options: EngineOptions) -> LoadedModel:
+@_without_progress_bars()
+def load(options: EngineOptions) -> LoadedModel:
+    """Load model, tokenizer and adapter.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+        ConfigError: an invalid option.
+    """
+    base, adapter = split_adapter(options)
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
-    sees = _sees(base, options)
+    vision = _runs_vision(base, options)
     choice = _dtype(base, options, device)
-    model = _load_model(base, options, device, dtype=choice.dtype, sees=sees)
+    model = _load_model(base, options, device, dtype=choice.dtype, vision=vision)
     if adapter is not None:
         require("peft", extra="train")
         from judgelm.engines.transformers.adapters import load_adapter
@@ -114,22 +115,22 @@ def _load(base: str, adapter: str | None, options: EngineOptions) -> LoadedModel
         eos_ids=eos_ids(model.generation_config, tokenizer),
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
-        vision=Vision.load(base, options) if sees else None,
+        vision=Vision.load(base, options) if vision else None,
         notes=(choice.note,) if choice.note else (),
         thinking=thinking_policy(options, window=window, resumes=True),
     )
 
 
-def _sees(source: str, options: EngineOptions) -> bool:
-    """Whether it is a vision-language model whose images this engine can show it.
+def _runs_vision(source: str, options: EngineOptions) -> bool:
+    """Whether it is a vision-language model that this engine can run with images.
 
     Raises:
-        ModelError: it is one of another kind, which could not even be loaded for text alone.
+        ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
     """
     try:
         kind = str(load_config(source, options).model_type)
     except ModelError:
-        return False  # loading the model says it better
+        return False  # loading the model gives the better error
     if kind in IMAGE_TOKEN_MODELS:
         return True
     if kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
@@ -138,26 +139,26 @@ def _sees(source: str, options: EngineOptions) -> bool:
 
 
 def no_vision_reason(kind: str) -> str:
-    """Why this engine shows a model of this kind no images, and what to do."""
+    """The reason why this engine does not support images for a model type, and the way out."""
     if kind in _IMAGE_MODELS:
-        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the places of image tokens")
+        needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at the positions of image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
-        return f"they need {needs}, and it shows images to {known}; use --engine vllm, or a server with --engine openai"
-    return f"{kind} models take text alone; choose a vision-language model, or judge without images"
+        return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
+    return f"{kind} models take only text; choose a vision-language model, or judge without images"
 
 
 def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
     if options.dtype not in _DTYPES:
-        raise ConfigError(f"dtype {options.dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
+        raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     try:
         return resolve_dtype(source, load_config(source, options), options, device=device)
     except ModelError:
-        return DtypeChoice(dtype=options.dtype)  # loading the model says it better
+        return DtypeChoice(dtype=options.dtype)  # loading the model gives the better error
 
 
-def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, sees: bool) -> Any:
+def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
     try:
-        kind: Any = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+        kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
             loaded: Any = kind.from_pretrained(
                 source,
@@ -165,8 +166,8 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 trust_remote_code=options.trust_remote_code,
                 dtype=_DTYPES[dtype],
                 device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
-                # an image's patches all see each other, and are read by attention of transformers' own
-                attn_implementation=_SEEING_ATTENTION if sees else ATTENTION_NAME,
+                # all patches of an image attend to each other, in transformers' own attention
+                attn_implementation=_VISION_ATTENTION if vision else ATTENTION_NAME,
                 quantization_config=_quantization(options.quantization),
                 output_loading_info=True,
             )
@@ -175,7 +176,9 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
     model, info = loaded
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
-        raise ModelError(f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); the folder is torn")
+        raise ModelError(
+            f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
+        )
     return model if options.quantization else model.to(device)
 
 
@@ -192,7 +195,7 @@ def _quantization(name: str | None) -> Any:
         )
     if name == "8bit":
         return make(load_in_8bit=True)
-    raise ConfigError(f"quantization {name!r} does not exist; there are: 4bit, 8bit")
+    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit")
 
 
 def _load_hint(source: str) -> str:
@@ -200,7 +203,7 @@ def _load_hint(source: str) -> str:
 
 
 def runs_packed(model: Any) -> bool:
-    """Whether the model's attention can be replaced, and its layers keep no state but keys and values."""
+    """Whether the model's attention can be replaced and its layers have no state but keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 
@@ -213,10 +216,10 @@ def _check_attention(model: Any, source: str) -> None:
 
 
 def device_of(name: str) -> str:
-    """The device that an option names, for torch.
+    """The device of an option, for torch.
 
     Raises:
-        ConfigError: there is none of that name here.
+        ConfigError: this machine has no such device.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -225,7 +228,5 @@ def device_of(name: str) -> str:
     except RuntimeError as error:
         raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda or cuda:0") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(
-            f"device {name!r} is not there: torch sees {torch.cuda.device_count()} CUDA devices; try auto"
-        )
+        raise ConfigError(f"device {name!r} not found: torch sees {torch.cuda.device_count()} CUDA devices; try auto")
     return name

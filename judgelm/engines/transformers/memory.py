@@ -1,16 +1,17 @@
-"""How much room there is for keys and values, and which errors say that there is none."""
+"""Memory for keys and values, and the errors that say it is exhausted."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 _MEMORY_SHARE = 0.5
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
-    """How many tokens of keys and values fit into half of the memory that is free now."""
+    """Tokens whose keys and values fit into half of the memory that is free now."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -20,7 +21,7 @@ def kv_capacity(model: Any, device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a pass failed for want of memory; on the CPU torch has no error of its own for it."""
+    """Whether a pass ran out of memory; on the CPU torch has no error class for it."""
     text = str(error)
     kinds = (torch.OutOfMemoryError, MemoryError)
     return isinstance(error, kinds) or "can't allocate memory" in text or "not enough memory" in text
@@ -30,14 +31,9 @@ def available_bytes(root: Path = Path("/")) -> int:
     """Bytes that this process can have without swapping: the machine's, or what its control groups leave of them.
 
     Args:
-        root: where `proc` and `sys` are mounted; 4 GiB are taken where Linux states nothing.
+        root: where `proc` and `sys` are mounted.
     """
-    try:
-        stated = dict(line.split(":", 1) for line in (root / "proc/meminfo").read_text(encoding="ascii").splitlines())
-        free = int(stated["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return 4 << 30
-    return max(0, min([free, *_left_by_groups(root)]))
+    return max(0, min([int(psutil.virtual_memory().available), *_left_by_groups(root)]))
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
@@ -57,7 +53,7 @@ def _left_by_groups(root: Path) -> Iterator[int]:
             continue
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
-            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount is there
+            if folder.is_relative_to(mount):  # in a container the path is often the host's, and only the mount exists
                 yield from _left(folder, *names)
 
 

@@ -1,8 +1,8 @@
-"""Layers in the form that the CPU computes fastest, in bfloat16: as few passes over memory as there can be.
+"""Layers in the form that a CPU computes fastest in bfloat16: with the fewest passes over memory.
 
-torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it each time: here that is done once,
-when the model is loaded. A gated MLP applies activation and product where the matrix products write their results, and
-a norm reads and writes its row once. What a layer computes stays the same but for the rounding of values in between.
+torch hands a linear layer's weight to oneDNN row by row, and oneDNN rearranges it in every call. Here that is done
+once, when the model is loaded. A gated MLP applies activation and product where the matrix products write their
+results, and a norm reads and writes its row once. Only the rounding of intermediate values changes.
 """
 
 import torch
@@ -26,14 +26,14 @@ class PackedLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """As the layer's own, shape (..., features in) to (..., features out); `swish` applies SiLU to it."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
-        return found
+        """The layer's output, shape (..., features in) to (..., features out); `swish` applies SiLU to it."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
+        return output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """What `forward` gives, multiplied by another tensor of its shape."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
-        return found
+        """The output of `forward`, multiplied by another tensor of its shape."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
+        return output
 
 
 class PackedMlp(nn.Module):
@@ -45,8 +45,8 @@ class PackedMlp(nn.Module):
 
     def forward(self, row: Tensor) -> Tensor:
         """Shape (..., hidden) to the same."""
-        found: Tensor = self.down_proj(self.up_proj.times(row, self.gate_proj(row, "swish")))
-        return found
+        output: Tensor = self.down_proj(self.up_proj.times(row, self.gate_proj(row, "swish")))
+        return output
 
 
 class PackedNorm(nn.Module):
@@ -64,25 +64,24 @@ class PackedNorm(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Change the model's layers in place, where device, numbers and this build of torch allow.
+    """Replace the model's layers in place, where device, numeric format and this build of torch allow.
 
-    Weights that two layers share (tied embeddings) and layers of other kinds (quantised, adapters) stay as they are,
-    and so does whatever does not compute what its packed form does.
+    Weights that two layers share (tied embeddings), layers of other kinds (quantised, adapters) and layers whose packed
+    form computes something else stay as they are.
     """
     has_kernels = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if not (has_kernels and torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
-    shared = {one for one in weights if weights.count(one) > 1}
+    shared = {weight for weight in weights if weights.count(weight) > 1}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear and _packable(child.weight) and id(child.weight) not in shared:
                 setattr(parent, name, PackedLinear(child))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            one = _norm(child) or _mlp(child)
-            if one is not None:
-                setattr(parent, name, one)
+            if (packed := _norm(child) or _mlp(child)) is not None:
+                setattr(parent, name, packed)
 
 
 def _packable(weight: Tensor) -> bool:
@@ -107,7 +106,7 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
 
 
 def _alike(module: nn.Module, packed: nn.Module, features: int) -> bool:
-    """Whether both compute the same of some made-up rows, but for rounding."""
+    """Whether both compute the same for synthetic rows, except for rounding."""
     rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).bfloat16()
-    given, found = module(rows).float(), packed(rows).float()
-    return bool((given - found).abs().max() <= _PRECISION * given.abs().max())
+    expected, actual = module(rows).float(), packed(rows).float()
+    return bool((expected - actual).abs().max() <= _PRECISION * expected.abs().max())

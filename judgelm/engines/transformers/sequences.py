@@ -1,9 +1,11 @@
-"""Requests that wait and replies under way in the transformers engine."""
+"""Queued requests and running sequences of the transformers engine."""
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from judgelm.engines.score_tree import ScoreTree
 from judgelm.engines.transformers.packed_attention import KVCache
@@ -13,57 +15,56 @@ from judgelm.records import Completion, FinishReason, Request, Sampling
 
 
 class FinishedSequence(NamedTuple):
-    """What is left of a reply that has ended; not its keys and values, which would outlive it until a collection."""
+    """A finished reply, without its keys and values, which would stay in memory until the next garbage collection."""
 
     text: str
     finish_reason: FinishReason
     tokens: int
 
 
+@dataclass(eq=False)
 class QueuedRequest:
-    """A tokenised request, and its replies as they end.
+    """A tokenised request, and its replies as they finish.
 
-    Args:
-        request: what was asked for.
+    Attributes:
+        request: the request itself.
         tokenized: its prompt as the model reads it.
         tree: of the candidates, where there are any.
-        seen: the prompt's images.
-        images_end: how many tokens the prompt has up to the end of its last image.
+        images: the prompt's images.
+        images_end: tokens of the prompt up to the end of its last image.
+        candidate_logprobs: set when the tree has been evaluated.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        tokenized: TokenizedPrompt,
-        tree: ScoreTree | None,
-        seen: tuple[ProcessedImage, ...] = (),
-        images_end: int = 0,
-    ) -> None:
-        self.request = request
-        self.tokenized = tokenized
-        self.tree = tree
-        self.seen = seen
-        self.images_end = images_end
-        self.ids = np.array(tokenized.ids, np.int32)
-        self.candidate_logprobs: tuple[float, ...] | None = None
-        self._ended: dict[int, FinishedSequence] = {}
+    request: Request
+    tokenized: TokenizedPrompt
+    tree: ScoreTree | None
+    images: tuple[ProcessedImage, ...] = ()
+    images_end: int = 0
+    candidate_logprobs: tuple[float, ...] | None = None
+    _finished: dict[int, FinishedSequence] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Hold the token ids as an array, which is fast to compare."""
+        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)
 
     @property
     def capacity(self) -> int:
-        """Tokens that prompt and one reply may come to."""
+        """Maximum tokens of the prompt and one reply."""
         return len(self.tokenized.ids) + self.request.sampling.max_tokens
 
     def reset(self) -> None:
-        """Forget the replies that have ended."""
-        self._ended.clear()
+        """Forget the finished replies."""
+        self._finished.clear()
 
-    def collect(self, reply: "RunningSequence") -> Completion | None:
-        """Take a reply that has ended; the completion once all have."""
-        self._ended[reply.number] = FinishedSequence(reply.text, reply.finish_reason or "error", len(reply.ids))
+    def finish(self, sequence: "RunningSequence") -> Completion | None:
+        """Take a finished reply; returns the completion once all replies are finished."""
+        self._finished[sequence.index] = FinishedSequence(
+            sequence.text, sequence.finish_reason or "error", len(sequence.ids)
+        )
         n = self.request.sampling.n
-        if len(self._ended) < n:
+        if len(self._finished) < n:
             return None
-        replies = [self._ended[number] for number in range(n)]
+        replies = [self._finished[index] for index in range(n)]
         return Completion(
             key=self.request.key,
             texts=tuple(self.tokenized.opening + reply.text for reply in replies),
@@ -77,68 +78,62 @@ class QueuedRequest:
 
     def failed(self, message: str) -> Completion:
         """The completion of a request that the engine could not run."""
-        return Completion(
-            key=self.request.key,
-            texts=(),
-            finish_reasons=("error",),
+        return Completion.failed(
+            self.request.key,
+            message,
             prompt_tokens=len(self.tokenized.ids),
             truncations=self.tokenized.truncations,
-            error=message,
         )
 
 
 class RunningSequence:
-    """One reply under way: its tokens so far and the keys and values behind them."""
+    """A reply being generated: its tokens so far and its keys and values.
 
-    def __init__(self, source: QueuedRequest, kv: KVCache, number: int) -> None:
-        self.source = source
+    Args:
+        parent: the request that it answers.
+        kv: its keys and values.
+        index: which of the request's `n` replies it is.
+    """
+
+    def __init__(self, parent: QueuedRequest, kv: KVCache, index: int) -> None:
+        self.parent = parent
         self.kv = kv
-        self.number = number
+        self.index = index
         self.ids: list[int] = []
         self.text = ""
         self.finish_reason: FinishReason | None = None
-        sampling = source.request.sampling
+        sampling = parent.request.sampling
         self.generator = torch.Generator() if sampling.temperature > 0 else None
         if self.generator is not None:
-            self.generator.manual_seed(sampling.seed + number)
+            self.generator.manual_seed(sampling.seed + index)
 
-    def branches(self) -> "list[RunningSequence]":
-        """All `n` replies to the prompt, which has just been read."""
-        others = range(1, self.source.request.sampling.n)
-        return [self, *(RunningSequence(self.source, self.kv.fork(), number) for number in others)]
+    def fork(self) -> "list[RunningSequence]":
+        """All `n` replies to the prompt, once it has been read."""
+        others = range(1, self.parent.request.sampling.n)
+        return [self, *(RunningSequence(self.parent, self.kv.fork(), index) for index in others)]
 
-    def add(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token and see whether the reply ends with it."""
-        sampling = self.source.request.sampling
+    def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
+        """Append a token and set `finish_reason` if the reply ends with it."""
+        sampling = self.parent.request.sampling
         self.ids.append(token)
         if token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:
-            self.text, self.finish_reason = read_reply(self.ids, sampling, tokenizer, eos_ids)
+            self.text, self.finish_reason = decode_reply(self.ids, sampling, tokenizer, eos_ids)
+
+    def sample(self, logits: torch.Tensor, greedy: int) -> int:
+        """The next token: the most probable, or one drawn with the sequence's own generator."""
+        if self.generator is None:
+            return greedy
+        probabilities = torch.softmax(logits.float().cpu() / self.parent.request.sampling.temperature, -1)
+        return int(torch.multinomial(probabilities, 1, generator=self.generator))
 
 
-def read_reply(
+def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """The text of a reply's tokens, and why it ends with the last of them; None where it goes on."""
+    """The text of a reply's tokens, and its finish reason; None where it goes on."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"
-    ends = [place for mark in sampling.stop if (place := text.find(mark)) >= 0]
-    if ends:
-        return text[: _end(text, min(ends), sampling)], "stop"
+    if (stopped := sampling.cut_at_stop(text)) is not None:
+        return stopped, "stop"
     return text, "length" if len(ids) == sampling.max_tokens else None
-
-
-def _end(text: str, stop: int, sampling: Sampling) -> int:
-    """Where a reply ends whose first stop string begins at `stop`."""
-    if not sampling.include_stop:
-        return stop
-    return stop + next(len(mark) for mark in sampling.stop if text.startswith(mark, stop))
-
-
-def sample_token(reply: RunningSequence, logits: torch.Tensor, greedy: int) -> int:
-    """The next token: the likeliest, or one drawn with the reply's own generator."""
-    if reply.generator is None:
-        return greedy
-    temperature = reply.source.request.sampling.temperature
-    probabilities = torch.softmax(logits.float().cpu() / temperature, -1)
-    return int(torch.multinomial(probabilities, 1, generator=reply.generator))

@@ -14,21 +14,21 @@ _TAIL_CHARACTERS = 32
 
 
 class CandidateTokenizer:
-    """Token ids of replies as they would follow a prompt; remembered, since runs ask for the same ones."""
+    """Token ids of replies as they would follow a prompt; cached, since a run repeats the same ones."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
 
     def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
-        """The tree of the replies behind this prompt."""
+        """The tree of the replies that follow this prompt."""
         key = (prompt[-_TAIL_CHARACTERS:], replies)
         if key not in self._trees:
-            self._trees[key] = build_tree([self._behind(key[0], reply) for reply in replies])
+            self._trees[key] = build_tree([self._ids_after(key[0], reply) for reply in replies])
         return self._trees[key]
 
-    def _behind(self, tail: str, reply: str) -> list[int]:
-        """Ids of the reply where it follows the prompt's end; by itself where a token would span the border."""
+    def _ids_after(self, tail: str, reply: str) -> list[int]:
+        """Ids of the reply after the prompt's end; tokenised alone where a token would span the boundary."""
         before, whole = self._ids(tail), self._ids(tail + reply)
         ids = whole[len(before) :] if whole[: len(before)] == before else self._ids(reply)
         if not ids:
@@ -40,26 +40,26 @@ class CandidateTokenizer:
 
 
 def tree_inputs(
-    trees: Sequence[ScoreTree], caches: Sequence[KVCache], device: torch.device
+    trees: Sequence[ScoreTree], kv_caches: Sequence[KVCache], device: torch.device
 ) -> tuple[list[int], list[int], list[Segment]]:
     """Token ids, positions and segments of all trees' inner nodes, packed."""
     ids: list[int] = []
-    places: list[int] = []
+    positions: list[int] = []
     segments: list[Segment] = []
-    for tree, kv in zip(trees, caches, strict=True):
+    for tree, kv in zip(trees, kv_caches, strict=True):
         if not tree.tokens:
             continue
         ids += tree.tokens
-        places += (kv.length + depth for depth in tree.depths)
-        sees = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool, device=device)
+        positions += (kv.length + depth for depth in tree.depths)
+        visible = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool, device=device)
         for node in range(len(tree.tokens)):
-            sees[node, tree.ancestors(node)] = True
-        segments.append(Segment(kv, len(tree.tokens), sees))
-    return ids, places, segments
+            visible[node, tree.ancestors(node)] = True
+        segments.append(Segment(kv, len(tree.tokens), visible))
+    return ids, positions, segments
 
 
 def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
-    """The replies' log-probabilities, as `ScoreTree.logprobs` has them.
+    """The replies' log-probabilities, as in `ScoreTree.logprobs`.
 
     Args:
         tree: the replies.

@@ -1,11 +1,11 @@
-"""What a vision-language model's processor makes of images: the tokens that stand for one, and the pixels.
+"""The processor of a vision-language model: an image's tokens in the prompt, and its pixels.
 
 Source: transformers' `ProcessorMixin`, whose image tokens are written into the text before it is tokenised.
 """
 
 import importlib.util
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from transformers import AutoProcessor
@@ -15,44 +15,45 @@ from judgelm.engines.images import ImageError, read_image
 from judgelm.engines.model_files import first_line
 from judgelm.errors import ModelError
 
-_MOST = 64
+_MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
     """One image as the model takes it.
 
     Attributes:
-        source: where it lies.
         picture: PIL's image.
-        text: what stands for it in the prompt.
+        text: its text in the prompt.
         pixels: the processor's arrays by the names of the model's arguments, each with a leading batch of one image.
     """
 
-    source: str
     picture: Any
     text: str
     pixels: dict[str, Any]
 
 
 class Vision:
-    """Reads images for one model; the latest are kept, since both orders and the reason show the same.
+    """Reads images for one model; recent ones are cached, since both orders and the reason show the same.
 
     Args:
         processor: of the model, with an image token.
+
+    Attributes:
+        process: makes a `ProcessedImage` of an image; raises ImageError where it cannot be read.
     """
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
-        self._seen: OrderedDict[str, ProcessedImage] = OrderedDict()
+        self.process = lru_cache(_MAX_CACHED)(self._process)
 
     @classmethod
     def load(cls, base: str, options: EngineOptions) -> "Vision":
         """The model's own processor.
 
         Raises:
-            ModelError: there is none, or none that says where images stand in a text.
+            ModelError: there is none, or it has no image token.
         """
         try:
             processor = AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
@@ -64,7 +65,7 @@ class Vision:
             if importlib.util.find_spec("torchvision") is None:
                 way_out += ", and install torchvision, which some processors need"
             raise ModelError(
-                f"{base}: a vision-language model, and its processor cannot be loaded: {first_line(error)}; {way_out}"
+                f"{base}: a vision-language model whose processor cannot be loaded: {first_line(error)}; {way_out}"
             ) from error
         if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
             raise ModelError(f"{base}: its processor has no image token; use --engine openai with a server that does")
@@ -72,40 +73,25 @@ class Vision:
 
     @property
     def placeholder(self) -> str:
-        """What a chat template writes for one image."""
+        """The text that a chat template writes for one image."""
         return str(self._processor.image_token)
 
     @property
     def token_id(self) -> int:
-        """The token at whose places the model puts image features."""
+        """The token at whose positions the model puts image features."""
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:
-        """What stands for this image in a prompt.
+        """The image's text in a prompt.
 
         Raises:
             ImageError: it cannot be read.
         """
-        return self.see(image).text
+        return self.process(image).text
 
-    def see(self, image: str) -> ProcessedImage:
-        """The image as the model takes it.
-
-        Raises:
-            ImageError: it cannot be read.
-        """
-        if image in self._seen:
-            self._seen.move_to_end(image)
-            return self._seen[image]
+    def _process(self, image: str) -> ProcessedImage:
+        """Text and pixels, as the processor makes them of a prompt that consists of the image alone."""
         picture = read_image(image)
-        text, pixels = self._processed(picture)
-        self._seen[image] = ProcessedImage(source=image, picture=picture, text=text, pixels=pixels)
-        if len(self._seen) > _MOST:
-            self._seen.popitem(last=False)
-        return self._seen[image]
-
-    def _processed(self, picture: Any) -> tuple[str, dict[str, Any]]:
-        """Text and pixels by the processor's own way of making one whole prompt of an image alone."""
         alone = self._processor(
             images=[picture], text=[self.placeholder], return_tensors="pt", add_special_tokens=False
         )
@@ -113,5 +99,6 @@ class Vision:
         tokenizer = self._processor.tokenizer
         text = str(tokenizer.decode(ids, skip_special_tokens=False))
         if list(tokenizer(text, add_special_tokens=False)["input_ids"]) != ids:
-            raise ImageError("the processor's text for an image is not read back as the same tokens; use --engine vllm")
-        return text, {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}
+            raise ImageError("the processor's text for an image is not tokenised to the same tokens; use --engine vllm")
+        pixels = {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}
+        return ProcessedImage(picture=picture, text=text, pixels=pixels)

@@ -26,7 +26,7 @@ from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
 from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
 from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.score_tree import ROOT
-from judgelm.engines.transformers.sequences import read_reply
+from judgelm.engines.transformers.sequences import decode_reply
 from judgelm.engines.transformers.tree_scoring import CandidateTokenizer
 from judgelm.engines.transformers.vision import Vision
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, RefusedError
@@ -327,7 +327,7 @@ class VllmEngine:
         )
 
     def _read(self, one: _InFlight, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
-        text, reason = read_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
+        text, reason = decode_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
         return one.tokenized.opening + text, reason
 
     def _lora(self, adapter: str) -> LoRARequest:

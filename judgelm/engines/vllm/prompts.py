@@ -25,7 +25,7 @@ def tokens_prompt(
     """
     if vision is None or not tokenized.images:
         return TokensPrompt(prompt_token_ids=[*tokenized.ids, *behind])
-    seen = [vision.see(image) for image in tokenized.images]
+    seen = [vision.process(image) for image in tokenized.images]
     text, rest = "", tokenized.text
     for one in seen:
         before, _, rest = rest.partition(one.text)

@@ -63,7 +63,9 @@ def test_without_images_completions_are_asked_as_before(picture):
 def test_a_completions_only_engine_refuses_images(picture):
     with endpoint(ScriptedBackend()) as server:
         engine = load(server, api="completions")
-        with pytest.raises(EngineError, match="shows images, which this model cannot see: /completions takes text"):
+        with pytest.raises(
+            EngineError, match="shows images, which this model does not support: /completions takes text"
+        ):
             engine.submit([request_of([picture])])
         engine.close()
 

@@ -19,7 +19,7 @@ def test_a_next_token_is_attended_as_by_the_fused_kernel(kv_heads, scaling):
     for store, (keys, values) in zip(stores, past, strict=True):
         store.write(0, keys, values)
         store.advance(keys.shape[2])
-        store.whole(0)[0][:, :, store.length :] = float("nan")  # what an unwritten place may hold
+        store.buffers(0)[0][:, :, store.length :] = float("nan")  # what an unwritten place may hold
     query = torch.randn(1, 4, 3, 16).bfloat16()
     key, value = (torch.randn(1, kv_heads, 3, 16).bfloat16() for _ in range(2))
     segments = [Segment(store, 1) for store in stores]
