@@ -97,7 +97,7 @@ def _cascade(
         failures_as_ties=protocol.failures == "as_tie",
         rule=scored.evaluation.order_rule,
         tie_band=protocol.tie_band,
-        how=protocol.resampling,
+        resampling=protocol.resampling,
     )
     return replace(found, agreement=agreement)
 

@@ -25,7 +25,7 @@ from judgelm.metrics.capabilities import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, Cell, Group, HeatMap, StudyResult, Table, Value, columns, table
+from judgelm.studies.result import Bars, Cell, HeatMap, StudyResult, Table, Value, bars, columns, table
 from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
@@ -88,12 +88,14 @@ def capability_study(
         for name, judgments in _by_model(run, whole, questions, alone=len(runs) == 1).items()
     ]
     judged = {sample_id for judgments in runs.values() for sample_id in judgments}
-    asked = [frozenset(one.capabilities) for sample_id, one in questions.items() if sample_id in judged]
-    names, combinations = capability_order(asked), combination_order(asked)
-    how = options.resampling
-    overall = {model.name: mean_score((), model.graded, how) for model in models}
-    alone = {model.name: by_capability(model.graded, names, how) for model in models}
-    together = {model.name: by_combination(model.graded, combinations, how) for model in models}
+    combinations_asked = [
+        frozenset(question.capabilities) for sample_id, question in questions.items() if sample_id in judged
+    ]
+    names, combinations = capability_order(combinations_asked), combination_order(combinations_asked)
+    resampling = options.resampling
+    overall = {model.name: mean_score((), model.graded, resampling) for model in models}
+    alone = {model.name: by_capability(model.graded, names, resampling) for model in models}
+    together = {model.name: by_combination(model.graded, combinations, resampling) for model in models}
     return StudyResult(
         study="capabilities",
         title="Grades by capability",
@@ -128,8 +130,8 @@ def _by_model(
 
 
 def _named(run: str, model: str | None, *, alone: bool) -> str:
-    said = model or "no model named"
-    return said if alone else f"{run}: {said}"
+    label = model or "no model named"
+    return label if alone else f"{run}: {label}"
 
 
 def _joined(
@@ -162,7 +164,7 @@ def _joined(
         scale=scale,
         graded=tuple(graded),
         unknown=len(judgments) - len(graded),
-        unjudged=sum(one.model in (None, *models) for one in questions.values()) - len(graded),
+        unjudged=sum(other.model in (None, *models) for other in questions.values()) - len(graded),
     )
 
 
@@ -179,7 +181,7 @@ def _counts(models: Sequence[_Model], questions: Mapping[str, VisualQuestion]) -
         "models": len(models),
         "questions": len(questions),
         "judged": sum(len(model.graded) for model in models),
-        "failed": sum(one.score is None for model in models for one in model.graded),
+        "failed": sum(answer.score is None for model in models for answer in model.graded),
         "questions_without_judgment": sum(model.unjudged for model in models),
         "judgments_without_question": sum(model.unknown for model in models),
     }
@@ -192,7 +194,7 @@ def _findings(
     for model in models:
         low, high = model.scale
         lines.append(f"{model.name}: mean grade {_said(overall[model.name].mean)} on a scale of {low:g} to {high:g}.")
-        known = [(_point(one.mean), one) for one in alone[model.name] if one.mean is not None]
+        known = [(_point(group.mean), group) for group in alone[model.name] if group.mean is not None]
         if len(known) > 1:
             best, worst = (choose(known, key=lambda pair: pair[0])[1] for choose in (max, min))
             lines.append(
@@ -205,7 +207,7 @@ def _findings(
 def _warnings(models: Sequence[_Model]) -> list[str]:
     lines = []
     for model in models:
-        failed = sum(one.score is None for one in model.graded)
+        failed = sum(answer.score is None for answer in model.graded)
         if failed:
             lines.append(
                 f"{model.name}: {failed} of {len(model.graded)} judgments failed and are in no mean; where harder "
@@ -221,21 +223,21 @@ def _warnings(models: Sequence[_Model]) -> list[str]:
 
 
 def _kinds(model: _Model) -> list[tuple[frozenset[str], int]]:
-    return list(Counter(one.capabilities for one in model.graded).items())
+    return list(Counter(answer.capabilities for answer in model.graded).items())
 
 
 def _table(name: str, title: str, models: Sequence[_Model], groups: Mapping[str, Sequence[GroupScore]]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (
             model.name,
-            " + ".join(one.capabilities) or _ALL,
-            one.n,
-            one.failed,
-            one.mean,
-            rescaled(one.mean, model.scale),
+            " + ".join(group.capabilities) or _ALL,
+            group.n,
+            group.failed,
+            group.mean,
+            rescaled(group.mean, model.scale),
         )
         for model in models
-        for one in groups[model.name]
+        for group in groups[model.name]
     ]
     return table(
         rows,
@@ -255,19 +257,16 @@ def _bars(
     overall: Mapping[str, GroupScore],
     alone: Mapping[str, list[GroupScore]],
 ) -> Bars:
-    return Bars(
+    return bars(
+        {
+            model.name: [rescaled(group.mean, model.scale) for group in (*alone[model.name], overall[model.name])]
+            for model in models
+        },
+        (*names, _ALL),
         name="capability-grades",
         title="Grades by capability, rescaled to 0 to 1",
         x_label="capability",
         y_label="rescaled mean grade",
-        categories=(*names, _ALL),
-        groups=tuple(
-            Group(
-                name=model.name,
-                values=tuple(rescaled(one.mean, model.scale) for one in (*alone[model.name], overall[model.name])),
-            )
-            for model in models
-        ),
     )
 
 
@@ -280,11 +279,11 @@ def _heat_map(
         x_label="answers of",
         y_label="combination",
         value_label="rescaled mean grade",
-        rows=tuple(" + ".join(one) for one in combinations),
+        rows=tuple(" + ".join(combination) for combination in combinations),
         columns=tuple(model.name for model in models),
         values=tuple(
-            tuple(_bare(rescaled(together[model.name][place].mean, model.scale)) for model in models)
-            for place in range(len(combinations))
+            tuple(_bare(rescaled(together[model.name][row].mean, model.scale)) for model in models)
+            for row in range(len(combinations))
         ),
     )
 
@@ -296,7 +295,7 @@ def rescaled(mean: Value, scale: tuple[float, float]) -> Value:
         return None
     if not isinstance(mean, Estimate):
         return (mean - low) / (high - low)
-    value, below, above = ((one - low) / (high - low) for one in (mean.value, mean.low, mean.high))
+    value, below, above = ((bound - low) / (high - low) for bound in (mean.value, mean.low, mean.high))
     return replace(mean, value=value, low=below, high=above)
 
 

@@ -39,7 +39,7 @@ def cascade_agreement(
     failures_as_ties: bool = False,
     rule: LabelRule = "as_judged",
     tie_band: float = TIE_BAND,
-    how: Resampling,
+    resampling: Resampling,
 ) -> CascadeAgreement:
     """Agreement of the cascade and of its judges, over samples that are joined, judged by the small one and labelled.
 
@@ -51,7 +51,7 @@ def cascade_agreement(
         failures_as_ties: count a failure as a tie instead of leaving it out.
         rule: two orders into one label.
         tie_band: under rule `probability`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         InputError: the order rule cannot be applied.
@@ -68,16 +68,16 @@ def cascade_agreement(
     passed = [key for key in ids if joined[key].decided_by == "large"]
 
     def agreement(keys: list[str], which: int) -> Estimate | None:
-        kept = [key for key in keys if both[key][which] is not None]
-        hits = np.array([both[key][which] == truth[key] for key in kept])
-        return share(hits, _clusters(kept, clusters), how) if kept else None
+        labelled = [key for key in keys if both[key][which] is not None]
+        hits = np.array([both[key][which] == truth[key] for key in labelled])
+        return share(hits, _clusters(labelled, clusters), resampling) if labelled else None
 
     return CascadeAgreement(
         small=agreement(ids, 0),
         cascade=agreement(ids, 1),
         small_on_passed=agreement(passed, 0),
         large_on_passed=agreement(passed, 1),
-        gain=_gain({key: pair for key, pair in both.items() if None not in pair}, truth, clusters, how),
+        gain=_gain({key: pair for key, pair in both.items() if None not in pair}, truth, clusters, resampling),
     )
 
 
@@ -85,13 +85,15 @@ def _gain(
     both: Mapping[str, tuple[int | None, int | None]],
     truth: Mapping[str, int],
     clusters: Mapping[str, Hashable] | None,
-    how: Resampling,
+    resampling: Resampling,
 ) -> Estimate | None:
     if not both:
         return None
     hits = [(second == truth[key], first == truth[key], True) for key, (first, second) in both.items()]
     values = np.array(hits, dtype=np.float64)
-    [gain] = estimate(values, lambda sums: (sums[:, :1] - sums[:, 1:2]) / sums[:, 2:], _clusters(both, clusters), how)
+    [gain] = estimate(
+        values, lambda sums: (sums[:, :1] - sums[:, 1:2]) / sums[:, 2:], _clusters(both, clusters), resampling
+    )
     return gain
 
 

@@ -195,31 +195,31 @@ def evaluate(
         InputError: no judgment has a label, a sample is judged twice, or the order rule cannot be applied.
     """
     options = options or EvaluationOptions()
-    found, reverse = by_id(judgments), reverse or {}
-    by_default = protocol_rule(found, reverse)
+    judgments_by_id, reverse = by_id(judgments), reverse or {}
+    by_default = protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
-    rows = join(found, labels, reverse, clusters, rule, options.tie_band)
+    rows = join(judgments_by_id, labels, reverse, clusters, rule, options.tie_band)
     judged = [row for row in rows if row.judged is not None]
-    kept = judged if options.failures == "excluded" else rows
+    included = judged if options.failures == "excluded" else rows
     tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
-    how = options.resampling
+    resampling = options.resampling
     return Evaluation(
         protocol=_protocol(rows, rule, options, bool(reverse)),
         order_rule=rule,
         other_rules={
-            other: _rule_agreement(rows, other, reverse, how)
+            other: _rule_agreement(rows, other, reverse, resampling)
             for other in (("given", "mean") if by_default == "given" else ())
             if other != rule
         },
         failures=options.failures,
-        counts=_counts(found, labels, rows),
+        counts=_counts(judgments_by_id, labels, rows),
         failure_codes=_failure_codes(rows),
-        excluded=pair_metrics([labelled(row) for row in judged], how) if judged else None,
-        as_tie=pair_metrics([labelled(row, failure=0) for row in rows], how),
-        probabilities=score_probabilities(rows, how),
+        excluded=pair_metrics([labelled(row) for row in judged], resampling) if judged else None,
+        as_tie=pair_metrics([labelled(row, failure=0) for row in rows], resampling),
+        probabilities=score_probabilities(rows, resampling),
         scores=score_histogram([row.judgment for row in rows]),
-        groups={name: _group_rows(rows, kept, values, how) for name, values in (groups or {}).items()},
-        humans=_humans(kept, how),
+        groups={name: _group_rows(rows, included, values, resampling) for name, values in (groups or {}).items()},
+        humans=_humans(included, resampling),
         flips=tuple(row.id for row in rows if flipped(row)),
         disagreements=tuple(_disagreement(row, rule) for row in judged if row.judged != row.truth),
         failed=tuple(row.id for row in rows if row.judged is None),
@@ -244,12 +244,12 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         repaired=sum(row.judgment.repaired and row.judged is not None for row in rows),
         read_anywhere=sum(row.judgment.read_anywhere and row.judged is not None for row in rows),
         reasons=sum(row.judgment.reason is not None for row in rows),
-        thinking=sum(any(one.thinking is not None for one in row.judgment.shown) for row in rows),
+        thinking=sum(any(shown.thinking is not None for shown in row.judgment.shown) for row in rows),
     )
 
 
 def _mean_thinking(rows: list[JoinedPair]) -> float | None:
-    lengths = [len(one.thinking) for row in rows for one in row.judgment.shown if one.thinking is not None]
+    lengths = [len(shown.thinking) for row in rows for shown in row.judgment.shown if shown.thinking is not None]
     return float(np.mean(lengths)) if lengths else None
 
 
@@ -260,43 +260,43 @@ def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
 
 
 def _group_rows(
-    rows: list[JoinedPair], kept: list[JoinedPair], values: Mapping[str, str], how: Resampling
+    rows: list[JoinedPair], included: list[JoinedPair], values: Mapping[str, str], resampling: Resampling
 ) -> tuple[GroupRow, ...]:
     """One row per value, the largest first; `kept` are the rows that count under the headline treatment."""
-    everyone, counted = (group_by_value(part, lambda row: values.get(row.id)) for part in (rows, kept))
-    found = [_group_row(value, members, counted.get(value, []), how) for value, members in everyone.items()]
-    return tuple(sorted(found, key=lambda row: (-row.n, row.value)))
+    everyone, counted = (group_by_value(part, lambda row: values.get(row.id)) for part in (rows, included))
+    group_rows = [_group_row(value, members, counted.get(value, []), resampling) for value, members in everyone.items()]
+    return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))
 
 
-def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair], how: Resampling) -> GroupRow:
+def _group_row(value: str, members: list[JoinedPair], counted: list[JoinedPair], resampling: Resampling) -> GroupRow:
     failed = sum(row.judged is None for row in members)
     if not counted:
         return GroupRow(value=value, n=0, failed=failed, accuracy=None, majority_share=None)
     hits = np.array([(row.judged or 0) == row.truth for row in counted])
     commonest = Counter(row.truth for row in counted).most_common(1)[0][1]
-    accuracy = share(hits, [row.cluster for row in counted], how)
+    accuracy = share(hits, [row.cluster for row in counted], resampling)
     return GroupRow(
         value=value, n=len(counted), failed=failed, accuracy=accuracy, majority_share=commonest / len(counted)
     )
 
 
-def _humans(kept: list[JoinedPair], how: Resampling) -> HumanAgreement | None:
-    rows = [row for row in kept if len(row.label.votes) > 1]
+def _humans(included: list[JoinedPair], resampling: Resampling) -> HumanAgreement | None:
+    rows = [row for row in included if len(row.label.votes) > 1]
     if not rows:
         return None
     votes = [[label_of(vote) for vote in row.label.votes] for row in rows]
-    return human_agreement([row.judged or 0 for row in rows], votes, [row.cluster for row in rows], how)
+    return human_agreement([row.judged or 0 for row in rows], votes, [row.cluster for row in rows], resampling)
 
 
 def _rule_agreement(
-    rows: list[JoinedPair], rule: LabelRule, reverse: Mapping[str, Judgment], how: Resampling
+    rows: list[JoinedPair], rule: LabelRule, reverse: Mapping[str, Judgment], resampling: Resampling
 ) -> RuleAgreement:
     others = [replace(row, judged=pair_label(row.judgment, rule, reverse.get(row.id)), orders=None) for row in rows]
     judged = [labelled(row) for row in others if row.judged is not None]
     return RuleAgreement(
         failed=len(rows) - len(judged),
-        excluded=pair_metrics(judged, how).accuracy if judged else None,
-        as_tie=pair_metrics([labelled(row, failure=0) for row in others], how).accuracy,
+        excluded=pair_metrics(judged, resampling).accuracy if judged else None,
+        as_tie=pair_metrics([labelled(row, failure=0) for row in others], resampling).accuracy,
     )
 
 

@@ -96,8 +96,8 @@ def failed_orders(row: JoinedPair) -> int:
     """How many of the orders asked for gave no label."""
     if row.orders is None:
         return sum(shown.failure is not None for shown in row.judgment.shown)
-    asked = (row.orders.given, row.orders.swapped)
-    return sum(order is not None and order.label is None for order in asked)
+    both = (row.orders.given, row.orders.swapped)
+    return sum(order is not None and order.label is None for order in both)
 
 
 def failure_code(judgment: Judgment) -> str:
@@ -122,8 +122,8 @@ def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders
 
 def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
     """The members of each value in the order given, the largest group first and equal ones by value."""
-    found: dict[str, list[T]] = {}
+    groups: dict[str, list[T]] = {}
     for member in members:
         value = value_of(member)
-        found.setdefault(NOT_GIVEN if value is None else value, []).append(member)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+        groups.setdefault(NOT_GIVEN if value is None else value, []).append(member)
+    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))

@@ -14,11 +14,11 @@ from judgelm.studies.result import (
     Bars,
     Cell,
     Figure,
-    Group,
     Lines,
     Series,
     StudyResult,
     Table,
+    bars,
     columns,
     table,
 )
@@ -120,16 +120,21 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
     every = [run for rows in runs.values() for run in rows]
     if not every:
         raise ValueError("no runs to lay out")
-    tables = [_efficiency(rows) if number == 3 else _measured(number, rows) for number, rows in sorted(runs.items())]
+    tables = [
+        _efficiency(rows) if table_number == 3 else _measured(table_number, rows)
+        for table_number, rows in sorted(runs.items())
+    ]
     figures: list[Figure] = [_scaling(runs[4])] if 4 in runs else []
     figures += [
-        bias for number in sorted(runs) if number in (5, 6) and (bias := _biases(number, runs[number])) is not None
+        bias
+        for table_number in sorted(runs)
+        if table_number in (5, 6) and (bias := _biases(table_number, runs[table_number])) is not None
     ]
     return StudyResult(
         study="judgelm",
         title="JudgeLM's tables for these judges",
         protocol=" / ".join(dict.fromkeys(run.evaluation.protocol for run in every)),
-        findings=tuple(_best(number, rows) for number, rows in sorted(runs.items()) if number != 3),
+        findings=tuple(_best(table_number, rows) for table_number, rows in sorted(runs.items()) if table_number != 3),
         counts={
             "runs": len(every),
             "judged": sum(run.evaluation.counts.judged for run in every),
@@ -140,8 +145,8 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
     )
 
 
-def _measured(number: int, rows: Sequence[TableRun]) -> Table:
-    layout = LAYOUTS[number]
+def _measured(table_number: int, rows: Sequence[TableRun]) -> Table:
+    layout = LAYOUTS[table_number]
     return table(
         [
             (
@@ -155,11 +160,11 @@ def _measured(number: int, rows: Sequence[TableRun]) -> Table:
         columns("text", layout.heads.items()),
         columns("share", ((name, _MEASURES[name]) for name in layout.measures)),
         columns("count", n="n", failed="failed"),
-        name=f"table-{number}",
-        title=f"Table {number}: {layout.title}",
-        source=f"JudgeLM, Table {number}",
-        note=f"{_PANDALM_NOTE if number == 2 else _GIVEN_NOTE} Empty: every judgment failed, or the pairs were judged "
-        "in one order only. Intervals: 95 %.",
+        name=f"table-{table_number}",
+        title=f"Table {table_number}: {layout.title}",
+        source=f"JudgeLM, Table {table_number}",
+        note=f"{_PANDALM_NOTE if table_number == 2 else _GIVEN_NOTE} Empty: every judgment failed, or the pairs were "
+        "judged in one order only. Intervals: 95 %.",
     )
 
 
@@ -168,16 +173,16 @@ def metric_value(evaluation: Evaluation, name: str) -> Estimate | None:
     if name == "agreement_by_mean":
         other = evaluation.other_rules.get("mean")
         return None if other is None else other.excluded if evaluation.failures == "excluded" else other.as_tie
-    found = evaluation.headline
-    if found is None:
+    metrics = evaluation.headline
+    if metrics is None:
         return None
     if name in _POSITION:
-        return None if found.position is None else _estimate(found.position, name)
-    return _estimate(found, "accuracy" if name == "agreement" else name)
+        return None if metrics.position is None else _estimate(metrics.position, name)
+    return _estimate(metrics, "accuracy" if name == "agreement" else name)
 
 
-def _estimate(found: object, name: str) -> Estimate:
-    estimate = getattr(found, name)
+def _estimate(metrics: object, name: str) -> Estimate:
+    estimate = getattr(metrics, name)
     assert isinstance(estimate, Estimate), "names come from the layouts"
     return estimate
 
@@ -211,8 +216,8 @@ def _scaling(rows: Sequence[TableRun]) -> Lines:
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     places = [_number(scale) for scale in scales]
     at = {
-        scale: float(index) if place is None or None in places else place
-        for index, (scale, place) in enumerate(zip(scales, places, strict=True))
+        scale: float(index) if rows_of_scale is None or None in places else rows_of_scale
+        for index, (scale, rows_of_scale) in enumerate(zip(scales, places, strict=True))
     }
     sizes = dict.fromkeys(run.heads["judge_size"] for run in rows)
     return Lines(
@@ -241,34 +246,31 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _biases(number: int, rows: Sequence[TableRun]) -> Bars | None:
+def _biases(table_number: int, rows: Sequence[TableRun]) -> Bars | None:
     """Position bias of each row; None where no run was judged in both orders."""
     judged = [run for run in rows if metric_value(run.evaluation, "delta") is not None]
     if not judged:
         return None
     names = {"toward_first": "toward 1st", "toward_second": "toward 2nd", "delta": "delta"}
-    return Bars(
-        name=f"position-bias-{number}",
-        title=f"Position bias ({LAYOUTS[number].title.lower()})",
+    return bars(
+        {name: [metric_value(run.evaluation, key) for run in judged] for key, name in names.items()},
+        [", ".join(run.heads[key] for key in LAYOUTS[table_number].heads) for run in judged],
+        name=f"position-bias-{table_number}",
+        title=f"Position bias ({LAYOUTS[table_number].title.lower()})",
         x_label="Judge",
         y_label="Share of pairs",
-        categories=tuple(", ".join(run.heads[key] for key in LAYOUTS[number].heads) for run in judged),
-        groups=tuple(
-            Group(name=name, values=tuple(metric_value(run.evaluation, key) for run in judged))
-            for key, name in names.items()
-        ),
     )
 
 
-def _best(number: int, rows: Sequence[TableRun]) -> str:
+def _best(table_number: int, rows: Sequence[TableRun]) -> str:
     """Which row names the label most often."""
-    name = LAYOUTS[number].measures[0]
-    found = [(estimate, run) for run in rows if (estimate := metric_value(run.evaluation, name)) is not None]
-    if not found:
-        return f"Table {number}: no judgment could be read."
-    estimate, run = max(found, key=lambda one: one[0].value)
-    judge = ", ".join(run.heads[key] for key in LAYOUTS[number].heads)
+    name = LAYOUTS[table_number].measures[0]
+    measured = [(estimate, run) for run in rows if (estimate := metric_value(run.evaluation, name)) is not None]
+    if not measured:
+        return f"Table {table_number}: no judgment could be read."
+    estimate, run = max(measured, key=lambda pair: pair[0].value)
+    judge = ", ".join(run.heads[key] for key in LAYOUTS[table_number].heads)
     return (
-        f"Table {number}: highest {_MEASURES[name].rstrip(' ↑')}: {100 * estimate.value:.1f} % (95 % interval "
+        f"Table {table_number}: highest {_MEASURES[name].rstrip(' ↑')}: {100 * estimate.value:.1f} % (95 % interval "
         f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}, n = {estimate.n}), {judge}."
     )

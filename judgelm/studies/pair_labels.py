@@ -163,18 +163,18 @@ def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | No
 
 
 def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_band: float) -> int | None:
-    shown = [(one.order, one) for one in judgment.shown]
+    shown = [(part.order, part) for part in judgment.shown]
     if reverse is not None:
-        shown += [((1, 0), one) for one in reverse.shown]
-    if not shown or any(one.failure is not None for _, one in shown):
+        shown += [((1, 0), part) for part in reverse.shown]
+    if not shown or any(part.failure is not None for _, part in shown):
         return None
-    found = [(order, one.distribution) for order, one in shown if one.distribution is not None]
-    if len(found) < len(shown):
+    distributions = [(order, part.distribution) for order, part in shown if part.distribution is not None]
+    if len(distributions) < len(shown):
         raise InputError(
             f'judgment {judgment.sample_id}: order rule "probability" needs score distributions, and it holds none; '
             "judge again with --distribution, on an engine that gives probabilities"
         )
-    probability = antisymmetrised(found)
+    probability = antisymmetrised(distributions)
     return None if probability is None else label_of(winner_by(probability, tie_band))
 
 
@@ -186,12 +186,12 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
     """
     if isinstance(judgments, Mapping):
         return {key: _by_order(judgment) for key, judgment in judgments.items()}
-    found: dict[str, Judgment] = {}
+    unique: dict[str, Judgment] = {}
     for judgment in judgments:
-        if judgment.sample_id in found:
+        if judgment.sample_id in unique:
             raise InputError(f"judgments: sample {judgment.sample_id} is judged twice; keep one of them")
-        found[judgment.sample_id] = _by_order(judgment)
-    return found
+        unique[judgment.sample_id] = _by_order(judgment)
+    return unique
 
 
 def _by_order(judgment: Judgment) -> Judgment:

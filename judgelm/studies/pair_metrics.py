@@ -54,7 +54,7 @@ class PairMetrics:
     position: PositionEstimates | None
 
 
-def pair_metrics(pairs: Sequence[LabelledPair], how: Resampling) -> PairMetrics:
+def pair_metrics(pairs: Sequence[LabelledPair], resampling: Resampling) -> PairMetrics:
     """All numbers of these pairs.
 
     Intervals are bootstrap percentiles over clusters; a share of exactly 0 or 1 gets Wilson's (`resampling.widened`).
@@ -69,11 +69,13 @@ def pair_metrics(pairs: Sequence[LabelledPair], how: Resampling) -> PairMetrics:
 
     def scores(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         matrices = sums.reshape(-1, 3, 3)
-        found = scores_of_confusion(matrices)
+        agreement = scores_of_confusion(matrices)
         majority = matrices[:, commonest].sum(axis=1) / matrices.sum(axis=(1, 2))
-        return np.column_stack([found, majority, found[:, 0] - majority])
+        return np.column_stack([agreement, majority, agreement[:, 0] - majority])
 
-    accuracy, precision, recall, f1, majority, gain = estimate(confusion_cells(truth, judged), scores, clusters, how)
+    accuracy, precision, recall, f1, majority, gain = estimate(
+        confusion_cells(truth, judged), scores, clusters, resampling
+    )
     return PairMetrics(
         n=len(pairs),
         accuracy=widened(accuracy, clusters),
@@ -84,29 +86,31 @@ def pair_metrics(pairs: Sequence[LabelledPair], how: Resampling) -> PairMetrics:
         majority=widened(majority, clusters),
         gain=gain,
         confusion=tuple(tuple(row) for row in matrix.tolist()),
-        position=_position(pairs, how),
+        position=_position(pairs, resampling),
     )
 
 
 def position_estimates(
-    given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], how: Resampling
+    given: NDArray[np.int_], swapped: NDArray[np.int_], clusters: Sequence[Hashable], resampling: Resampling
 ) -> PositionEstimates:
     """`metrics.position.position_bias` with intervals; labels and errors are its, clusters those of `pair_metrics`."""
     cells = position_cells(given, swapped)
-    steady, first, second = (share(column > 0, clusters, how) for column in cells.T)
-    [delta] = estimate(cells, _delta, clusters, how)
+    steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
+    [delta] = estimate(cells, _delta, clusters, resampling)
     if delta.low == delta.high:  # every pair behaves alike: 0 or 1
         delta = widened(delta, clusters)
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
 
 
-def _position(pairs: Sequence[LabelledPair], how: Resampling) -> PositionEstimates | None:
+def _position(pairs: Sequence[LabelledPair], resampling: Resampling) -> PositionEstimates | None:
     both = [(pair.given, pair.swapped, pair.cluster) for pair in pairs]
-    kept = [(given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None]
-    if not kept:
+    paired = [
+        (given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None
+    ]
+    if not paired:
         return None
-    given, swapped = np.array([row[0] for row in kept]), np.array([row[1] for row in kept])
-    return position_estimates(given, swapped, [row[2] for row in kept], how)
+    given, swapped = np.array([row[0] for row in paired]), np.array([row[1] for row in paired])
+    return position_estimates(given, swapped, [row[2] for row in paired], resampling)
 
 
 def _delta(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,23 +136,23 @@ class ProbabilityScores:
     log_loss: Estimate | None
 
 
-def score_probabilities(rows: Sequence[JoinedPair], how: Resampling) -> ProbabilityScores | None:
+def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> ProbabilityScores | None:
     """Scores of P(first better) as the run recorded it; None where no judgment has one."""
-    found = [(row.judgment.probability, row) for row in rows]
-    given = [(probability, row) for probability, row in found if probability is not None]
-    if not given:
+    scored = [(row.judgment.probability, row) for row in rows]
+    known = [(probability, row) for probability, row in scored if probability is not None]
+    if not known:
         return None
-    decided = [(probability, row) for probability, row in given if row.truth != 0]
+    decided = [(probability, row) for probability, row in known if row.truth != 0]
     brier = log_loss = None
     if decided:
         losses = proper_losses(
             np.array([row.truth > 0 for _, row in decided]), np.array([probability for probability, _ in decided])
         )
-        brier, log_loss = _means(losses, [row.cluster for _, row in decided], how)
+        brier, log_loss = _means(losses, [row.cluster for _, row in decided], resampling)
     return ProbabilityScores(
         n=len(decided),
-        tied_labels=len(given) - len(decided),
-        without=len(rows) - len(given),
+        tied_labels=len(known) - len(decided),
+        without=len(rows) - len(known),
         brier=brier,
         log_loss=log_loss,
     )
@@ -165,14 +169,14 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
         shape (n, 2). A probability of exactly 0 or 1 counts as off by one float64 epsilon in the log loss, as in
         scikit-learn, so that one certain mistake costs 36 instead of infinity.
     """
-    told = np.where(first_better, probability, 1 - probability)
+    of_outcome = np.where(first_better, probability, 1 - probability)
     epsilon = np.finfo(np.float64).eps
-    return np.column_stack([(1 - told) ** 2, -np.log(np.clip(told, epsilon, 1 - epsilon))])
+    return np.column_stack([(1 - of_outcome) ** 2, -np.log(np.clip(of_outcome, epsilon, 1 - epsilon))])
 
 
-def _means(losses: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> list[Estimate]:
+def _means(losses: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> list[Estimate]:
     counted = np.column_stack([losses, np.ones(len(losses))])
-    return estimate(counted, lambda sums: sums[:, :2] / sums[:, 2:], clusters, how)
+    return estimate(counted, lambda sums: sums[:, :2] / sums[:, 2:], clusters, resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +208,7 @@ def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
         return None
     low, high = np.floor(scores.min() + 0.5) - 0.5, np.floor(scores.max() + 0.5) + 0.5
     edges = np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
-    first, second = (np.histogram(scores[:, place], bins=edges)[0].tolist() for place in (0, 1))
+    first, second = (np.histogram(scores[:, position], bins=edges)[0].tolist() for position in (0, 1))
     mean_first, mean_second = scores.mean(axis=0).tolist()
     return ScoreHistogram(
         edges=tuple(edges.tolist()),

@@ -50,9 +50,14 @@ class Table:
     note: str = ""
 
     def __post_init__(self) -> None:
-        ragged = [number for number, row in enumerate(self.rows) if len(row) != len(self.columns)]
-        if ragged:
-            raise ValueError(f"table {self.name}: row {ragged[0]} has not one cell for each of its columns")
+        ragged = next((index for index, row in enumerate(self.rows) if len(row) != len(self.columns)), None)
+        if ragged is not None:
+            raise ValueError(f"table {self.name}: row {ragged} has not one cell for each of its columns")
+
+    def column(self, key: str) -> list[Cell]:
+        """The cells of one column."""
+        index = [column.key for column in self.columns].index(key)
+        return [row[index] for row in self.rows]
 
 
 def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
@@ -203,19 +208,19 @@ class StudyResult:
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [one.name for one in (*self.tables, *self.figures)]
+        names = [part.name for part in (*self.tables, *self.figures)]
         if doubled := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"study {self.study}: two tables or figures are named {', '.join(sorted(doubled))}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers, strings and None, ready for `json.dumps`; tables' rows by column key."""
-        found = asdict(self)
-        for table, plain in zip(self.tables, found["tables"], strict=True):
+        plain_result = asdict(self)
+        for table, plain in zip(self.tables, plain_result["tables"], strict=True):
             keys = [column.key for column in table.columns]
             plain["rows"] = [dict(zip(keys, map(json_ready, row), strict=True)) for row in plain["rows"]]
-        for one, plain in zip(self.figures, found["figures"], strict=True):
-            plain["kind"] = type(one).__name__.lower()
-            if isinstance(one, HeatMap):
-                plain["marked"] = sorted(one.marked)
-        found["figures"] = [json_ready(one) for one in found["figures"]]
-        return found
+        for figure, plain in zip(self.figures, plain_result["figures"], strict=True):
+            plain["kind"] = type(figure).__name__.lower()
+            if isinstance(figure, HeatMap):
+                plain["marked"] = sorted(figure.marked)
+        plain_result["figures"] = [json_ready(figure) for figure in plain_result["figures"]]
+        return plain_result

@@ -5,19 +5,19 @@ from judgelm.metrics.resampling import Estimate
 _OPENING = 160
 
 
-def format_share(found: Estimate) -> str:
+def format_share(estimate: Estimate) -> str:
     """`71.1 % (95 % interval 68.2 to 73.9, n = 300)`."""
-    return f"{100 * found.value:.1f} % ({_interval(found, 100, '.1f')})"
+    return f"{100 * estimate.value:.1f} % ({_interval(estimate, 100, '.1f')})"
 
 
-def format_points(found: Estimate) -> str:
+def format_points(estimate: Estimate) -> str:
     """A difference of shares: `+3.1 points (95 % interval -0.2 to +6.4, n = 300)`."""
-    return f"{100 * found.value:+.1f} points ({_interval(found, 100, '+.1f')})"
+    return f"{100 * estimate.value:+.1f} points ({_interval(estimate, 100, '+.1f')})"
 
 
-def format_number(found: Estimate, form: str = ".3f") -> str:
+def format_number(estimate: Estimate, form: str = ".3f") -> str:
     """`0.412 (95 % interval 0.380 to 0.447, n = 300)`."""
-    return f"{found.value:{form}} ({_interval(found, 1, form)})"
+    return f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
 def excerpt(text: str) -> str:
@@ -31,8 +31,8 @@ def file_slug(group: str) -> str:
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in group.lower())
 
 
-def _interval(found: Estimate, times: float, form: str) -> str:
-    if found.low != found.low or found.high != found.high:
-        return f"no interval, n = {found.n:,}"
-    bounds = f"{times * found.low:{form}} to {times * found.high:{form}}"
-    return f"{100 * found.level:g} % interval {bounds}, n = {found.n:,}"
+def _interval(estimate: Estimate, times: float, form: str) -> str:
+    if estimate.low != estimate.low or estimate.high != estimate.high:
+        return f"no interval, n = {estimate.n:,}"
+    bounds = f"{times * estimate.low:{form}} to {times * estimate.high:{form}}"
+    return f"{100 * estimate.level:g} % interval {bounds}, n = {estimate.n:,}"

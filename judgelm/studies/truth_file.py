@@ -47,7 +47,7 @@ def read_truths(path: Path, from_row: Callable[[Mapping[str, Any], str], Truth])
     Raises:
         InputError: a line is not usable, or two are of one sample.
     """
-    return by_sample(from_row(row, f"{path}:{number}") for number, row in read_jsonl(path))
+    return by_sample(from_row(row, f"{path}:{line}") for line, row in read_jsonl(path))
 
 
 def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:

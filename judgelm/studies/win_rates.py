@@ -28,7 +28,7 @@ _NOTE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
+class _ModelResult:
     """One model against one baseline by one annotator; `controlled` is a reason where there is no estimate."""
 
     model: str
@@ -46,7 +46,7 @@ class _Standing:
 
 def win_rate_study(
     comparisons: Iterable[Comparison],
-    how: Resampling | None = None,
+    resampling: Resampling | None = None,
     *,
     difficulties: Mapping[str, float] | None = None,
     notes: Sequence[str] = (),
@@ -55,50 +55,54 @@ def win_rate_study(
 
     Args:
         comparisons: of any number of models.
-        how: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples; the defaults when None.
         difficulties: of each instruction, by its text or index; None leaves the term out of the regression.
         notes: what reading the files has left out, to be shown.
 
     Raises:
         InputError: no comparison has a preference, or an instruction's difficulty is not given.
     """
-    how = how or Resampling()
+    resampling = resampling or Resampling()
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    for one in comparisons:
-        groups.setdefault((one.annotator, one.baseline, one.model), []).append(one)
-    judged = [group for group in groups.values() if any(one.preference is not None for one in group)]
+    for comparison in comparisons:
+        groups.setdefault((comparison.annotator, comparison.baseline, comparison.model), []).append(comparison)
+    judged = [group for group in groups.values() if any(comparison.preference is not None for comparison in group)]
     if not judged:
         raise InputError(f"win rates: none of {sum(map(len, groups.values()))} comparisons has a preference")
-    standings = [_standing(group, how, difficulties) for group in judged]
-    standings.sort(key=lambda one: (one.annotator, one.baseline, -one.mean.rate.value))
+    results = [_model_result(group, resampling, difficulties) for group in judged]
+    results.sort(key=lambda result: (result.annotator, result.baseline, -result.mean.rate.value))
     return StudyResult(
         study="win-rates",
         title="Win rates against a baseline",
-        protocol=_protocol(how, difficulties is not None),
-        findings=tuple(_findings(standings)),
+        protocol=_protocol(resampling, difficulties is not None),
+        findings=tuple(_findings(results)),
         counts={
             "comparisons": sum(map(len, groups.values())),
-            "not_judged": sum(one.preference is None for group in groups.values() for one in group),
-            "models": len(standings),
+            "not_judged": sum(comparison.preference is None for group in groups.values() for comparison in group),
+            "models": len(results),
         },
-        tables=(_table(standings),),
-        figures=(_forest(standings),),
-        warnings=(*notes, *_warnings(standings)),
+        tables=(_table(results),),
+        figures=(_forest(results),),
+        warnings=(*notes, *_warnings(results)),
     )
 
 
-def _standing(group: Sequence[Comparison], how: Resampling, difficulties: Mapping[str, float] | None) -> _Standing:
-    judged = [(one, one.preference) for one in group if one.preference is not None]
+def _model_result(
+    group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
+) -> _ModelResult:
+    judged = [(comparison, comparison.preference) for comparison in group if comparison.preference is not None]
     preferences = np.array([preference for _, preference in judged], dtype=np.float64)
-    lengths = np.array([one.lengths for one, _ in judged], dtype=np.float64)
-    clusters = [one.instruction for one, _ in judged]
-    hard = None if difficulties is None else np.array([_difficulty(one, difficulties) for one, _ in judged])
-    return _Standing(
+    lengths = np.array([comparison.lengths for comparison, _ in judged], dtype=np.float64)
+    clusters = [comparison.instruction for comparison, _ in judged]
+    hard = (
+        None if difficulties is None else np.array([_difficulty(comparison, difficulties) for comparison, _ in judged])
+    )
+    return _ModelResult(
         model=group[0].model,
         baseline=group[0].baseline,
         annotator=group[0].annotator,
-        mean=weighted(preferences, clusters, how),
-        discrete=discrete(preferences, clusters, how),
+        mean=weighted(preferences, clusters, resampling),
+        discrete=discrete(preferences, clusters, resampling),
         wins=int((preferences > 0.5).sum()),
         ties=int((preferences == 0.5).sum()),
         losses=int((preferences < 0.5).sum()),
@@ -108,25 +112,29 @@ def _standing(group: Sequence[Comparison], how: Resampling, difficulties: Mappin
     )
 
 
-def _difficulty(one: Comparison, difficulties: Mapping[str, float]) -> float:
-    for name in (one.instruction, one.index):
+def _difficulty(comparison: Comparison, difficulties: Mapping[str, float]) -> float:
+    for name in (comparison.instruction, comparison.index):
         if name is not None and name in difficulties:
             return difficulties[name]
-    raise InputError(f"win rates: no difficulty of the instruction {one.instruction[:80]!r} (index {one.index})")
+    raise InputError(
+        f"win rates: no difficulty of the instruction {comparison.instruction[:80]!r} (index {comparison.index})"
+    )
 
 
-def _table(standings: Sequence[_Standing]) -> Table:
-    def cells(one: _Standing) -> tuple[Cell, ...]:
-        found = one.controlled
-        controlled = (None, None, None) if isinstance(found, str) else (found.rate, found.standard_error, found.length)
+def _table(results: Sequence[_ModelResult]) -> Table:
+    def cells(result: _ModelResult) -> tuple[Cell, ...]:
+        length = result.controlled
+        controlled = (
+            (None, None, None) if isinstance(length, str) else (length.rate, length.standard_error, length.length)
+        )
         return (
-            *(one.model, one.baseline, one.annotator, one.wins + one.ties + one.losses),
-            *(one.mean.rate, one.mean.standard_error, one.discrete.rate, one.discrete.standard_error),
-            *(one.wins, one.ties, one.losses, *controlled, one.mean_length, one.failed),
+            *(result.model, result.baseline, result.annotator, result.wins + result.ties + result.losses),
+            *(result.mean.rate, result.mean.standard_error, result.discrete.rate, result.discrete.standard_error),
+            *(result.wins, result.ties, result.losses, *controlled, result.mean_length, result.failed),
         )
 
     return table(
-        [cells(one) for one in standings],
+        [cells(model_result) for model_result in results],
         columns("text", model="Model", baseline="Baseline", annotator="Annotator"),
         columns("count", n="n"),
         columns(
@@ -147,46 +155,50 @@ def _table(standings: Sequence[_Standing]) -> Table:
     )
 
 
-def _forest(standings: Sequence[_Standing]) -> Forest:
+def _forest(results: Sequence[_ModelResult]) -> Forest:
     return Forest(
         name="win-rate",
         title="Win rate against the baseline",
         x_label="Win rate",
-        rows=tuple(ForestRow(label=one.model, estimate=one.mean.rate) for one in standings),
+        rows=tuple(ForestRow(label=result.model, estimate=result.mean.rate) for result in results),
         no_effect=0.5,
     )
 
 
-def _protocol(how: Resampling, with_difficulty: bool) -> str:
+def _protocol(resampling: Resampling, with_difficulty: bool) -> str:
     terms = "the standardised difference in length (tanh), a constant"
     terms += " and the instruction's difficulty" if with_difficulty else "; no difficulty of instructions was given"
     return (
         "Preferences are probabilities that the model's answer is better, as the annotator gave them; intervals of win "
-        f"rates are 95 % from {how.resamples} resamples of instructions (seed {how.seed}). Length control: logistic "
-        f"regression without penalty on {terms}. AlpacaEval's own fit is L1-penalised by cross-validation and drawn to "
-        "verbose and concise versions of its baseline, so that its figures differ."
+        f"rates are 95 % from {resampling.resamples} resamples of instructions (seed {resampling.seed}). Length "
+        f"control: logistic regression without penalty on {terms}. AlpacaEval's own fit is L1-penalised by "
+        "cross-validation and drawn to verbose and concise versions of its baseline, so that its figures differ."
     )
 
 
-def _findings(standings: Sequence[_Standing]) -> list[str]:
+def _findings(results: Sequence[_ModelResult]) -> list[str]:
     lines = []
-    for one in standings[:_MOST_SENTENCES]:
-        controlled = "" if isinstance(one.controlled, str) else f"; at equal length {format_share(one.controlled.rate)}"
-        by = f" ({one.annotator})" if one.annotator else ""
-        lines.append(f"{one.model} against {one.baseline}{by}: {format_share(one.mean.rate)}{controlled}.")
-    if len(standings) > _MOST_SENTENCES:
-        lines.append(f"{len(standings) - _MOST_SENTENCES} more models stand in the table.")
+    for result in results[:_MOST_SENTENCES]:
+        controlled = (
+            "" if isinstance(result.controlled, str) else f"; at equal length {format_share(result.controlled.rate)}"
+        )
+        by = f" ({result.annotator})" if result.annotator else ""
+        lines.append(f"{result.model} against {result.baseline}{by}: {format_share(result.mean.rate)}{controlled}.")
+    if len(results) > _MOST_SENTENCES:
+        lines.append(f"{len(results) - _MOST_SENTENCES} more models stand in the table.")
     return lines
 
 
-def _warnings(standings: Sequence[_Standing]) -> list[str]:
+def _warnings(results: Sequence[_ModelResult]) -> list[str]:
     lines = []
-    for one in standings:
-        if isinstance(one.controlled, str):
-            lines.append(f"{one.model} against {one.baseline}: no length-controlled win rate: {one.controlled}.")
-        elif abs(one.controlled.rate.value - one.mean.rate.value) > _FAR:
+    for result in results:
+        if isinstance(result.controlled, str):
             lines.append(
-                f"{one.model} against {one.baseline}: length control moves the win rate by more than {100 * _FAR:g} "
-                "points; few of its answers are about as long as the baseline's, so do not rely on it."
+                f"{result.model} against {result.baseline}: no length-controlled win rate: {result.controlled}."
+            )
+        elif abs(result.controlled.rate.value - result.mean.rate.value) > _FAR:
+            lines.append(
+                f"{result.model} against {result.baseline}: length control moves the win rate by more than "
+                f"{100 * _FAR:g} points; few of its answers are about as long as the baseline's, so do not rely on it."
             )
     return lines

@@ -211,13 +211,13 @@ def test_agreement_of_each_judge_and_of_both():
         "c": judged("c", 1, "large"),
         "d": judged("d", 1, "large"),
     }
-    found = cascade_agreement(joined, small, labels, how=Resampling())
+    found = cascade_agreement(joined, small, labels, resampling=Resampling())
     assert (found.small.value, found.small.n) == (pytest.approx(1 / 3), 3)  # d failed
     assert (found.cascade.value, found.cascade.n) == (0.75, 4)
     assert (found.small_on_passed.value, found.small_on_passed.n) == (0.0, 1)
     assert (found.large_on_passed.value, found.large_on_passed.n) == (1.0, 2)
     assert (found.gain.value, found.gain.n) == (pytest.approx(1 / 3), 3)  # of a, b and c the cascade gained c
-    as_ties = cascade_agreement(joined, small, labels, failures_as_ties=True, how=Resampling())
+    as_ties = cascade_agreement(joined, small, labels, failures_as_ties=True, resampling=Resampling())
     assert (as_ties.small.value, as_ties.small.n) == (0.25, 4)
 
 

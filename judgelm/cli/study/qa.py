@@ -131,11 +131,11 @@ def _human(path: Path) -> dict[str, bool]:
     from judgelm.jsonl import read_jsonl
 
     labels: dict[str, bool] = {}
-    for number, row in read_jsonl(path):
+    for line, row in read_jsonl(path):
         key, label = str(row.get("id", "")), _LABELS.get(str(row.get("label", row.get("human"))).lower())
         if not key or label is None:
-            raise InputError(f"{path}:{number}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
+            raise InputError(f"{path}:{line}: expected id and label (correct or incorrect, 1 or 0), got {row!r:.80}")
         if key in labels:
-            raise InputError(f"{path}:{number}: id {key!r} appeared before; keep one label for each answer")
+            raise InputError(f"{path}:{line}: id {key!r} appeared before; keep one label for each answer")
         labels[key] = label
     return labels

@@ -38,26 +38,28 @@ class _File(BaseModel):
     tables: list[_Table]
 
 
-def read_table_runs(path: Path, how: Resampling) -> dict[int, list[TableRun]]:
+def read_table_runs(path: Path, resampling: Resampling) -> dict[int, list[TableRun]]:
     """Read the file, and score every run that it names; paths in it start from its own folder.
 
     Args:
         path: YAML: `labels`, and `tables`, each with its number and its `runs`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ConfigError: the file is not of that form, or a row lacks what its table shows.
         InputError: a run or its labels cannot be read.
     """
     file = _read(path)
-    found: dict[int, list[TableRun]] = {}
+    runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
-        if table.table in found:
+        if table.table in runs_of_table:
             raise ConfigError(f"{path}: table {table.table} stands there twice; put its runs together")
-        found[table.table] = [_run(path, table.table, row, row.labels or file.labels, how) for row in table.runs]
-    if not any(found.values()):
+        runs_of_table[table.table] = [
+            _run(path, table.table, row, row.labels or file.labels, resampling) for row in table.runs
+        ]
+    if not any(runs_of_table.values()):
         raise ConfigError(f"{path}: names no run; give each table its runs")
-    return {number: runs for number, runs in found.items() if runs}
+    return {table_number: runs for table_number, runs in runs_of_table.items() if runs}
 
 
 def _read(path: Path) -> _File:
@@ -65,35 +67,37 @@ def _read(path: Path) -> _File:
         return _File.model_validate(read_yaml(path))
     except ValidationError as error:
         finding = error.errors()[0]
-        place = ".".join(map(str, finding["loc"])) or "the file"
-        raise ConfigError(f"{path}: {place}: {finding['msg']}, got {finding['input']!r}") from error
+        location = ".".join(map(str, finding["loc"])) or "the file"
+        raise ConfigError(f"{path}: {location}: {finding['msg']}, got {finding['input']!r}") from error
 
 
-def _run(path: Path, number: int, row: _Row, labels: Path | None, how: Resampling) -> TableRun:
+def _run(path: Path, table_number: int, row: _Row, labels: Path | None, resampling: Resampling) -> TableRun:
     heads = {key: _text(value) for key, value in (row.model_extra or {}).items()}
-    wanted = LAYOUTS[number].heads
+    wanted = LAYOUTS[table_number].heads
     if heads.keys() != wanted.keys():
         raise ConfigError(
-            f"{path}: table {number}, {row.judgments}: a row has {', '.join(wanted)}, judgments and, if not the "
+            f"{path}: table {table_number}, {row.judgments}: a row has {', '.join(wanted)}, judgments and, if not the "
             f"file's, labels; found {', '.join(heads) or 'nothing else'}"
         )
     if labels is None:
-        raise ConfigError(f"{path}: table {number}, {row.judgments}: no labels, neither there nor for the whole file")
+        raise ConfigError(
+            f"{path}: table {table_number}, {row.judgments}: no labels, neither there nor for the whole file"
+        )
     began = time.monotonic()
     scored = score(
         ScoringOptions(
             judgments=path.parent / row.judgments,
             labels=path.parent / labels,
             reverse=None,
-            protocol="pandalm" if number == 2 else "judgelm",
+            protocol="pandalm" if table_number == 2 else "judgelm",
             failures=None,
-            order_rule=None if number == 2 else "given",
+            order_rule=None if table_number == 2 else "given",
             tie_band=None,
             label_reference="auto",
             parser="judgelm",
             scale="1-10",
-            bootstrap=how.resamples,
-            seed=how.seed,
+            bootstrap=resampling.resamples,
+            seed=resampling.seed,
         )
     )
     timing = _timing(scored.manifest, len(scored.judgments), time.monotonic() - began)
@@ -106,12 +110,12 @@ def _text(value: object) -> str:
 
 
 def _timing(manifest: Mapping[str, Any], pairs: int, metrics_s: float) -> Timing:
-    sessions = [one for one in manifest.get("sessions", []) if "load_s" in one and "judge_s" in one]
-    workers = [str(one["engine"]["workers"]) for one in sessions if "workers" in one["engine"]]
+    sessions = [session for session in manifest.get("sessions", []) if "load_s" in session and "judge_s" in session]
+    workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]
     return Timing(
         pairs=pairs,
-        load_s=sum(one["load_s"] for one in sessions) if sessions else None,
-        judge_s=sum(one["judge_s"] for one in sessions) if sessions else None,
+        load_s=sum(session["load_s"] for session in sessions) if sessions else None,
+        judge_s=sum(session["judge_s"] for session in sessions) if sessions else None,
         metrics_s=metrics_s,
         reasons=manifest.get("fingerprint", {}).get("mode", {}).get("reasons", "none") != "none",
         workers=workers[-1] if workers else "one engine",

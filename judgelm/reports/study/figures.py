@@ -99,12 +99,12 @@ def _lines(figure: Lines) -> Canvas:
     canvas, axes = _canvas(figure.title, 6.4, 4.2)
     if figure.diagonal:
         axes.axline((0, 0), slope=1, color=_SOFT, linestyle="--", linewidth=1, label="y = x")
-    for number, series in enumerate(figure.series):
+    for index, series in enumerate(figure.series):
         y, errors = _with_errors(series.y)
-        dash = _DASHES[number // len(COLOURS) % len(_DASHES)] if figure.joined else "none"
+        dash = _DASHES[index // len(COLOURS) % len(_DASHES)] if figure.joined else "none"
         look: _Look = {
-            "color": COLOURS[number % len(COLOURS)],
-            "marker": _MARKERS[number % len(_MARKERS)],
+            "color": COLOURS[index % len(COLOURS)],
+            "marker": _MARKERS[index % len(_MARKERS)],
             "linestyle": dash,
         }
         axes.errorbar(
@@ -127,8 +127,8 @@ def _lines(figure: Lines) -> Canvas:
 
 def _point_labels(axes: Axes, series: Series, y: NDArray[np.float64]) -> None:
     """Names beside points, as many as can be read."""
-    for place, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
-        if place < _MOST_LABELS and np.isfinite(height):
+    for index, (x, height, label) in enumerate(zip(series.x, y, series.labels, strict=False)):
+        if index < _MOST_LABELS and np.isfinite(height):
             axes.annotate(_short(label), (x, float(height)), xytext=(5, 4), textcoords="offset points", fontsize=7.5)
 
 
@@ -138,23 +138,23 @@ def _bars(figure: Bars) -> Canvas:
     each = max(1, len(figure.groups))
     length = 1.6 + len(names) * (0.22 * each + 0.16)
     canvas, axes = _canvas(figure.title, 6.8 if flat else max(5.2, length + 1), max(2.8, length) if flat else 3.8)
-    places = np.arange(len(names), dtype=np.float64)
-    for number, group in enumerate(figure.groups):
+    positions = np.arange(len(names), dtype=np.float64)
+    for index, group in enumerate(figure.groups):
         look: _Look = {
-            "color": COLOURS[number % len(COLOURS)],
-            "hatch": _HATCHES[number // len(COLOURS) % len(_HATCHES)],
+            "color": COLOURS[index % len(COLOURS)],
+            "hatch": _HATCHES[index // len(COLOURS) % len(_HATCHES)],
             "label": _named(group.name, group.values),
         }
-        at = places + (number - (each - 1) / 2) * 0.8 / each
+        at = positions + (index - (each - 1) / 2) * 0.8 / each
         _draw_bars(axes, at, group.values[: len(names)], look, 0.8 / each, flat=flat)
     category = _clean(figure.x_label) + left_out
     value = _with_level(figure.y_label, [value for group in figure.groups for value in group.values])
     if flat:
-        axes.set_yticks(places, names)
+        axes.set_yticks(positions, names)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.axvline(0, color=INK, linewidth=0.8)
     else:
-        axes.set_xticks(places, names)
+        axes.set_xticks(positions, names)
         axes.axhline(0, color=INK, linewidth=0.8)
     axes.set(xlabel=value if flat else category, ylabel=_wrapped(category if flat else value, axes))
     axes.grid(axis="x" if flat else "y", color=GRID)
@@ -175,9 +175,9 @@ def _draw_bars(
     else:
         axes.bar(at, lengths, width, edgecolor="white", **look)
         axes.errorbar(at, heights, yerr=errors, **whiskers)
-    for place in at[~np.isfinite(heights)]:
+    for position in at[~np.isfinite(heights)]:
         beside: _Look = {"ha": "left", "va": "center"} if flat else {"ha": "center", "va": "bottom", "rotation": 90}
-        xy, shift = ((0.0, place), (3, 0)) if flat else ((place, 0.0), (0, 3))
+        xy, shift = ((0.0, position), (3, 0)) if flat else ((position, 0.0), (0, 3))
         axes.annotate("undefined", xy, xytext=shift, textcoords="offset points", fontsize=7.5, color=_SOFT, **beside)
 
 
@@ -188,16 +188,16 @@ def _forest(figure: Forest) -> Canvas:
     groups = list(dict.fromkeys(row.group for row in figure.rows))
     axes.axvline(figure.no_effect, color=_SOFT, linestyle="--", linewidth=1)
     seen: set[str] = set()
-    for place, row in enumerate(rows):
-        number, found = groups.index(row.group), row.estimate
-        value, errors = _with_errors((found,))
+    for position, row in enumerate(rows):
+        group, estimate = groups.index(row.group), row.estimate
+        value, errors = _with_errors((estimate,))
         label = _short(row.group) if row.group and row.group not in seen else None
         seen.add(row.group)
-        look: _Look = {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)]}
-        axes.errorbar(value, [place], xerr=errors, linestyle="none", capsize=3, elinewidth=1.3, label=label, **look)
-        number_of, low, high = (_number(one, fine=True) for one in (found.value, found.low, found.high))
-        said = f"{number_of} ({low} to {high}), n = {found.n:,}"
-        axes.text(1.02, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
+        look: _Look = {"color": COLOURS[group % len(COLOURS)], "marker": _MARKERS[group % len(_MARKERS)]}
+        axes.errorbar(value, [position], xerr=errors, linestyle="none", capsize=3, elinewidth=1.3, label=label, **look)
+        number_of, low, high = (_number(bound, fine=True) for bound in (estimate.value, estimate.low, estimate.high))
+        text = f"{number_of} ({low} to {high}), n = {estimate.n:,}"
+        axes.text(1.02, position, text, transform=axes.get_yaxis_transform(), va="center", fontsize=8)
     axes.set_yticks(range(len(rows)), [_short(row.label) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set(xlabel=_with_level(figure.x_label, [row.estimate for row in rows]) + left_out)
@@ -241,11 +241,11 @@ def _heat_map(figure: HeatMap) -> Canvas:
 
 
 def _colours(values: NDArray[np.float64], centred: bool) -> tuple[LinearSegmentedColormap, Normalize]:
-    found = values[np.isfinite(values)]
+    finite = values[np.isfinite(values)]
     if centred:
-        most = float(np.abs(found).max(initial=0)) or 1.0
+        most = float(np.abs(finite).max(initial=0)) or 1.0
         return _DIVERGING, Normalize(-most, most)
-    low, high = (float(found.min()), float(found.max())) if found.size else (0.0, 1.0)
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return _BLUES, Normalize(low, high if high > low else low + 1)
 
 
@@ -270,16 +270,16 @@ def _legend(canvas: Canvas, axes: Axes) -> None:
 def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Heights, NaN where undefined, and the whiskers' lengths, None where nothing has an interval."""
     heights = np.array([_height(value) for value in values], dtype=np.float64)
-    bounds = [(one.low, one.high) if isinstance(one, Estimate) else (np.nan, np.nan) for one in values]
-    if not any(isinstance(one, Estimate) for one in values):
+    bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]
+    if not any(isinstance(bounded, Estimate) for bounded in values):
         return heights, None
     low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return heights, np.clip(np.stack([heights - low, high - heights]), 0, None)
 
 
 def _height(value: Value) -> float:
-    found = value.value if isinstance(value, Estimate) else value
-    return float("nan") if found is None else float(found)
+    height = value.value if isinstance(value, Estimate) else value
+    return float("nan") if height is None else float(height)
 
 
 def _named(name: str, values: Sequence[Value]) -> str:
@@ -307,8 +307,8 @@ def _wrapped(label: str, axes: Axes) -> str:
 def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
     """The names that are drawn, and a line that says how many are not."""
     left_out = len(names) - MOST_ROWS
-    said = f"\n(the first {MOST_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
-    return [_short(name) for name in names[:MOST_ROWS]], said
+    remark = f"\n(the first {MOST_ROWS} of {len(names):,}; study.json has all)" if left_out > 0 else ""
+    return [_short(name) for name in names[:MOST_ROWS]], remark
 
 
 def _number(value: float, *, fine: bool = False) -> str:

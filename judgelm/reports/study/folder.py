@@ -57,7 +57,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
                 path.write_bytes(content)
             if overwrite:
                 _remove_study(folder)
-            for name in sorted(files, key=lambda one: one == STUDY_FILE):
+            for name in sorted(files, key=lambda file: file == STUDY_FILE):
                 (folder / name).parent.mkdir(exist_ok=True)
                 os.replace(Path(draft, name), folder / name)
     except OSError as error:
@@ -71,12 +71,12 @@ def study_files(result: StudyResult) -> dict[str, bytes]:
     Raises:
         ValueError: as `write_study`.
     """
-    for name in (one.name for one in (*result.tables, *result.figures)):
+    for name in (part.name for part in (*result.tables, *result.figures)):
         if not _NAME.fullmatch(name):
             raise ValueError(f"study {result.study}: {name!r} cannot name a file; use lower case, digits and hyphens")
     drawn = [(figure, draw(figure)) for figure in result.figures]
-    found = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
-    files = {PAGE_FILE: _bytes(_page(result, drawn)), STUDY_FILE: _bytes(found)}
+    text = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    files = {PAGE_FILE: _bytes(_page(result, drawn)), STUDY_FILE: _bytes(text)}
     files |= {_table_path(table.name): _bytes(table_csv(table)) for table in result.tables}
     for figure, pictures in drawn:
         files[f"figures/{figure.name}.svg"] = _bytes(pictures.svg)
@@ -134,9 +134,9 @@ def _remove_study(folder: Path) -> None:
     """Take away the study that stands there, its mark first; of a file that is none nothing more is known."""
     mark = folder / STUDY_FILE
     try:
-        found = parse_json(mark.read_text(encoding="utf-8"))
-        tables = [one["name"] for one in found["tables"]]
-        figures = [one["name"] for one in found["figures"]]
+        study = parse_json(mark.read_text(encoding="utf-8"))
+        tables = [part["name"] for part in study["tables"]]
+        figures = [part["name"] for part in study["figures"]]
     except (OSError, ValueError, KeyError, TypeError):
         tables, figures = [], []
     mark.unlink(missing_ok=True)

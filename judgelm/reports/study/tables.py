@@ -26,7 +26,7 @@ class ShownCell:
     text: str
     small: str = ""
     order: float | None = None
-    number: bool = False
+    is_number: bool = False
 
 
 def table_csv(table: Table) -> str:
@@ -41,10 +41,10 @@ def table_csv(table: Table) -> str:
     heads = [
         _heads(column.key) if wide else [column.key] for column, wide in zip(table.columns, estimated, strict=True)
     ]
-    writer.writerow([head for one in heads for head in one])
+    writer.writerow([head for group in heads for head in group])
     for row in table.rows:
         cells = [_csv_cells(cell, wide) for cell, wide in zip(row, estimated, strict=True)]
-        writer.writerow([cell for one in cells for cell in one])
+        writer.writerow([cell for group in cells for cell in group])
     return out.getvalue()
 
 
@@ -68,21 +68,21 @@ def page_table(table: Table, path: str) -> dict[str, Any]:
 
 def shown(cell: Cell, kind: Kind) -> ShownCell:
     """A cell as its column's kind writes it."""
-    number = kind != "text"
+    is_number = kind != "text"
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
-        return ShownCell(text=UNDEFINED, number=number)
+        return ShownCell(text=UNDEFINED, is_number=is_number)
     if isinstance(cell, Estimate):
         if not math.isfinite(cell.value):
-            return ShownCell(text=UNDEFINED, small=f"n = {cell.n:,}", number=True)
+            return ShownCell(text=UNDEFINED, small=f"n = {cell.n:,}", is_number=True)
         return ShownCell(
             text=_written(cell.value, kind),
             small=f"{_bounds(cell, kind)}, n = {cell.n:,}",
             order=cell.value,
-            number=True,
+            is_number=True,
         )
     if isinstance(cell, str):
-        return ShownCell(text=cell, number=number)
-    return ShownCell(text=_written(cell, kind), order=float(cell), number=number)
+        return ShownCell(text=cell, is_number=is_number)
+    return ShownCell(text=_written(cell, kind), order=float(cell), is_number=is_number)
 
 
 def _written(value: float, kind: Kind) -> str:
@@ -109,7 +109,7 @@ def _interval_note(table: Table) -> str:
 
 
 def _estimated(table: Table) -> list[bool]:
-    return [any(isinstance(row[place], Estimate) for row in table.rows) for place in range(len(table.columns))]
+    return [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
 
 
 def _heads(key: str) -> list[str]:

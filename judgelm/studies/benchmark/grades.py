@@ -12,7 +12,7 @@ from judgelm.metrics.grade_correlation import GradeCorrelation, grade_correlatio
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import GradeVerdict
 from judgelm.studies.benchmark.joined import JoinedJudgment, protocol_of_intervals
-from judgelm.studies.result import Bars, Cell, Group, StudyResult, Table, columns, table
+from judgelm.studies.result import Bars, Cell, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_number
 
 GRADED = PROMETHEUS.name
@@ -116,16 +116,13 @@ def _table(correlations: dict[str, GradeCorrelation]) -> Table:
 
 
 def _bars(correlations: dict[str, GradeCorrelation]) -> Bars:
-    return Bars(
+    return bars(
+        {name: [getattr(numbers, key) for key, _ in _NUMBERS] for name, numbers in correlations.items()},
+        [heading for _, heading in _NUMBERS],
         name="correlations-figure",
         title="Grades and GPT-4's scores",
         x_label="Statistic",
         y_label="Value",
-        categories=tuple(heading for _, heading in _NUMBERS),
-        groups=tuple(
-            Group(name=name, values=tuple(getattr(numbers, key) for key, _ in _NUMBERS))
-            for name, numbers in correlations.items()
-        ),
     )
 
 

@@ -58,7 +58,7 @@ def _vote(joined: JoinedJudgment) -> float:
 
 
 def _each_order(joined: JoinedJudgment) -> float:
-    return float(np.mean([said == truth_of(joined) for said in order_labels(joined)]))
+    return float(np.mean([label == truth_of(joined) for label in order_labels(joined)]))
 
 
 def _mean_right(joined: JoinedJudgment) -> float:
@@ -80,7 +80,7 @@ def _right_places(joined: JoinedJudgment) -> list[int]:
             f"judgment {joined.judgment.sample_id}: not the scores of {len(label or ())} answers; judge this benchmark "
             "with --mode multi"
         )
-    return [place for place, score in enumerate(label) if score == 1]
+    return [index for index, score in enumerate(label) if score == 1]
 
 
 def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
@@ -94,8 +94,8 @@ def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
     return TiesPrompt(
         key=key,
         tied=kind == "tied",
-        right=tuple(scores[place] for place in right),
-        wrong=tuple(score for place, score in enumerate(scores) if place not in right),
+        right=tuple(scores[index] for index in right),
+        wrong=tuple(score for index, score in enumerate(scores) if index not in right),
     )
 
 

@@ -58,12 +58,12 @@ class Slice:
     probability: NDArray[np.float64]
     clusters: Sequence[Hashable]
 
-    def part(self, places: NDArray[np.int_]) -> "Slice":
+    def part(self, indices: NDArray[np.int_]) -> "Slice":
         """Some of the pairs, by place."""
         return Slice(
-            outcome=self.outcome[places],
-            probability=self.probability[places],
-            clusters=[self.clusters[place] for place in places],
+            outcome=self.outcome[indices],
+            probability=self.probability[indices],
+            clusters=[self.clusters[index] for index in indices],
         )
 
     def scaled(self, scaling: Scaling) -> "Slice":
@@ -95,14 +95,14 @@ class Gain:
 
 def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Quality:
     """All numbers of one set of probabilities."""
-    how = options.resampling
+    resampling = options.resampling
     edges = bin_edges(pairs.probability, options.bins, options.binning)
-    brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, how)
+    brier, log_loss, overconfidence = estimate(values(pairs), means, pairs.clusters, resampling)
     return Quality(
         name=name,
         brier=brier,
         log_loss=log_loss,
-        error=calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, how),
+        error=calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
         overconfidence=overconfidence,
         pairs=pairs,
     )
@@ -126,20 +126,20 @@ def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def gain(name: str, before: Slice, after: Slice, options: CalibrationOptions) -> Gain:
     """Differences resampled together; each side's bins are its own."""
-    how = options.resampling
+    resampling = options.resampling
     losses = proper_losses(after.outcome, after.probability) - proper_losses(before.outcome, before.probability)
     counted = np.column_stack([losses, np.ones(before.outcome.size)])
-    brier, log_loss = estimate(counted, means, before.clusters, how)
+    brier, log_loss = estimate(counted, means, before.clusters, resampling)
     cells = [
-        error_cells(one.outcome, one.probability, bin_edges(one.probability, options.bins, options.binning))
-        for one in (before, after)
+        error_cells(side.outcome, side.probability, bin_edges(side.probability, options.bins, options.binning))
+        for side in (before, after)
     ]
     width = cells[0].shape[1]
 
     def difference(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return (errors_of_sums(sums[:, width:]) - errors_of_sums(sums[:, :width]))[:, None]
 
-    [error] = estimate(np.hstack(cells), difference, before.clusters, how)
+    [error] = estimate(np.hstack(cells), difference, before.clusters, resampling)
     return Gain(name=name, brier=brier, log_loss=log_loss, error=error)
 
 

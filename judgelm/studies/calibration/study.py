@@ -45,9 +45,9 @@ def calibration_study(
     if not used:
         raise _nothing_to_measure(rows)
     everything = slice_of(used)
-    how = options.resampling
+    resampling = options.resampling
     fitted, rest = _split(everything, options)
-    scalings = _fit(fitted, how) if fitted is not None else {}
+    scalings = _fit(fitted, resampling) if fitted is not None else {}
     before = quality("as judged, all pairs", everything, options)
     after = [quality("as judged, rest", rest, options)] if fitted is not None else []
     gains = []
@@ -64,8 +64,8 @@ def calibration_study(
         tables=(
             tables.score_table([before, *after]),
             *((tables.gain_table(gains), tables.scaling_table(scalings)) if fitted is not None else ()),
-            tables.reliability_table([before, *after], options.bins, options.binning, how),
-            *tables.group_tables(used, labelled.groups, how),
+            tables.reliability_table([before, *after], options.bins, options.binning, resampling),
+            *tables.group_tables(used, labelled.groups, resampling),
             tables.mistake_table(used, questions),
         ),
         figures=tuple(tables.figures(before, after, used, labelled.groups, options)),
@@ -82,10 +82,10 @@ def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Sli
     return pairs.part(fit), pairs.part(rest)
 
 
-def _fit(pairs: Slice, how: Resampling) -> dict[str, Scaling | None]:
+def _fit(pairs: Slice, resampling: Resampling) -> dict[str, Scaling | None]:
     return {
-        "temperature": fit_temperature(pairs.outcome, pairs.probability, pairs.clusters, how),
-        "Platt scaling": fit_platt(pairs.outcome, pairs.probability, pairs.clusters, how),
+        "temperature": fit_temperature(pairs.outcome, pairs.probability, pairs.clusters, resampling),
+        "Platt scaling": fit_platt(pairs.outcome, pairs.probability, pairs.clusters, resampling),
     }
 
 
@@ -132,11 +132,17 @@ def _protocol(options: CalibrationOptions) -> str:
 
 
 def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Sequence[Gain]) -> list[str]:
-    found = before.overconfidence
-    side = "too sure" if found.low > 0 else "not sure enough" if found.high < 0 else "neither too sure nor too unsure"
+    overconfidence = before.overconfidence
+    side = (
+        "too sure"
+        if overconfidence.low > 0
+        else "not sure enough"
+        if overconfidence.high < 0
+        else "neither too sure nor too unsure"
+    )
     lines = [
         f"The judge is {side}, as far as can be told: the mean probability of the winners it names less the share of "
-        f"pairs in which it is right is {format_points(found)}.",
+        f"pairs in which it is right is {format_points(overconfidence)}.",
         f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with these "
         f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "
         "where always answering 0.5 has 0.250.",
@@ -144,9 +150,11 @@ def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Se
     cold = scalings.get("temperature")
     if cold is not None and cold.temperature is not None:
         lines.append(f"The best temperature is {format_number(cold.temperature, '.2f')}; above 1 means too sure.")
-    for one in gains:
-        verdict = "lowers" if one.log_loss.high < 0 else "raises" if one.log_loss.low > 0 else "does not clearly change"
-        lines.append(f"On the rest the {one.name} {verdict} the log loss: {format_number(one.log_loss, '+.3f')}.")
+    for scaled in gains:
+        verdict = (
+            "lowers" if scaled.log_loss.high < 0 else "raises" if scaled.log_loss.low > 0 else "does not clearly change"
+        )
+        lines.append(f"On the rest the {scaled.name} {verdict} the log loss: {format_number(scaled.log_loss, '+.3f')}.")
     return lines
 
 
@@ -165,6 +173,6 @@ def _warnings(
             lines.append(
                 f"No {name} fits best on the pairs it was to be fitted on (see the note there), so none is used."
             )
-    rough = {one.distribution.approximation for row in rows for one in row.judgment.shown if one.distribution}
+    rough = {shown.distribution.approximation for row in rows for shown in row.judgment.shown if shown.distribution}
     lines += [f"Some probabilities are not exact: {why}." for why in sorted(rough - {""})]
     return lines

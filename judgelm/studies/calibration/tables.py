@@ -20,8 +20,15 @@ def score_table(qualities: Sequence[Quality]) -> Table:
     """Each set of probabilities by all its numbers."""
     return table(
         [
-            (one.name, one.brier, one.log_loss, one.error.error, one.error.by_chance, one.overconfidence)
-            for one in qualities
+            (
+                quality.name,
+                quality.brier,
+                quality.log_loss,
+                quality.error.error,
+                quality.error.by_chance,
+                quality.overconfidence,
+            )
+            for quality in qualities
         ],
         columns("text", probabilities="Probabilities"),
         columns(
@@ -43,7 +50,7 @@ def score_table(qualities: Sequence[Quality]) -> Table:
 def gain_table(gains: Sequence[Gain]) -> Table:
     """What each scaling changes, over the pairs it was not fitted on."""
     return table(
-        [(one.name, one.brier, one.log_loss, one.error) for one in gains],
+        [(gain.name, gain.brier, gain.log_loss, gain.error) for gain in gains],
         columns("text", scaling="Scaling"),
         columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
         name="gains",
@@ -56,8 +63,8 @@ def gain_table(gains: Sequence[Gain]) -> Table:
 def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     """The fitted parameters."""
     rows: list[tuple[Cell, ...]] = [
-        (name, *((None, None, None) if one is None else (one.temperature, one.slope, one.intercept)))
-        for name, one in scalings.items()
+        (name, *((None, None, None) if scaling is None else (scaling.temperature, scaling.slope, scaling.intercept)))
+        for name, scaling in scalings.items()
     ]
     low, high = TEMPERATURES
     return table(
@@ -73,12 +80,12 @@ def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     )
 
 
-def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning, how: Resampling) -> Table:
+def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning, resampling: Resampling) -> Table:
     """All reliability curves."""
     rows = [
-        (one.name, found.low, found.high, found.mean, found.hits)
-        for one in qualities
-        for found in _bins(one, bins, binning, how)
+        (quality.name, bin.low, bin.high, bin.mean, bin.hits)
+        for quality in qualities
+        for bin in _bins(quality, bins, binning, resampling)
     ]
     return table(
         rows,
@@ -92,13 +99,13 @@ def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning,
 
 
 def group_tables(
-    rows: Sequence[JoinedPair], groups: Mapping[str, Mapping[str, str]], how: Resampling
+    rows: Sequence[JoinedPair], groups: Mapping[str, Mapping[str, str]], resampling: Resampling
 ) -> Iterator[Table]:
     """One table for each grouping: overconfidence and Brier score by value, the largest group first."""
     for name, members in groups.items():
-        found = _grouped(rows, members)
+        grouped = _grouped(rows, members)
         yield table(
-            [(value, len(inside), *_numbers(inside, how)) for value, inside in found.items()],
+            [(value, len(inside), *_numbers(inside, resampling)) for value, inside in grouped.items()],
             columns("text", value=name),
             columns("count", pairs="Pairs"),
             columns("number", brier="Brier score", log_loss="Log loss (nats)"),
@@ -114,7 +121,7 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     wrong = [
         (abs(p - 0.5), row, p) for row in rows if (p := row.judgment.probability) is not None and _is_wrong(row, p)
     ]
-    wrong.sort(key=lambda one: (-one[0], one[1].id))
+    wrong.sort(key=lambda mistake: (-mistake[0], mistake[1].id))
     listed = [
         (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, "")))
         for _, row, p in wrong[:MOST_MISTAKES]
@@ -142,21 +149,26 @@ def figures(
     if len(after) > 1:
         yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after, options)
     for name, members in groups.items():
-        found = {value: inside for value, inside in _grouped(rows, members).items() if len(inside) >= _LEAST_IN_FOREST}
-        if len(found) > 1:
+        grouped = {
+            value: inside for value, inside in _grouped(rows, members).items() if len(inside) >= _LEAST_IN_FOREST
+        }
+        if len(grouped) > 1:
             yield Forest(
                 name=f"overconfidence-by-{file_slug(name)}",
                 title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
                 x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
                 rows=tuple(
                     ForestRow(label=value, estimate=_numbers(inside, options.resampling)[2])
-                    for value, inside in found.items()
+                    for value, inside in grouped.items()
                 ),
             )
 
 
 def _curve(name: str, title: str, qualities: Sequence[Quality], options: CalibrationOptions) -> Lines:
-    curves = [(one.name, _bins(one, options.bins, options.binning, options.resampling)) for one in qualities]
+    curves = [
+        (name_of_curve.name, _bins(name_of_curve, options.bins, options.binning, options.resampling))
+        for name_of_curve in qualities
+    ]
     return Lines(
         name=name,
         title=title,
@@ -164,21 +176,21 @@ def _curve(name: str, title: str, qualities: Sequence[Quality], options: Calibra
         y_label="Pairs whose first answer is better (share, 0 to 1)",
         diagonal=True,
         series=tuple(
-            Series(name=one, x=tuple(found.mean for found in bins), y=tuple(found.hits for found in bins))
-            for one, bins in curves
+            Series(name=name_of_curve, x=tuple(bin.mean for bin in bins), y=tuple(bin.hits for bin in bins))
+            for name_of_curve, bins in curves
         ),
     )
 
 
-def _bins(one: Quality, bins: int, binning: Binning, how: Resampling) -> tuple[Bin, ...]:
-    pairs = one.pairs
+def _bins(quality: Quality, bins: int, binning: Binning, resampling: Resampling) -> tuple[Bin, ...]:
+    pairs = quality.pairs
     edges = bin_edges(pairs.probability, bins, binning)
-    return reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, how)
+    return reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling)
 
 
-def _numbers(rows: Sequence[JoinedPair], how: Resampling) -> list[Estimate]:
+def _numbers(rows: Sequence[JoinedPair], resampling: Resampling) -> list[Estimate]:
     pairs = slice_of(rows)
-    return estimate(values(pairs), means, pairs.clusters, how)
+    return estimate(values(pairs), means, pairs.clusters, resampling)
 
 
 def _grouped(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:

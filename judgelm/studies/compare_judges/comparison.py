@@ -88,19 +88,19 @@ class AlignedVotes:
 
     Attributes:
         rows: name of a judge -> sample id -> its judgment beside the label.
-        said: name of a judge -> sample id -> its label; without those left out as failures.
+        judged: name of a judge -> sample id -> its label; without those left out as failures.
         common: ids that every judge says something of, in the first judge's order.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
-    said: Mapping[str, Mapping[str, int]]
+    judged: Mapping[str, Mapping[str, int]]
     common: tuple[str, ...]
     truth: Mapping[str, int]
     clusters: Mapping[str, Hashable]
 
     def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
         """What a judge says of these pairs, shape (n,)."""
-        return np.array([self.said[judge][key] for key in ids], dtype=np.int_)
+        return np.array([self.judged[judge][key] for key in ids], dtype=np.int_)
 
     def right(self, judge: str, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Where it says what the label says, shape (n,)."""
@@ -129,29 +129,29 @@ def align_votes(
     rows = {
         name: {
             row.id: row
-            for row in join(found, labels.labels, {}, questions or None, options.order_rule, options.tie_band)
+            for row in join(judgments, labels.labels, {}, questions or None, options.order_rule, options.tie_band)
         }
-        for name, found in judges.items()
+        for name, judgments in judges.items()
     }
-    instead = 0 if options.failures == "as_tie" else None
-    said = {
+    failure_label = 0 if options.failures == "as_tie" else None
+    judged = {
         name: {
             key: label
-            for key, row in found.items()
-            if (label := instead if row.judged is None else row.judged) is not None
+            for key, row in pairs.items()
+            if (label := failure_label if row.judged is None else row.judged) is not None
         }
-        for name, found in rows.items()
+        for name, pairs in rows.items()
     }
-    first = next(iter(said.values()))
-    common = tuple(key for key in first if all(key in one for one in said.values()))
+    first = next(iter(judged.values()))
+    common = tuple(key for key in first if all(key in labelled for labelled in judged.values()))
     if not common:
-        failed = "; ".join(f"{name}: {_failures(found)}" for name, found in rows.items())
+        failed = "; ".join(f"{name}: {_failures(pairs)}" for name, pairs in rows.items())
         finding = f"{', '.join(judges)} have no labelled pair in common that all of them judged"
         raise InputError(f"compare-judges: {finding} (failed: {failed})")
-    everything = [row for found in rows.values() for row in found.values()]
+    everything = [row for pairs in rows.values() for row in pairs.values()]
     return AlignedVotes(
         rows=rows,
-        said=said,
+        judged=judged,
         common=common,
         truth={row.id: row.truth for row in everything},
         clusters={row.id: row.cluster for row in everything},
@@ -165,49 +165,55 @@ def _failures(rows: Mapping[str, JoinedPair]) -> str:
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 
-def judge_results(board: AlignedVotes, options: CompareOptions) -> list[JudgeResult]:
+def judge_results(votes: AlignedVotes, options: CompareOptions) -> list[JudgeResult]:
     """Every judge, the one of the best agreement over the common pairs first."""
-    found = [_standing(name, board, options) for name in board.rows]
-    return sorted(found, key=lambda one: -one.common.value)
+    results = [_standing(name, votes, options) for name in votes.rows]
+    return sorted(results, key=lambda result: -result.common.value)
 
 
-def _standing(name: str, board: AlignedVotes, options: CompareOptions) -> JudgeResult:
-    rows, how = list(board.rows[name].values()), options.resampling
-    instead = 0 if options.failures == "as_tie" else None
-    counted = [labelled(row, instead) for row in rows if row.judged is not None or instead is not None]
-    clusters = board.members(board.common)
+def _standing(name: str, votes: AlignedVotes, options: CompareOptions) -> JudgeResult:
+    rows, resampling = list(votes.rows[name].values()), options.resampling
+    failure_label = 0 if options.failures == "as_tie" else None
+    counted = [labelled(row, failure_label) for row in rows if row.judged is not None or failure_label is not None]
+    clusters = votes.members(votes.common)
     return JudgeResult(
         name=name,
         judged=len(rows),
         failed=sum(row.judged is None for row in rows),
         read_anywhere=sum(row.judgment.read_anywhere for row in rows),
-        alone=pair_metrics(counted, how) if counted else None,
-        common=share(board.right(name, board.common), clusters, how),
-        kappa=cohens_kappa(board.labels(name, board.common), board.truths(board.common), clusters, how),
+        alone=pair_metrics(counted, resampling) if counted else None,
+        common=share(votes.right(name, votes.common), clusters, resampling),
+        kappa=cohens_kappa(votes.labels(name, votes.common), votes.truths(votes.common), clusters, resampling),
     )
 
 
-def paired_comparisons(board: AlignedVotes, names: Sequence[str], how: Resampling) -> list[PairedComparison]:
+def paired_comparisons(votes: AlignedVotes, names: Sequence[str], resampling: Resampling) -> list[PairedComparison]:
     """Every two judges, in the order of `names`, over all pairs that these two say something of."""
     pairs = list(combinations(names, 2))
-    shared = [[key for key in board.said[one] if key in board.said[other]] for one, other in pairs]
+    shared = [
+        [key for key in votes.judged[first_judge] if key in votes.judged[second_judge]]
+        for first_judge, second_judge in pairs
+    ]
     tests = [
-        mcnemar(board.right(one, ids), board.right(other, ids)) for (one, other), ids in zip(pairs, shared, strict=True)
+        mcnemar(votes.right(first_judge, ids), votes.right(second_judge, ids))
+        for (first_judge, second_judge), ids in zip(pairs, shared, strict=True)
     ]
     corrected = multipletests([test.p_value for test in tests], method="holm")[1]
-    found = []
-    for (one, other), ids, test, holm in zip(pairs, shared, tests, corrected, strict=True):
-        first, second, clusters = board.labels(one, ids), board.labels(other, ids), board.members(ids)
-        found.append(
+    comparisons = []
+    for (first_judge, second_judge), ids, test, holm in zip(pairs, shared, tests, corrected, strict=True):
+        first, second, clusters = votes.labels(first_judge, ids), votes.labels(second_judge, ids), votes.members(ids)
+        comparisons.append(
             PairedComparison(
-                first=one,
-                second=other,
-                difference=paired_difference(board.right(one, ids), board.right(other, ids), clusters, how),
-                same=share(first == second, clusters, how),
-                kappa=cohens_kappa(first, second, clusters, how),
+                first=first_judge,
+                second=second_judge,
+                difference=paired_difference(
+                    votes.right(first_judge, ids), votes.right(second_judge, ids), clusters, resampling
+                ),
+                same=share(first == second, clusters, resampling),
+                kappa=cohens_kappa(first, second, clusters, resampling),
                 test=test,
                 holm=float(holm),
                 verdicts=confusion(first, second),
             )
         )
-    return found
+    return comparisons

@@ -41,26 +41,26 @@ def compare_judges(
             rule that cannot be applied.
     """
     options = options or CompareOptions()
-    how = options.resampling
-    board = align_votes(judges, labels, options)
-    ranked = judge_results(board, options)
-    names = [one.name for one in ranked]
-    found = paired_comparisons(board, names, how)
+    resampling = options.resampling
+    votes = align_votes(judges, labels, options)
+    results = judge_results(votes, options)
+    names = [result.name for result in results]
+    comparisons = paired_comparisons(votes, names, resampling)
     return StudyResult(
         study="compare-judges",
         title=f"{' and '.join(names) if len(names) == 2 else f'{len(names)} judges'} on the same pairs",
         protocol=_protocol(options),
-        findings=tuple(_findings(board, ranked, found)),
-        counts=_counts(board, labels, ranked),
+        findings=tuple(_findings(votes, results, comparisons)),
+        counts=_counts(votes, labels, results),
         tables=(
-            tables.judge_table(ranked, options.order_rule),
-            tables.difference_table(found),
-            tables.verdict_table(found),
-            *tables.group_tables(board, names, labels.groups, how),
-            tables.flip_table(board, names, labels.samples),
+            tables.judge_table(results, options.order_rule),
+            tables.difference_table(comparisons),
+            tables.verdict_table(comparisons),
+            *tables.group_tables(votes, names, labels.groups, resampling),
+            tables.flip_table(votes, names, labels.samples),
         ),
-        figures=tuple(tables.figures(board, ranked, found, labels.groups, how)),
-        warnings=tuple(_warnings(judges, board, ranked)),
+        figures=tuple(tables.figures(votes, results, comparisons, labels.groups, resampling)),
+        warnings=tuple(_warnings(judges, votes, results)),
     )
 
 
@@ -74,53 +74,56 @@ def _protocol(options: CompareOptions) -> str:
     )
 
 
-def _counts(board: AlignedVotes, labels: LabelledSet, ranked: Sequence[JudgeResult]) -> dict[str, int]:
-    counts = {"labels": len(labels.labels), "judges": len(ranked), "common_pairs": len(board.common)}
-    for one in ranked:
-        counts |= {f"judged by {one.name}": one.judged, f"failed by {one.name}": one.failed}
-        if one.read_anywhere:
-            counts |= {f"read only by --parser anywhere of {one.name}": one.read_anywhere}
+def _counts(votes: AlignedVotes, labels: LabelledSet, results: Sequence[JudgeResult]) -> dict[str, int]:
+    counts = {"labels": len(labels.labels), "judges": len(results), "common_pairs": len(votes.common)}
+    for result in results:
+        counts |= {f"judged by {result.name}": result.judged, f"failed by {result.name}": result.failed}
+        if result.read_anywhere:
+            counts |= {f"read only by --parser anywhere of {result.name}": result.read_anywhere}
     return counts
 
 
-def _findings(board: AlignedVotes, ranked: Sequence[JudgeResult], found: Sequence[PairedComparison]) -> list[str]:
+def _findings(
+    votes: AlignedVotes, results: Sequence[JudgeResult], comparisons: Sequence[PairedComparison]
+) -> list[str]:
     lines = [
-        f"Over the {len(board.common):,} pairs that every judge says something of, agreement with the labels is "
-        + "; ".join(f"{one.name} {format_share(one.common)}" for one in ranked[:_MOST_SENTENCES])
+        f"Over the {len(votes.common):,} pairs that every judge says something of, agreement with the labels is "
+        + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MOST_SENTENCES])
         + "."
     ]
-    dependent = len(set(board.members(board.common))) < len(board.common)
+    dependent = len(set(votes.members(votes.common))) < len(votes.common)
     taken = ", pairs of one question taken for independent" if dependent else ""
-    for one in found[:_MOST_SENTENCES]:
-        low, high = one.difference.low, one.difference.high
+    for pair in comparisons[:_MOST_SENTENCES]:
+        low, high, test = pair.difference.low, pair.difference.high, pair.test
         verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "is not told apart from"
-        apart = one.test.only_first + one.test.only_second
-        kappa = "undefined" if one.kappa is None else format_number(one.kappa)
+        kappa = "undefined" if pair.kappa is None else format_number(pair.kappa)
         lines.append(
-            f"{one.first} {verdict} {one.second}: {format_points(one.difference)}. They say the same of "
-            f"{format_share(one.same)} of pairs, kappa {kappa}. On {apart:,} pairs one alone is right: {one.first} on "
-            f"{one.test.only_first:,}, {one.second} on {one.test.only_second:,} (McNemar p = {one.test.p_value:.2g}"
-            f"{taken})."
+            f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They say the same of "
+            f"{format_share(pair.same)} of pairs, kappa {kappa}. On {test.only_first + test.only_second:,} pairs one "
+            f"alone is right: {pair.first} on {test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = "
+            f"{test.p_value:.2g}{taken})."
         )
-    if len(found) > _MOST_SENTENCES:
-        lines.append(f"{len(found) - _MOST_SENTENCES} more pairs of judges stand in the table of differences.")
+    if len(comparisons) > _MOST_SENTENCES:
+        lines.append(f"{len(comparisons) - _MOST_SENTENCES} more pairs of judges stand in the table of differences.")
     return lines
 
 
 def _warnings(
-    judges: Mapping[str, Mapping[str, Judgment]], board: AlignedVotes, ranked: Sequence[JudgeResult]
+    judges: Mapping[str, Mapping[str, Judgment]], votes: AlignedVotes, results: Sequence[JudgeResult]
 ) -> list[str]:
     lines = []
-    if len(board.common) < FEW_PAIRS:
-        lines.append(f"{len(board.common)} common pairs are few: read the intervals, not the points.")
-    for one in ranked:
-        without = len(judges[one.name]) - one.judged
+    if len(votes.common) < FEW_PAIRS:
+        lines.append(f"{len(votes.common)} common pairs are few: read the intervals, not the points.")
+    for result in results:
+        without = len(judges[result.name]) - result.judged
         if without:
-            lines.append(f"{without:,} judgments of {one.name} have no label and take no part.")
-    least, most = min(one.judged for one in ranked), max(one.judged for one in ranked)
+            lines.append(f"{without:,} judgments of {result.name} have no label and take no part.")
+    least, most = min(result.judged for result in results), max(result.judged for result in results)
     if least < most:
         lines.append(f"The judges judged from {least:,} to {most:,} labelled pairs: compare them over the common ones.")
-    if any(one.failed for one in ranked):
-        shares = "; ".join(f"{one.name} {one.failed:,} of {one.judged:,}" for one in ranked if one.failed)
+    if any(result.failed for result in results):
+        shares = "; ".join(
+            f"{result.name} {result.failed:,} of {result.judged:,}" for result in results if result.failed
+        )
         lines.append(f"Failed: {shares}. A judge that fails on hard pairs looks better on the others.")
     return lines

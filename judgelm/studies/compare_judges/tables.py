@@ -15,10 +15,10 @@ from judgelm.studies.result import (
     Figure,
     Forest,
     ForestRow,
-    Group,
     HeatMap,
     Row,
     Table,
+    bars,
     columns,
     table,
 )
@@ -28,10 +28,10 @@ _MOST_BARS = 12
 _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 
 
-def judge_table(standings: Sequence[JudgeResult], rule: LabelRule) -> Table:
+def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
     return table(
-        [_standing_row(one) for one in standings],
+        [_standing_row(result) for result in results],
         columns("text", judge="Judge"),
         columns("count", pairs="Pairs with a label", failed="Failed"),
         columns("share", common="Agreement, common pairs"),
@@ -53,23 +53,28 @@ def judge_table(standings: Sequence[JudgeResult], rule: LabelRule) -> Table:
     )
 
 
-def _standing_row(one: JudgeResult) -> tuple[Cell, ...]:
-    alone, position = one.alone, None if one.alone is None else one.alone.position
+def _standing_row(result: JudgeResult) -> tuple[Cell, ...]:
+    alone, position = result.alone, None if result.alone is None else result.alone.position
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
     orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
-    return (one.name, one.judged, one.failed, one.common, one.kappa, *own, *orders)
+    return (result.name, result.judged, result.failed, result.common, result.kappa, *own, *orders)
 
 
-def difference_table(betweens: Sequence[PairedComparison]) -> Table:
+def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
     """Every two judges."""
     return table(
         [
             (
-                *(one.first, one.second, one.difference),
-                *(one.test.both, one.test.only_first, one.test.only_second, one.test.neither),
-                *(one.test.p_value, one.holm, one.same, one.kappa),
+                *(comparison.first, comparison.second, comparison.difference),
+                *(
+                    comparison.test.both,
+                    comparison.test.only_first,
+                    comparison.test.only_second,
+                    comparison.test.neither,
+                ),
+                *(comparison.test.p_value, comparison.holm, comparison.same, comparison.kappa),
             )
-            for one in betweens
+            for comparison in comparisons
         ],
         columns("text", first="First judge", second="Second judge"),
         columns("share", difference="Agreement of the first minus the second"),
@@ -87,12 +92,12 @@ def difference_table(betweens: Sequence[PairedComparison]) -> Table:
     )
 
 
-def verdict_table(betweens: Sequence[PairedComparison]) -> Table:
+def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     """What one says where the other says something else, as counts."""
     rows: list[tuple[Cell, ...]] = [
-        (one.first, one.second, name, *(int(count) for count in counts))
-        for one in betweens
-        for name, counts in zip(_VERDICTS.values(), one.verdicts, strict=True)
+        (comparison.first, comparison.second, name, *(int(count) for count in counts))
+        for comparison in comparisons
+        for name, counts in zip(_VERDICTS.values(), comparison.verdicts, strict=True)
     ]
     return table(
         rows,
@@ -109,16 +114,16 @@ def verdict_table(betweens: Sequence[PairedComparison]) -> Table:
 
 
 def group_tables(
-    board: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], how: Resampling
+    votes: AlignedVotes, names: Sequence[str], groups: Mapping[str, Mapping[str, str]], resampling: Resampling
 ) -> Iterator[Table]:
     """One table for each grouping: agreement of every judge by value, and its distance from the best judge."""
     best = names[0]
     for group, members in groups.items():
         rows: list[Row] = []
-        for value, ids in group_by_value(board.common, members.get).items():
+        for value, ids in group_by_value(votes.common, members.get).items():
             for name in names:
-                minus = None if name == best else _difference(board, name, best, ids, how)
-                rows.append((value, name, share(board.right(name, ids), board.members(ids), how), minus))
+                minus = None if name == best else _difference(votes, name, best, ids, resampling)
+                rows.append((value, name, share(votes.right(name, ids), votes.members(ids), resampling), minus))
         yield table(
             rows,
             columns("text", value=group, judge="Judge"),
@@ -129,14 +134,14 @@ def group_tables(
         )
 
 
-def flip_table(board: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
+def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
     """The pairs on which judges differ."""
-    ids = [key for key in board.common if len({board.said[name][key] for name in names}) > 1]
+    ids = [key for key in votes.common if len({votes.judged[name][key] for name in names}) > 1]
     rows: list[tuple[Cell, ...]] = [
         (
-            *(key, _VERDICTS[board.truth[key]], *(_VERDICTS[board.said[name][key]] for name in names)),
+            *(key, _VERDICTS[votes.truth[key]], *(_VERDICTS[votes.judged[name][key]] for name in names)),
             *(
-                sum(board.said[name][key] == board.truth[key] for name in names),
+                sum(votes.judged[name][key] == votes.truth[key] for name in names),
                 excerpt(samples[key].question) if key in samples else "",
             ),
         )
@@ -145,53 +150,55 @@ def flip_table(board: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
     return table(
         rows,
         columns("text", id="Pair", label="Label"),
-        columns("text", ((f"judge_{place}", name) for place, name in enumerate(names, 1))),
+        columns("text", ((f"judge_{index}", name) for index, name in enumerate(names, 1))),
         columns("count", right="Judges that are right"),
         columns("text", question="Question"),
         name="flips",
         title="Pairs that the judges do not judge alike",
-        note=f"{len(ids):,} of the {len(board.common):,} pairs that every judge says something of.",
+        note=f"{len(ids):,} of the {len(votes.common):,} pairs that every judge says something of.",
     )
 
 
 def figures(
-    board: AlignedVotes,
-    ranked: Sequence[JudgeResult],
-    found: Sequence[PairedComparison],
+    votes: AlignedVotes,
+    results: Sequence[JudgeResult],
+    comparisons: Sequence[PairedComparison],
     groups: Mapping[str, Mapping[str, str]],
-    how: Resampling,
+    resampling: Resampling,
 ) -> Iterator[Figure]:
     """Agreements, differences, kappas, order effects, and agreement by group."""
-    truths = board.truths(board.common).tolist()
+    truths = votes.truths(votes.common).tolist()
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
     yield Forest(
         name="agreement",
         title="Agreement with the labels over the pairs that every judge says something of",
         x_label="Agreement (share of pairs); dashed: always the most frequent label",
-        rows=tuple(ForestRow(label=one.name, estimate=one.common) for one in ranked),
+        rows=tuple(ForestRow(label=result.name, estimate=result.common) for result in results),
         no_effect=commonest,
     )
     yield Forest(
         name="paired-differences",
         title="Differences of agreement, pair by pair",
         x_label="Agreement of the first minus the second (share of pairs)",
-        rows=tuple(ForestRow(label=f"{one.first} − {one.second}", estimate=one.difference) for one in found),
+        rows=tuple(
+            ForestRow(label=f"{result.first} − {result.second}", estimate=result.difference) for result in comparisons
+        ),
     )
-    yield _kappa_map(ranked, found)
-    orders = _order_bars(ranked)
+    yield _kappa_map(results, comparisons)
+    orders = _order_bars(results)
     if orders is not None:
         yield orders
-    names = [one.name for one in ranked]
+    names = [result.name for result in results]
     for group, members in groups.items():
-        values = list(group_by_value(board.common, members.get).items())
+        values = list(group_by_value(votes.common, members.get).items())
         if len(values) > 1:
-            yield _group_bars(board, names, group, values, how)
+            yield _group_bars(votes, names, group, values, resampling)
 
 
-def _kappa_map(ranked: Sequence[JudgeResult], found: Sequence[PairedComparison]) -> HeatMap:
-    names = (*(one.name for one in ranked), "labels")
-    kappas = {frozenset({one.name, "labels"}): one.kappa for one in ranked}
-    kappas |= {frozenset({one.first, one.second}): one.kappa for one in found}
+def _kappa_map(results: Sequence[JudgeResult], comparisons: Sequence[PairedComparison]) -> HeatMap:
+    names = (*(result.name for result in results), "labels")
+    kappas = {frozenset({result.name, "labels"}): result.kappa for result in results}
+    kappas |= {frozenset({result.first, result.second}): result.kappa for result in comparisons}
     cells = {key: None if kappa is None else kappa.value for key, kappa in kappas.items()}
     return HeatMap(
         name="kappa",
@@ -205,43 +212,42 @@ def _kappa_map(ranked: Sequence[JudgeResult], found: Sequence[PairedComparison])
     )
 
 
-def _order_bars(ranked: Sequence[JudgeResult]) -> Bars | None:
+def _order_bars(results: Sequence[JudgeResult]) -> Bars | None:
     known = [
-        (one.name, one.alone.position) for one in ranked if one.alone is not None and one.alone.position is not None
+        (result.name, result.alone.position)
+        for result in results
+        if result.alone is not None and result.alone.position is not None
     ]
     if not known:
         return None
-    return Bars(
+    return bars(
+        {name: (position.consistency, position.toward_first, position.toward_second) for name, position in known},
+        ("same answer", "leans to first", "leans to second"),
         name="orders",
         title="What the judges do when the answers are shown in reverse",
         x_label="Outcome",
         y_label="Share of pairs judged in both orders (0 to 1)",
-        categories=("same answer", "leans to first", "leans to second"),
-        groups=tuple(
-            Group(name=name, values=(one.consistency, one.toward_first, one.toward_second)) for name, one in known
-        ),
     )
 
 
 def _group_bars(
-    board: AlignedVotes, names: Sequence[str], group: str, values: Sequence[tuple[str, list[str]]], how: Resampling
+    votes: AlignedVotes,
+    names: Sequence[str],
+    group: str,
+    values: Sequence[tuple[str, list[str]]],
+    resampling: Resampling,
 ) -> Bars:
-    return Bars(
+    largest = values[:_MOST_BARS]
+    return bars(
+        {name: [share(votes.right(name, ids), votes.members(ids), resampling) for _, ids in largest] for name in names},
+        [value for value, _ in largest],
         name=f"agreement-by-{file_slug(group)}",
         title=f"Agreement by {group}"
         + (f", the {_MOST_BARS} largest of {len(values)}" if len(values) > _MOST_BARS else ""),
         x_label=group,
         y_label="Agreement (share of pairs, 0 to 1)",
-        categories=tuple(value for value, _ in values[:_MOST_BARS]),
-        groups=tuple(
-            Group(
-                name=name,
-                values=tuple(share(board.right(name, ids), board.members(ids), how) for _, ids in values[:_MOST_BARS]),
-            )
-            for name in names
-        ),
     )
 
 
-def _difference(board: AlignedVotes, one: str, other: str, ids: Sequence[str], how: Resampling) -> Estimate:
-    return paired_difference(board.right(one, ids), board.right(other, ids), board.members(ids), how)
+def _difference(votes: AlignedVotes, first: str, second: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
+    return paired_difference(votes.right(first, ids), votes.right(second, ids), votes.members(ids), resampling)

@@ -39,40 +39,40 @@ def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, P
     """
     names = {id(review): name for name, review in reviews}
     pairs, alone = match_orders(review for _, review in reviews)
-    found: dict[str, list[TwiceJudged]] = {}
-    for one, other in pairs:
-        found.setdefault(names[id(one)], []).append(_judged_twice(one, other))
+    twice_judged: dict[str, list[TwiceJudged]] = {}
+    for first, second in pairs:
+        twice_judged.setdefault(names[id(first)], []).append(_judged_twice(first, second))
     left = Counter(names[id(review)] for review in alone)
     by_hand = Counter(names[id(review)] for review in alone if review.by_hand)
     for pair in pairs:
         by_hand[names[id(pair[0])]] += sum(review.by_hand for review in pair)
     return [
-        (name, PairGroup(pairs=tuple(found.get(name, ())), alone=left[name], by_hand=by_hand[name]))
-        for name in dict.fromkeys([*found, *left])
+        (name, PairGroup(pairs=tuple(twice_judged.get(name, ())), alone=left[name], by_hand=by_hand[name]))
+        for name in dict.fromkeys([*twice_judged, *left])
     ]
 
 
 def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup]:
     """Groups by name; those of one name become one."""
-    found: dict[str, PairGroup] = {}
+    merged: dict[str, PairGroup] = {}
     for name, group in groups:
-        before = found.get(name, PairGroup(pairs=()))
-        found[name] = PairGroup(
+        before = merged.get(name, PairGroup(pairs=()))
+        merged[name] = PairGroup(
             pairs=before.pairs + group.pairs,
             alone=before.alone + group.alone,
             by_hand=before.by_hand + group.by_hand,
         )
-    return found
+    return merged
 
 
-def _judged_twice(one: Review, other: Review) -> TwiceJudged:
-    first = None if one.scores is None else one.scores[0] - one.scores[1]
-    second = None if other.scores is None else other.scores[0] - other.scores[1]
+def _judged_twice(review: Review, swapped_review: Review) -> TwiceJudged:
+    first_lead = None if review.scores is None else review.scores[0] - review.scores[1]
+    second_lead = None if swapped_review.scores is None else swapped_review.scores[0] - swapped_review.scores[1]
     return TwiceJudged(
-        given=None if first is None else _sign(first),
-        swapped=None if second is None else -_sign(second),
-        leads=None if first is None or second is None else (first, second),
-        cluster=one.question,
+        given=None if first_lead is None else _sign(first_lead),
+        swapped=None if second_lead is None else -_sign(second_lead),
+        leads=None if first_lead is None or second_lead is None else (first_lead, second_lead),
+        cluster=review.question,
     )
 
 

@@ -13,7 +13,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
-from judgelm.studies.result import Bars, Cell, Forest, ForestRow, Group, StudyResult, Table, columns, table
+from judgelm.studies.result import Bars, Cell, Forest, ForestRow, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_number, format_share
 
 _ALL = "all"
@@ -68,17 +68,17 @@ class _Measured:
     alone: int
 
 
-def position_bias_study(groups: Mapping[str, PairGroup], how: Resampling | None = None) -> StudyResult:
+def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling | None = None) -> StudyResult:
     """Consistency, position bias and the first place's lead, for each group and for all pairs together.
 
     Args:
         groups: name -> its pairs.
-        how: seed and number of resamples; the defaults when None.
+        resampling: seed and number of resamples; the defaults when None.
 
     Raises:
         InputError: a group is named `all`, or no pair at all was judged in both orders.
     """
-    how = how or Resampling()
+    resampling = resampling or Resampling()
     if _ALL in groups:
         raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
     everything = PairGroup(
@@ -86,20 +86,20 @@ def position_bias_study(groups: Mapping[str, PairGroup], how: Resampling | None 
         alone=sum(group.alone for group in groups.values()),
         by_hand=sum(group.by_hand for group in groups.values()),
     )
-    whole = _measured(_ALL, everything, how)
+    whole = _measured(_ALL, everything, resampling)
     if whole.position is None:
         raise InputError(
             f"position bias: no pair was judged in both orders ({len(everything.pairs)} failed in one, "
             f"{everything.alone} judgments lack the other order); give both orders of the same answers"
         )
-    rows = [_measured(name, group, how) for name, group in groups.items()]
+    rows = [_measured(name, group, resampling) for name, group in groups.items()]
     rows += [whole] if len(rows) > 1 else []
     return StudyResult(
         study="position-bias",
         title="Order effects of a judge",
         protocol=(
             f"Each pair was judged in both orders, joined by the ids of question and answers; intervals are 95 % from "
-            f"{how.resamples} resamples of questions (seed {how.seed})."
+            f"{resampling.resamples} resamples of questions (seed {resampling.seed})."
         ),
         findings=tuple(_findings(whole, rows)),
         counts={
@@ -114,42 +114,48 @@ def position_bias_study(groups: Mapping[str, PairGroup], how: Resampling | None 
     )
 
 
-def _measured(name: str, group: PairGroup, how: Resampling) -> _Measured:
-    kept = [pair for pair in group.pairs if pair.given is not None and pair.swapped is not None]
-    failed = len(group.pairs) - len(kept)
-    if not kept:
+def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
+    paired = [pair for pair in group.pairs if pair.given is not None and pair.swapped is not None]
+    failed = len(group.pairs) - len(paired)
+    if not paired:
         return _Measured(name=name, position=None, lead=None, failed=failed, alone=group.alone)
-    clusters = [pair.cluster for pair in kept]
-    given, swapped = (np.array([getattr(pair, side) for pair in kept], dtype=np.int_) for side in ("given", "swapped"))
-    scored = [(pair.leads, pair.cluster) for pair in kept if pair.leads is not None]
+    clusters = [pair.cluster for pair in paired]
+    given, swapped = (
+        np.array([getattr(pair, side) for pair in paired], dtype=np.int_) for side in ("given", "swapped")
+    )
+    scored = [(pair.leads, pair.cluster) for pair in paired if pair.leads is not None]
     lead = _mean(
-        first_place_leads(np.array([leads for leads, _ in scored]).reshape(-1, 2)), [key for _, key in scored], how
+        first_place_leads(np.array([leads for leads, _ in scored]).reshape(-1, 2)),
+        [key for _, key in scored],
+        resampling,
     )
     return _Measured(
         name=name,
-        position=position_estimates(given, swapped, clusters, how),
-        lead=lead if len(scored) == len(kept) else None,
+        position=position_estimates(given, swapped, clusters, resampling),
+        lead=lead if len(scored) == len(paired) else None,
         failed=failed,
         alone=group.alone,
     )
 
 
-def _mean(values: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> Estimate | None:
+def _mean(values: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     if not len(values):
         return None
-    [found] = estimate(
-        np.stack([values, np.ones_like(values)], axis=1), lambda sums: sums[:, :1] / sums[:, 1:], clusters, how
+    [result] = estimate(
+        np.stack([values, np.ones_like(values)], axis=1), lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling
     )
-    return found
+    return result
 
 
 def _table(rows: Sequence[_Measured]) -> Table:
     def cells(row: _Measured) -> tuple[Cell, ...]:
-        found = row.position
+        position = row.position
         shares = (
-            (None,) * 4 if found is None else (found.consistency, found.toward_first, found.toward_second, found.delta)
+            (None,) * 4
+            if position is None
+            else (position.consistency, position.toward_first, position.toward_second, position.delta)
         )
-        n = 0 if found is None else found.consistency.n
+        n = 0 if position is None else position.consistency.n
         return (row.name, n, *shares, row.lead, row.failed, row.alone)
 
     return table(
@@ -185,26 +191,27 @@ def _forest(rows: Sequence[_Measured]) -> Forest:
 
 
 def _bars(rows: Sequence[_Measured]) -> Bars:
-    found = [(row.name, row.position) for row in rows if row.position is not None]
-    return Bars(
+    positions = [(row.name, row.position) for row in rows if row.position is not None]
+    return bars(
+        {
+            "toward 1st": [position.toward_first for _, position in positions],
+            "toward 2nd": [position.toward_second for _, position in positions],
+        },
+        [name for name, _ in positions],
         name="leaning",
         title="Where the judge leans when the orders disagree",
         x_label="Pairs",
         y_label="Share of pairs",
-        categories=tuple(name for name, _ in found),
-        groups=(
-            Group(name="toward 1st", values=tuple(position.toward_first for _, position in found)),
-            Group(name="toward 2nd", values=tuple(position.toward_second for _, position in found)),
-        ),
     )
 
 
 def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
-    found = whole.position
-    assert found is not None, "the caller has refused groups without a pair"
+    position = whole.position
+    assert position is not None, "the caller has refused groups without a pair"
     lines = [
-        f"Both orders agree on {format_share(found.consistency)} of all pairs; {format_share(found.toward_first)} lean "
-        f"toward the answer shown first, {format_share(found.toward_second)} toward the second."
+        f"Both orders agree on {format_share(position.consistency)} of all pairs; "
+        f"{format_share(position.toward_first)} lean toward the answer shown first, "
+        f"{format_share(position.toward_second)} toward the second."
     ]
     if whole.lead is not None:
         lines.append(f"Standing first is worth {format_number(whole.lead, '+.2f')} points.")

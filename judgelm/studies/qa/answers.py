@@ -76,22 +76,22 @@ class QaRun:
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
         """Whether the judge was asked about every answer that matches exactly, too, and there are some."""
-        exact = [one for one in answers if one.gate.exact and one.id in self.judgments]
-        return bool(exact) and not any(self.by_exact_match(one) for one in exact)
+        exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
+        return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
     def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
         """How each answer came by its label or by none: `exact_match`, `judge`, a failure's code, `not judged`."""
-        found = Counter[str]()
+        counts = Counter[str]()
         for answer in answers:
             judgment = self.judgments.get(answer.id)
             if judgment is None:
-                found["not judged"] += 1
+                counts["not judged"] += 1
             elif judgment.failure is not None:
-                found[judgment.failure.code] += 1
+                counts[judgment.failure.code] += 1
             else:
-                unread = any(one.failure is not None for one in judgment.shown)
-                found["read as incorrect" if unread else judgment.decided_by or "judge"] += 1
-        return found
+                unread = any(shown.failure is not None for shown in judgment.shown)
+                counts["read as incorrect" if unread else judgment.decided_by or "judge"] += 1
+        return counts
 
 
 def label_of(judgment: Judgment) -> bool | None:

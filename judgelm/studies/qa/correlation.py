@@ -38,35 +38,37 @@ def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Co
         labelling: an answer's label; None is treated as `counting` says.
         counting: treatment of failures, and resampling.
     """
-    models = dict.fromkeys(one.model for one in answers if one.human is not None)
-    groups = {model: rated([one for one in answers if one.model == model], labelling, counting) for model in models}
-    found = {model: correlation(group, counting.resampling) for model, group in groups.items()}
-    return Correlations(found, mean_correlation(groups, counting.resampling))
+    models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
+    groups = {
+        model: rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
+    }
+    by_answering_model = {model: correlation(group, counting.resampling) for model, group in groups.items()}
+    return Correlations(by_answering_model, mean_correlation(groups, counting.resampling))
 
 
 def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
     """The answers that have a human label and one that counts."""
-    kept = [
-        (one.question, one.human, label)
-        for one in answers
-        if one.human is not None and (label := counting.label(labelling(one))) is not None
+    pairs = [
+        (answer.question, answer.human, label)
+        for answer in answers
+        if answer.human is not None and (label := counting.label(labelling(answer))) is not None
     ]
     return Rated(
-        human=np.array([human for _, human, _ in kept], dtype=bool),
-        judged=np.array([label for _, _, label in kept], dtype=bool),
-        questions=[question for question, _, _ in kept],
+        human=np.array([human for _, human, _ in pairs], dtype=bool),
+        judged=np.array([label for _, _, label in pairs], dtype=bool),
+        questions=[question for question, _, _ in pairs],
     )
 
 
 def f1_at(threshold: float) -> Labelling:
     """F1 of at least the threshold counts as correct; by the gate's rules, as in the original code."""
-    return lambda one: one.gate.f1 >= threshold
+    return lambda answer: answer.gate.f1 >= threshold
 
 
 def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     """Judges, EM and F1 at 0.5 against people, by answering model (Table 2)."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in runs}
-    labellings |= {"EM": lambda one: one.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
+    labellings |= {"EM": lambda answer: answer.gate.exact, "F1 of 0.5 and more": f1_at(0.5)}
     return _table(
         {name: correlations(answers, labelling, counting) for name, labelling in labellings.items()},
         name="human-correlation",
@@ -77,28 +79,36 @@ def human_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
 
 def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Table, Lines]:
     """F1 binarised at six thresholds against people (Table 10)."""
-    found = {f"F1 ≥ {one:g}": correlations(answers, f1_at(one), counting) for one in F1_THRESHOLDS}
+    by_threshold = {
+        f"F1 ≥ {threshold:g}": correlations(answers, f1_at(threshold), counting) for threshold in F1_THRESHOLDS
+    }
     thresholds = _table(
-        found, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
+        by_threshold, name="f1-thresholds", title="Correlation of F1 with people's labels", source="QA-Judge, Table 10"
     )
     line = Lines(
         name="f1-thresholds-average",
         title="Correlation of F1 with people's labels, averaged over answering models",
         x_label="F1 that counts as correct from",
         y_label="Pearson correlation",
-        series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(one.average.mean for one in found.values())),),
+        series=(
+            Series(
+                name="average", x=F1_THRESHOLDS, y=tuple(threshold.average.mean for threshold in by_threshold.values())
+            ),
+        ),
     )
     return thresholds, line
 
 
-def _table(found: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
-    models = list(dict.fromkeys(model for one in found.values() for model in one.by_model))
-    rows: list[tuple[Cell, ...]] = [(model, *(one.by_model.get(model) for one in found.values())) for model in models]
-    rows.append(("average", *(one.average.mean for one in found.values())))
+def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
+    models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
+    rows: list[tuple[Cell, ...]] = [
+        (model, *(correlation.by_model.get(model) for correlation in by_labelling.values())) for model in models
+    ]
+    rows.append(("average", *(correlation.average.mean for correlation in by_labelling.values())))
     return table(
         rows,
         columns("text", model="answering model"),
-        columns("number", ((slug(key.replace("≥", "from")), key) for key in found)),
+        columns("number", ((slug(key.replace("≥", "from")), key) for key in by_labelling)),
         name=name,
         title=title,
         source=source,
@@ -116,16 +126,18 @@ def prompt_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: C
     judges = list(dict.fromkeys(run.judge for run in runs))
     if len(variants) < 2:
         return None
-    found = {(run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs}
+    averages = {
+        (run.judge, run.variant): correlations(answers, run.cascade_label, counting).average.mean for run in runs
+    }
     rows: list[Row] = []
     for judge in judges:
-        cells = [found.get((judge, variant)) for variant in variants]
+        cells = [averages.get((judge, variant)) for variant in variants]
         values = [cell.value for cell in cells if cell is not None]
         rows.append((judge, *cells, *prompt_spread(values)))
     return table(
         rows,
         columns("text", judge="judge"),
-        columns("number", ((f"prompt_{slug(one)}", one) for one in variants)),
+        columns("number", ((f"prompt_{slug(name)}", name) for name in variants)),
         columns("number", maximum="maximum", mean="mean", variance="variance"),
         name="prompts",
         title="Correlation with people's labels under each prompt",
@@ -147,10 +159,10 @@ def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, 
 
 def type_correlations(answers: Sequence[QaAnswer], run: QaRun, counting: Counting) -> dict[str, Estimate | None]:
     """Correlation with people by answer type, all answering models together (Table 4)."""
-    types = dict.fromkeys(one.answer_type for one in answers)
+    types = dict.fromkeys(answer.answer_type for answer in answers)
     return {
         name: correlation(
-            rated([one for one in answers if one.answer_type == name], run.cascade_label, counting),
+            rated([answer for answer in answers if answer.answer_type == name], run.cascade_label, counting),
             counting.resampling,
         )
         for name in types

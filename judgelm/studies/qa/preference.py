@@ -11,7 +11,7 @@ import numpy as np
 from judgelm.metrics.qa.self_preference import PREFERENCE_THRESHOLDS, Preference, preferences
 from judgelm.studies.qa.answers import QaAnswer, QaRun
 from judgelm.studies.qa.scores import Counting
-from judgelm.studies.result import Bars, Cell, Group, Table, columns, table
+from judgelm.studies.result import Bars, Table, bars, columns, table
 
 
 class ModelPreference(NamedTuple):
@@ -21,7 +21,7 @@ class ModelPreference(NamedTuple):
     judge: str
     n: int
     left_out: int
-    found: tuple[Preference, ...]
+    shares: tuple[Preference, ...]
 
 
 def model_preferences(
@@ -43,40 +43,35 @@ def model_preferences(
     """
     by_judge = {run.judge: run for run in runs}
     rows = []
-    for model in dict.fromkeys(one.model for one in answers):
+    for model in dict.fromkeys(answer.model for answer in answers):
         own = by_judge.get(judges.get(model, ""))
         left = (without or {}).get(model)
         others = [run for run in runs if own is not None and run.judge not in (own.judge, left)]
         if own is None or not others:
             continue
-        false = [one for one in answers if one.model == model and not one.gate.exact]
-        labels = [[counting.label(run.label(one)) for run in (own, *others)] for one in false]
-        kept = [place for place, row in enumerate(labels) if None not in row]
-        table = np.array([labels[place] for place in kept], dtype=bool).reshape(len(kept), 1 + len(others))
-        found = preferences(table[:, 0], table[:, 1:], [false[place].question for place in kept], counting.resampling)
-        rows.append(ModelPreference(model, own.judge, len(kept), len(false) - len(kept), found))
+        false = [answer for answer in answers if answer.model == model and not answer.gate.exact]
+        labels = [[counting.label(run.label(answer)) for run in (own, *others)] for answer in false]
+        complete = [index for index, row in enumerate(labels) if None not in row]
+        table = np.array([labels[index] for index in complete], dtype=bool).reshape(len(complete), 1 + len(others))
+        shares = preferences(
+            table[:, 0], table[:, 1:], [false[index].question for index in complete], counting.resampling
+        )
+        rows.append(ModelPreference(model, own.judge, len(complete), len(false) - len(complete), shares))
     return rows
 
 
 def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str, note: str = "") -> Table:
     """One row for each answering model, one column for each threshold."""
-    shares = [f"{round(100 * threshold)}" for threshold in PREFERENCE_THRESHOLDS]
-    cells: list[tuple[Cell, ...]] = [
-        (
-            row.model,
-            row.judge,
-            row.found[0].others,
-            row.n,
-            row.left_out,
-            *(one.share for one in row.found),
-        )
+    percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
+    cells = [
+        (*(row.model, row.judge, row.shares[0].others, row.n, row.left_out), *(part.share for part in row.shares))
         for row in rows
     ]
     return table(
         cells,
         columns("text", model="answering model", judge="judge"),
         columns("count", others="other judges", answers="answers with EM 0", left_out="left out"),
-        columns("share", ((f"threshold_{one}", f"≥ {one} % of the others say incorrect") for one in shares)),
+        columns("share", ((f"threshold_{part}", f"≥ {part} % of the others say incorrect") for part in percents)),
         name=f"{kind}-preference",
         title=f"{kind.capitalize()}-preference: one judge alone says correct",
         source=source,
@@ -88,17 +83,14 @@ def preference_table(rows: Sequence[ModelPreference], *, kind: str, source: str,
 
 def preference_figure(rows: Sequence[ModelPreference], *, kind: str) -> Bars:
     """The shares of `preference_table`, a bar for each threshold."""
-    return Bars(
+    return bars(
+        {
+            f"{round(100 * threshold)} % of the others say incorrect": [row.shares[index].share for row in rows]
+            for index, threshold in enumerate(PREFERENCE_THRESHOLDS)
+        },
+        [row.model for row in rows],
         name=f"{kind}-preference-shares",
         title=f"{kind.capitalize()}-preference: answers with EM 0 that one judge alone calls correct",
         x_label="answering model",
         y_label="share of answers with EM 0",
-        categories=tuple(row.model for row in rows),
-        groups=tuple(
-            Group(
-                name=f"{round(100 * threshold)} % of the others say incorrect",
-                values=tuple(row.found[place].share for row in rows),
-            )
-            for place, threshold in enumerate(PREFERENCE_THRESHOLDS)
-        ),
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
-from judgelm.studies.result import Bars, Group, Row, Table, columns, table
+from judgelm.studies.result import Bars, Row, Table, bars, columns, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +28,17 @@ class Counting:
     failures: FailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
 
-    def label(self, given: bool | None) -> bool | None:
+    def label(self, judged: bool | None) -> bool | None:
         """What a label counts as; None leaves the answer out."""
-        return False if given is None and self.failures == "as_incorrect" else given
+        return False if judged is None and self.failures == "as_incorrect" else judged
 
     def share(self, answers: Sequence[QaAnswer], labels: Sequence[bool | None]) -> Estimate | None:
         """The share of correct among what counts; None where nothing does."""
-        kept = [(one.question, label) for one, given in zip(answers, labels, strict=True)
+        counted = [(answer.question, label) for answer, given in zip(answers, labels, strict=True)
                 if (label := self.label(given)) is not None]  # fmt: skip
-        if not kept:
+        if not counted:
             return None
-        return share(np.array([label for _, label in kept]), [question for question, _ in kept], self.resampling)
+        return share(np.array([label for _, label in counted]), [question for question, _ in counted], self.resampling)
 
 
 def slug(name: str) -> str:
@@ -46,31 +46,31 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def mean(values: NDArray[np.float64], questions: Sequence[Hashable], how: Resampling) -> Estimate | None:
+def mean(values: NDArray[np.float64], questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     """The mean of shape (n,) with its interval; None where n is 0."""
     if not len(values):
         return None
     rows = np.stack([values, np.ones_like(values)], axis=1)
-    [found] = estimate(rows, lambda sums: sums[:, :1] / sums[:, 1:], questions, how)
-    return found
+    [estimated] = estimate(rows, lambda sums: sums[:, :1] / sums[:, 1:], questions, resampling)
+    return estimated
 
 
 def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
     """Answers by data set and answering model, in the order of their first."""
-    found: dict[tuple[str, str], list[QaAnswer]] = {}
-    for one in answers:
-        found.setdefault((one.data_set, one.model), []).append(one)
-    return found
+    groups: dict[tuple[str, str], list[QaAnswer]] = {}
+    for answer in answers:
+        groups.setdefault((answer.data_set, answer.model), []).append(answer)
+    return groups
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
     """EM, F1 and the share that each judge calls correct, an exact match counting as correct (Table 3)."""
     rows: list[Row] = []
     for (data_set, model), members in by_model(answers).items():
-        questions = [one.question for one in members]
-        exact = share(np.array([one.own.exact for one in members]), questions, counting.resampling)
-        f1 = mean(np.array([one.own.f1 for one in members]), questions, counting.resampling)
-        judged = [counting.share(members, [run.cascade_label(one) for one in members]) for run in runs]
+        questions = [answer.question for answer in members]
+        exact = share(np.array([answer.own.exact for answer in members]), questions, counting.resampling)
+        f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
+        judged = [counting.share(members, [run.cascade_label(answer) for answer in members]) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
     return table(
         rows,
@@ -102,39 +102,39 @@ class Gap(NamedTuple):
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[Gap]:
     """The gap of every judge, data set and answering model, the widest first; paired by answer."""
-    found = []
+    gaps = []
     for run in runs:
         for (data_set, model), members in by_model(answers).items():
-            labels = [counting.label(run.cascade_label(one)) for one in members]
-            kept = [(one, label) for one, label in zip(members, labels, strict=True) if label is not None]
-            gains = np.array([float(label) - float(one.own.exact) for one, label in kept])
-            points = mean(gains, [one.question for one, _ in kept], counting.resampling)
+            labels = [counting.label(run.cascade_label(answer)) for answer in members]
+            counted = [(answer, label) for answer, label in zip(members, labels, strict=True) if label is not None]
+            gains = np.array([float(label) - float(answer.own.exact) for answer, label in counted])
+            points = mean(gains, [answer.question for answer, _ in counted], counting.resampling)
             if points is not None:
-                found.append(Gap(run.name, data_set, model, points))
-    return sorted(found, key=lambda one: -one.points.value)
+                gaps.append(Gap(run.name, data_set, model, points))
+    return sorted(gaps, key=lambda answer: -answer.points.value)
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
     """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
     rows: list[Row] = []
     groups = by_model(answers)
-    for run in (one for one in runs if one.judged_all(answers)):
+    for run in (answer for answer in runs if answer.judged_all(answers)):
         for (data_set, model), members in groups.items():
-            cascade = [counting.label(run.cascade_label(one)) for one in members]
-            everywhere = [counting.label(run.label(one)) for one in members]
-            kept = [
-                (one.question, first, second)
-                for one, first, second in zip(members, cascade, everywhere, strict=True)
+            cascade = [counting.label(run.cascade_label(answer)) for answer in members]
+            everywhere = [counting.label(run.label(answer)) for answer in members]
+            counted = [
+                (answer.question, first, second)
+                for answer, first, second in zip(members, cascade, everywhere, strict=True)
                 if first is not None and second is not None
             ]
             gap = mean(
-                np.array([float(first) - float(second) for _, first, second in kept]),
-                [question for question, _, _ in kept],
+                np.array([float(first) - float(second) for _, first, second in counted]),
+                [question for question, _, _ in counted],
                 counting.resampling,
             )
             scores = (counting.share(members, cascade), counting.share(members, everywhere))
-            matches = [one for one in members if one.gate.exact]
-            refused = counting.share(matches, [run.label(one) for one in matches])
+            matches = [answer for answer in members if answer.gate.exact]
+            refused = counting.share(matches, [run.label(answer) for answer in matches])
             rows.append((data_set, model, run.name, *scores, gap, refused))
     if not rows:
         return None
@@ -157,24 +157,24 @@ def type_shares(
     answers: Sequence[QaAnswer], run: QaRun, counting: Counting
 ) -> dict[str, tuple[int, int, Estimate | None]]:
     """By answer type: answers, those with EM 0, and the share of these that the judge calls correct."""
-    found = {}
-    for name in (*ANSWER_TYPES, *sorted({one.answer_type for one in answers} - set(ANSWER_TYPES))):
-        members = [one for one in answers if one.answer_type == name]
-        false = [one for one in members if not one.gate.exact]
+    shares = {}
+    for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
+        members = [answer for answer in answers if answer.answer_type == name]
+        false = [answer for answer in members if not answer.gate.exact]
         if members:
-            found[name] = (len(members), len(false), counting.share(false, [run.label(one) for one in false]))
-    return found
+            shares[name] = (len(members), len(false), counting.share(false, [run.label(answer) for answer in false]))
+    return shares
 
 
 def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Bars:
     """The share called correct among EM 0, by answer type (Figure 2)."""
-    return Bars(
+    return bars(
+        {run.name: [correct for _, _, correct in shares.values()]},
+        shares,
         name="types-correct",
         title=f"Answers that do not match exactly, called correct by {run.name}",
         x_label="answer type",
         y_label="share called correct",
-        categories=tuple(shares),
-        groups=(Group(name=run.name, values=tuple(one for _, _, one in shares.values())),),
     )
 
 
@@ -182,13 +182,13 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
     """What became of every answer under every run."""
     reasons = [run.reasons(answers) for run in runs]
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
-    codes = sorted({code for found in reasons for code in found} - set(fixed))
+    codes = sorted({code for counts in reasons for code in counts} - set(fixed))
     headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
     outcomes = [*zip(fixed, headings, strict=True), *((code, code.replace("_", " ")) for code in codes)]
     return table(
         [
-            (run.judge, run.variant, len(answers), *(found[key] for key, _ in outcomes))
-            for run, found in zip(runs, reasons, strict=True)
+            (run.judge, run.variant, len(answers), *(counts[key] for key, _ in outcomes))
+            for run, counts in zip(runs, reasons, strict=True)
         ],
         columns("text", judge="judge", prompt="prompt"),
         columns("count", answers="answers"),

@@ -76,7 +76,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     for run in runs:
         first.setdefault(run.judge, run)
     main = list(first.values())
-    people = any(one.human is not None for one in answers)
+    people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
     tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
     figures: list[Figure] = []
@@ -95,7 +95,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         protocol=_protocol(options),
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
-        tables=tuple(one for one in tables if one is not None),
+        tables=tuple(answer for answer in tables if answer is not None),
         figures=tuple(figures),
         warnings=_warnings(answers, runs, own),
     )
@@ -111,7 +111,7 @@ def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOption
     wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
     if unknown := sorted(str(name) for name in wanted - judges):
         raise InputError(f"qa study: no run of judge {unknown[0]!r}; there are: {', '.join(sorted(judges))}")
-    if not any(one.id in run.judgments for run in runs for one in answers):
+    if not any(answer.id in run.judgments for run in runs for answer in answers):
         raise InputError("qa study: no judgment has an answer (by id); give the file of answers that was judged")
 
 
@@ -131,7 +131,7 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
     shares = type_shares(answers, run, counting)
     agreed = type_correlations(answers, run, counting) if people else {}
     types = table(
-        [(name, n, false, found, agreed.get(name)) for name, (n, false, found) in shares.items()],
+        [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
         columns("text", type="answer type"),
         columns("count", answers="answers", em_false="with EM 0"),
         columns("share", called_correct="of these called correct"),
@@ -148,7 +148,7 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
 def _preferences(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
 ) -> tuple[list[ModelPreference], list[ModelPreference]]:
-    own = {model: options.own.get(model, model) for model in {one.model for one in answers}}
+    own = {model: options.own.get(model, model) for model in {preferred_table.model for preferred_table in answers}}
     without = None if options.sibling_others else own
     return (
         model_preferences(answers, main, own, counting),
@@ -163,8 +163,8 @@ def _preference_tables(
     if own:
         tables.append(preference_table(own, kind="self", source="QA-Judge, Table 6"))
     if siblings:
-        who = "includes" if options.sibling_others else "leaves out"
-        note = f"Of a sibling the others are all judges but itself, which {who} the answering model's own."
+        included = "includes" if options.sibling_others else "leaves out"
+        note = f"Of a sibling the others are all judges but itself, which {included} the answering model's own."
         tables.append(preference_table(siblings, kind="sibling", source="QA-Judge, Table 13", note=note))
     return tables
 
@@ -188,81 +188,85 @@ def _findings(
     *,
     people: bool,
 ) -> tuple[str, ...]:
-    found = _agreement_said(answers, main, counting) if people else []
+    sentences = _agreement_said(answers, main, counting) if people else []
     gaps = gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
-        found.append(
+        sentences.append(
             f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
             f"answers, data set {gap.data_set}."
         )
     for row in own:
-        strictest = row.found[0].share
+        strictest = row.shares[0].share
         if strictest is not None:
-            found.append(
+            sentences.append(
                 f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
             )
-    false = [one for one in answers if not one.gate.exact]
+    false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
-        missed = counting.share(false, [run.label(one) for one in false])
+        missed = counting.share(false, [run.label(answer) for answer in false])
         if missed is not None:
-            found.append(f"Of all answers with EM 0, {run.name} calls {format_share(missed)} correct.")
-    return tuple(found)
+            sentences.append(f"Of all answers with EM 0, {run.name} calls {format_share(missed)} correct.")
+    return tuple(sentences)
 
 
 def _agreement_said(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
     """How the judges and exact match correlate with people, averaged over answering models."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
-    found = []
-    for name, labelling in (labellings | {"Exact match": lambda one: one.gate.exact}).items():
+    sentences = []
+    for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():
         average = correlations(answers, labelling, counting).average
         if average.mean is None:
-            found.append(f"{name} has no correlation with people: it is undefined for every answering model.")
+            sentences.append(f"{name} has no correlation with people: it is undefined for every answering model.")
             continue
         models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
         left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
-        found.append(f"{name} correlates {format_number(average.mean)} with people, averaged over {models}{left_out}.")
-    return found
+        sentences.append(
+            f"{name} correlates {format_number(average.mean)} with people, averaged over {models}{left_out}."
+        )
+    return sentences
 
 
 def _counts(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> dict[str, int]:
     return {
         "answers": len(answers),
-        "questions": len({one.question for one in answers}),
-        "answering_models": len({one.model for one in answers}),
-        "exact_matches": sum(one.gate.exact for one in answers),
-        "human_labels": sum(one.human is not None for one in answers),
+        "questions": len({answer.question for answer in answers}),
+        "answering_models": len({answer.model for answer in answers}),
+        "exact_matches": sum(answer.gate.exact for answer in answers),
+        "human_labels": sum(answer.human is not None for answer in answers),
         "runs": len(runs),
-        "without_label": sum(run.label(one) is None for run in runs for one in answers),
+        "without_label": sum(run.label(answer) is None for run in runs for answer in answers),
     }
 
 
 def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[ModelPreference]) -> tuple[str, ...]:
-    found = []
+    warnings = []
     for run in runs:
         reasons = run.reasons(answers)
         unread, missing = reasons["read as incorrect"], reasons["not judged"]
-        failed = sum(run.label(one) is None for one in answers) - missing
+        failed = sum(run.label(answer) is None for answer in answers) - missing
         if failed:
-            found.append(f"{run.name}: {failed:,} of {len(answers):,} answers failed and have no label.")
+            warnings.append(f"{run.name}: {failed:,} of {len(answers):,} answers failed and have no label.")
         if missing:
-            found.append(f"{run.name}: {missing:,} of {len(answers):,} answers were not judged.")
-        other = sum(run.by_exact_match(one) and not one.gate.exact for one in answers)
+            warnings.append(f"{run.name}: {missing:,} of {len(answers):,} answers were not judged.")
+        other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
         if other:
-            found.append(
+            warnings.append(
                 f"{run.name}: {other:,} answers were decided by an exact match that the rules given here do not see; "
                 "give the rules that the run had."
             )
         if unread:
-            found.append(f"{run.name}: {unread:,} replies were neither word and count as incorrect, as its rule says.")
+            warnings.append(
+                f"{run.name}: {unread:,} replies were neither word and count as incorrect, as its rule says."
+            )
     for row in own:
-        if row.found[0].others != 6:
-            found.append(
-                f"Self-preference of {row.judge} is against {row.found[0].others} other judges; the thresholds 83 % "
+        if row.shares[0].others != 6:
+            warnings.append(
+                f"Self-preference of {row.judge} is against {row.shares[0].others} other judges; the thresholds 83 % "
                 "and 67 % are made for six, and stand here for at least "
-                f"{row.found[1].needed} and {row.found[2].needed} of them."
+                f"{row.shares[1].needed} and {row.shares[2].needed} of them."
             )
             break
-    few = sum(one.human is not None for one in answers)
+    few = sum(answer.human is not None for answer in answers)
     if 0 < few < FEW:
-        found.append(f"Only {few} answers have a human label; correlations over so few say little.")
-    return tuple(found)
+        warnings.append(f"Only {few} answers have a human label; correlations over so few say little.")
+    return tuple(warnings)

@@ -13,20 +13,20 @@ _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "F
 
 def findings(fits: Fits, powered: Table) -> Iterator[str]:
     """The main results, then by slice, then whether the checks agree, then what labels save."""
-    for kind, what in _KINDS:
-        yield from _signs(fits.main, kind, what, "")
+    for kind, title in _KINDS:
+        yield from _signs(fits.main, kind, title, "")
     if any(fits.main.of("indicator")):
         yield from _signs(fits.main, "indicator", "The indicator's effect", "")
-    for one in fits.slices:
-        if one.fit is not None:
-            yield from _signs(one.fit, "self", "Self-bias", f" in {one.column} {one.name}")
-    for kind, what in _KINDS:
-        yield from _agreeing(fits, kind, what)
+    for fit in fits.slices:
+        if fit.fit is not None:
+            yield from _signs(fit.fit, "self", "Self-bias", f" in {fit.column} {fit.name}")
+    for kind, title in _KINDS:
+        yield from _agreeing(fits, kind, title)
     yield from _length(fits)
     yield from _widths(powered)
 
 
-def _signs(fit: BiasFit, kind: TermKind, what: str, where: str) -> Iterator[str]:
+def _signs(fit: BiasFit, kind: TermKind, title: str, place_in_words: str) -> Iterator[str]:
     """Who is above, below, and not distinguishable from 0."""
     known = [term for term in fit.of(kind) if term.estimate is not None]
     if not known:
@@ -42,22 +42,26 @@ def _signs(fit: BiasFit, kind: TermKind, what: str, where: str) -> Iterator[str]
     if rest:
         parts.append(f"not distinguishable from 0 for {', '.join(rest)}")
     level = f"{100 * _estimate(known[0]).level:g} % intervals"
-    yield f"{what}{where} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
+    yield f"{title}{place_in_words} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
 
 
-def _agreeing(fits: Fits, kind: TermKind, what: str) -> Iterator[str]:
+def _agreeing(fits: Fits, kind: TermKind, title: str) -> Iterator[str]:
     """Of each significant main estimate, in how many checks its sign stays, and its significance."""
     checks: list[NamedFit] = list(fits.checks)
-    told = []
+    agreements = []
     for term in fits.main.of(kind):
         if not checks or not term.significant:
             continue
-        others = [one for check in checks if (one := check.term(kind, term.level)) and one.estimate is not None]
-        same = [one for one in others if _value(one) * _value(term) > 0]
-        strong = sum(one.significant for one in same)
-        told.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
-    if told:
-        yield f"{what} keeps its sign under the checks on rows, reference, length and errors: {', '.join(told)}."
+        others = [
+            term_of_check
+            for check in checks
+            if (term_of_check := check.term(kind, term.level)) and term_of_check.estimate is not None
+        ]
+        same = [term_of_check for term_of_check in others if _value(term_of_check) * _value(term) > 0]
+        strong = sum(term_of_check.significant for term_of_check in same)
+        agreements.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
+    if agreements:
+        yield f"{title} keeps its sign under the checks on rows, reference, length and errors: {', '.join(agreements)}."
 
 
 def _length(fits: Fits) -> Iterator[str]:
@@ -74,9 +78,8 @@ def _length(fits: Fits) -> Iterator[str]:
 
 
 def _widths(powered: Table) -> Iterator[str]:
-    places = [column.key for column in powered.columns]
-    found = [(row[places.index("width")], row[0]) for row in powered.rows]
-    known = sorted((width, str(judge)) for width, judge in found if isinstance(width, float) and width == width)
+    widths = zip(powered.column("width"), powered.column("judge"), strict=True)
+    known = sorted((width, str(judge)) for width, judge in widths if isinstance(width, float) and width == width)
     if known:
         yield (
             "With few human labels, stratified prediction-powered intervals are "

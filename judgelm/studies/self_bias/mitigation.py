@@ -17,7 +17,7 @@ from judgelm.studies.self_bias.regressions import SelfBiasOptions
 from judgelm.studies.self_bias.tables import in_order
 
 
-def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Table:
+def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
     """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
     frame = debiased(paired, fit)
     rows: list[Row] = []
@@ -26,7 +26,7 @@ def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Tabl
             mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
             if len(mine):
                 ranks = _ranks(frame, judge) if column == "own" else (None, None, None)
-                means = [mean_of(mine, name, how) for name in ("rating", "debiased", "reference")]
+                means = [mean_of(mine, name, resampling) for name in ("rating", "debiased", "reference")]
                 rows.append((judge, whose, *means, *ranks))
     return table(
         rows,
@@ -45,8 +45,8 @@ def debiased_table(paired: PairedRatings, fit: BiasFit, how: Resampling) -> Tabl
 def _ranks(frame: pd.DataFrame, judge: str) -> tuple[int, int, int]:
     """Place of a judge's model among those it rated, by its own, the debiased and the reference scores."""
     means = frame[frame["judge"] == judge].groupby("model")[["rating", "debiased", "reference"]].mean()
-    places = means.rank(ascending=False, method="min").to_dict("index")[judge]
-    return int(places["rating"]), int(places["debiased"]), int(places["reference"])
+    ranks = means.rank(ascending=False, method="min").to_dict("index")[judge]
+    return int(ranks["rating"]), int(ranks["debiased"]), int(ranks["reference"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +78,14 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
     problems: list[str] = []
     for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
         try:
-            found = few_label_mean(paired, judge, options)
+            mean = few_label_mean(paired, judge, options)
         except TooFewLabels as error:
             problems.append(f"Prediction-powered inference with {judge}: {error}.")
             continue
-        ends = (found.truth, found.plain_width, found.width, found.covered)
-        rows.append((judge, found.classical, found.plain, found.stratified, *ends))
+        ends = (mean.truth, mean.plain_width, mean.width, mean.covered)
+        rows.append((judge, mean.classical, mean.plain, mean.stratified, *ends))
     hidden = paired.unreferenced.empty
-    how = (
+    resampling = (
         f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
         f"{options.draws} times; the first draw's estimates stand here."
         if hidden
@@ -108,7 +108,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
         title="Mean reference score from few labels and each judge's ratings",
         source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
         note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
-        f"stratified alike. {how} n: labels.",
+        f"stratified alike. {resampling} n: labels.",
     )
     return few_labels, problems
 
@@ -124,8 +124,8 @@ def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) 
     level = options.model.level
     if len(rest):
         fixed = [_stratum(name, rows, rest_of) for name, rows, rest_of in _strata(labelled, rest)]
-        found = _three(fixed, level)
-        return _powered(*found, truth=None, widths=[found], how=options.resampling)
+        estimates = _three(fixed, level)
+        return _powered(*estimates, truth=None, widths=[estimates], resampling=options.resampling)
     draws = []
     generator = np.random.default_rng(options.resampling.seed)
     groups = [rows for _, rows, _ in _strata(labelled, rest)]
@@ -133,7 +133,7 @@ def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) 
         drawn = [_drawn(rows, options.label_share, generator) for rows in groups]
         draws.append(_three(drawn, level))
     truth = float(labelled["reference"].mean())
-    return _powered(*draws[0], truth=truth, widths=draws, how=options.resampling)
+    return _powered(*draws[0], truth=truth, widths=draws, resampling=options.resampling)
 
 
 _Three = tuple[Estimate, Estimate, Estimate]
@@ -142,9 +142,9 @@ _Three = tuple[Estimate, Estimate, Estimate]
 def _three(strata: list[Stratum], level: float) -> _Three:
     pooled = Stratum(
         name="all",
-        labels=np.concatenate([one.labels for one in strata]),
-        rated=np.concatenate([one.rated for one in strata]),
-        rated_only=np.concatenate([one.rated_only for one in strata]),
+        labels=np.concatenate([stratum.labels for stratum in strata]),
+        rated=np.concatenate([stratum.rated for stratum in strata]),
+        rated_only=np.concatenate([stratum.rated_only for stratum in strata]),
     )
     classical = stratified_mean(strata, level, powered=False)
     return classical, stratified_mean([pooled], level), stratified_mean(strata, level)
@@ -157,14 +157,14 @@ def _powered(
     *,
     truth: float | None,
     widths: list[_Three],
-    how: Resampling,
+    resampling: Resampling,
 ) -> FewLabelMean:
-    def mean_width(place: int) -> float:
-        return float(np.mean([draw[place].high - draw[place].low for draw in widths]))
+    def mean_width(index: int) -> float:
+        return float(np.mean([draw[index].high - draw[index].low for draw in widths]))
 
     covered = None
     if truth is not None:
-        covered = share(np.array([draw[2].low <= truth <= draw[2].high for draw in widths]), None, how)
+        covered = share(np.array([draw[2].low <= truth <= draw[2].high for draw in widths]), None, resampling)
     usual = mean_width(0) or float("nan")
     return FewLabelMean(
         classical=classical,
@@ -206,14 +206,14 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
     return _stratum("drawn", rows[shown], rows[~shown])
 
 
-def panel_table(paired: PairedRatings, how: Resampling) -> Table:
+def panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
     """Judges alone, families, mixed panels and all judges."""
     rows: list[Row] = []
     for judges in usual_panels(paired):
-        found = assess_panel(paired, judges, how)
-        if found is not None:
-            sizes = (len(judges), found.families, found.completions)
-            rows.append((", ".join(judges), *sizes, found.correlation, found.unevenness, found.favour))
+        panel = assess_panel(paired, judges, resampling)
+        if panel is not None:
+            sizes = (len(judges), panel.families, panel.completions)
+            rows.append((", ".join(judges), *sizes, panel.correlation, panel.unevenness, panel.favour))
     return table(
         rows,
         columns("text", panel="Panel"),

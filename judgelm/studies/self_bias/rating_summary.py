@@ -14,18 +14,18 @@ from judgelm.metrics.self_bias.annotation import (
     rank_correlation,
 )
 from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
-from judgelm.studies.result import Bars, Cell, Group, HeatMap, Row, Table, columns, table
+from judgelm.studies.result import Bars, Cell, HeatMap, Row, Table, bars, columns, table
 from judgelm.studies.self_bias.tables import in_order
 
 
 def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
     """Mean normalised score of each judge for each model, over all dimensions and in each of several."""
-    found = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
+    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
     if len(paired.dimensions) > 1:
-        for number, name in enumerate(paired.dimensions, 1):
+        for index, name in enumerate(paired.dimensions, 1):
             rows = paired.frame[paired.frame["dimension"] == name]
-            found.append(_heat_map(paired, rows, f"mean-scores-{number}", f"Mean scores: {name}", reference))
-    return found
+            maps.append(_heat_map(paired, rows, f"mean-scores-{index}", f"Mean scores: {name}", reference))
+    return maps
 
 
 def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str, reference: str) -> HeatMap:
@@ -82,12 +82,12 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
 def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
     """Tie-corrected Spearman of each judge with the reference, per dimension."""
     judges = sorted(paired.judges, key=lambda judge: in_order(paired, judge))
-    found = {
+    by_judge_and_dimension = {
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])
     }
     correlation_table = table(
-        [(judge, *(found.get((judge, name)) for name in paired.dimensions)) for judge in judges],
+        [(judge, *(by_judge_and_dimension.get((judge, name)) for name in paired.dimensions)) for judge in judges],
         columns("text", judge="Judge"),
         columns("number", ((name, name) for name in paired.dimensions)),
         name="correlations",
@@ -95,20 +95,18 @@ def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
         source="Play Favorites, Figure 5",
         note="Ties have their mean rank. Empty: fewer than four ratings, or one side is constant.",
     )
-    bars = Bars(
+    figure = bars(
+        {name: [by_judge_and_dimension.get((judge, name)) for judge in judges] for name in paired.dimensions},
+        judges,
         name="correlations-figure",
         title=correlation_table.title,
         x_label="judge",
         y_label="Spearman's correlation",
-        categories=tuple(judges),
-        groups=tuple(
-            Group(name=name, values=tuple(found.get((judge, name)) for judge in judges)) for name in paired.dimensions
-        ),
     )
-    return correlation_table, bars
+    return correlation_table, figure
 
 
-def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
+def agreement_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
     """Agreement of the human annotators and of them with the gold ones; None where there is one score each."""
     people = ratings[(ratings["check"] == "") & (ratings["judge"] == HUMAN)]
     gold = ratings[(ratings["check"] == "") & (ratings["judge"] == GOLD)]
@@ -116,7 +114,7 @@ def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
         return None
     names = sorted(people["dimension"].unique())
     return table(
-        [(name, *_agreement(people[people["dimension"] == name], gold, name, how)) for name in names],
+        [(name, *_agreement(people[people["dimension"] == name], gold, name, resampling)) for name in names],
         columns("text", dimension="Dimension"),
         columns("number", alpha="Krippendorff's alpha"),
         columns("share", observed="All agree", gold_accuracy="In gold range"),
@@ -128,21 +126,21 @@ def agreement_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
     )
 
 
-def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, how: Resampling) -> Iterator[Cell]:
+def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampling: Resampling) -> Iterator[Cell]:
     matrix = people.pivot_table(index=["item", "model"], columns="annotator", values="score").to_numpy(float)
     if ((~np.isnan(matrix)).sum(axis=1) >= 2).any():
-        found = annotator_agreement(matrix, how)
-        yield from (found.alpha, found.observed)
+        agreement = annotator_agreement(matrix, resampling)
+        yield from (agreement.alpha, agreement.observed)
     else:
         yield from (None, None)
     experts = gold[gold["dimension"] == dimension]
-    yield gold_accuracy(people, experts, how)
+    yield gold_accuracy(people, experts, resampling)
     means = [rows.groupby(["item", "model"])["score"].mean() for rows in (people, experts)]
     both = pd.concat(means, axis=1, join="inner").dropna()
     yield rank_correlation(both.iloc[:, 0].to_numpy(), both.iloc[:, 1].to_numpy())
 
 
-def attention_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
+def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
     """How often each rater scored an attention check low; None where there are no checks."""
     checks = ratings[ratings["check"] != ""]
     if checks.empty:
@@ -151,7 +149,7 @@ def attention_table(ratings: pd.DataFrame, how: Resampling) -> Table | None:
     rows: list[Row] = []
     for (judge, check, dimension), mine in checks.groupby(["judge", "check", "dimension"]):
         middle = rest.get(dimension)
-        passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), how)
+        passed = None if middle is None or np.isnan(middle) else attention_accuracy(mine, float(middle), resampling)
         rows.append((str(judge), str(check), str(dimension), int(mine["score"].isna().sum()), passed))
     return table(
         rows,

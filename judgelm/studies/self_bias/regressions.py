@@ -83,7 +83,9 @@ class NamedFit:
 
     def term(self, kind: TermKind, level: str) -> Term | None:
         """The coefficient; None where the fit has no such term."""
-        return next((one for one in self.fit.of(kind) if one.level == level), None) if self.fit else None
+        return (
+            next((candidate for candidate in self.fit.of(kind) if candidate.level == level), None) if self.fit else None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ class Fits:
 
     def check(self, name: str) -> NamedFit | None:
         """A check by its name."""
-        return next((one for one in self.checks if one.name == name), None)
+        return next((candidate for candidate in self.checks if candidate.name == name), None)
 
     @property
     def failed(self) -> tuple[NamedFit, ...]:
@@ -157,9 +159,9 @@ def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFi
     """A fit for each value of each column that has several."""
     prepared = _prepared(paired, options)
     for column in ("dimension", "task", *options.by):
-        found = list(slices(prepared, column))
-        if len(found) > 1:
-            for value, rows in found:
+        values = list(slices(prepared, column))
+        if len(values) > 1:
+            for value, rows in values:
                 yield _named(value, lambda rows=rows: fit_self_bias(rows, options.model), column)  # type: ignore[misc]
 
 
@@ -208,12 +210,12 @@ def _without_weak(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[N
         if len(present) < len(weak) or not weak:
             continue
         detail = f"{len(present)} weak models: {', '.join(present)}"
-        for judges_too, what in ((False, ""), (True, ", judges too")):
+        for judges_too, suffix in ((False, ""), (True, ", judges too")):
 
             def fit(weak: Sequence[str] = present, judges_too: bool = judges_too) -> BiasFit:
                 return fit_self_bias(without_models(paired, weak, judges_too=judges_too), options.model)
 
-            yield _named(f"without {len(present)} weak{what}", fit, group="weak models", detail=detail)
+            yield _named(f"without {len(present)} weak{suffix}", fit, group="weak models", detail=detail)
 
 
 def _ordinal(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:

@@ -95,8 +95,8 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
     names = {"rating_raw": "score", "reference_raw": "reference", "debiased_raw": "debiased"}
-    kept = ["item", "dimension", "task", "judge", "model", "rating_raw", "bias", "debiased_raw", "reference_raw"]
-    return frame[kept].rename(columns=names)
+    columns = ["item", "dimension", "task", "judge", "model", "rating_raw", "bias", "debiased_raw", "reference_raw"]
+    return frame[columns].rename(columns=names)
 
 
 def paired_ratings(ratings: RatingTable, options: SelfBiasOptions) -> PairedRatings:
@@ -140,15 +140,15 @@ def _fit_tables(paired: PairedRatings, fits: Fits) -> Iterator[Table | None]:
 
 def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     model = options.model
-    how = "divided by the dimension's highest" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
+    scaling = "divided by the dimension's highest" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
     terms = ["judge", "reference:judge" if model.reference == "line" else "spline(reference):judge"]
     terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"] * model.dimensions
     terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
     terms += [f"{model.indicator}:judge"] if model.indicator else []
     return (
         f"Ordinary least squares of rating on {' + '.join(terms)} without a common intercept; the reference is "
-        f"{options.reference}, scores are {how}; standard errors {fit.errors}; {100 * model.level:g} % Wald intervals "
-        "of coefficients and of means from few labels, 95 % intervals of all else."
+        f"{options.reference}, scores are {scaling}; standard errors {fit.errors}; {100 * model.level:g} % Wald "
+        "intervals of coefficients and of means from few labels, 95 % intervals of all else."
     )
 
 
@@ -176,7 +176,7 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
         yield f"No family is known of {', '.join(alone)}; they count as nobody's relatives. List families to change it."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
         yield f"{', '.join(strangers)} rated no completion of their own, so their self-bias is unknown."
-    for one in fits.failed:
-        place = f"{one.column} {one.name}".strip()
-        yield f"No fit for {place}: {one.failure}."
+    for fit in fits.failed:
+        slice_name = f"{fit.column} {fit.name}".strip()
+        yield f"No fit for {slice_name}: {fit.failure}."
     yield from problems

@@ -42,12 +42,12 @@ def main_table(fit: BiasFit) -> Table:
 def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, note: str) -> Table:
     """Self- and family-biases of several fits, one under another; one that failed has a row that says why."""
     rows = [
-        ((f"{one.column}: {one.name}" if one.column else one.name), one.fit.n if one.fit else None, *cells)
-        for one in fits
-        for cells in _fit_cells(one)
+        ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
+        for fit in fits
+        for cells in _fit_cells(fit)
     ]
-    details = [f"{one[:1].upper()}{one[1:]}." for one in dict.fromkeys(one.detail for one in fits) if one]
-    words = " ".join([note, *details, _UNKNOWN])
+    details = [f"{fit[:1].upper()}{fit[1:]}." for fit in dict.fromkeys(fit.detail for fit in fits) if fit]
+    full_note = " ".join([note, *details, _UNKNOWN])
     return table(
         rows,
         columns("text", fit="Fit"),
@@ -56,7 +56,7 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
         name=name,
         title=title,
         source=source,
-        note=words,
+        note=full_note,
     )
 
 
@@ -70,8 +70,8 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
     for judge in paired.judges:
         own = frame[frame["judge"] == judge]
         correlation = rank_correlation(own["rating"].to_numpy(), own["length_feature"].to_numpy())
-        found = [one.term("length", judge) for one in (by_prompt, overall)]
-        rows.append((judge, correlation, *(term.estimate if term else None for term in found)))
+        terms = [check.term("length", judge) for check in (by_prompt, overall)]
+        rows.append((judge, correlation, *(term.estimate if term else None for term in terms)))
     return table(
         rows,
         columns("text", judge="Judge"),
@@ -90,37 +90,37 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
 
 def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
     """Self-bias and family-bias: main, by slice, over the checks, and ordinal."""
-    found = [
+    plots = [
         _forest("self-bias", "Self-bias of each judge", [NamedFit(name="", fit=fits.main)], "self", paired),
         _forest("family-bias", "Family-bias of each family", [NamedFit(name="", fit=fits.main)], "family", paired),
     ]
-    for column in dict.fromkeys(one.column for one in fits.slices):
-        chosen = [one for one in fits.slices if one.column == column]
-        found.append(_forest(f"self-bias-by-{_slug(column)}", f"Self-bias by {column}", chosen, "self", paired))
-        found.append(_forest(f"family-bias-by-{_slug(column)}", f"Family-bias by {column}", chosen, "family", paired))
-    for group in dict.fromkeys(one.group for one in fits.checks):
-        every = [NamedFit(name="main", fit=fits.main), *(one for one in fits.checks if one.group == group)]
-        found.append(_forest(f"self-bias-{_slug(group)}", f"Self-bias, checks: {group}", every, "self", paired))
-        found.append(_forest(f"family-bias-{_slug(group)}", f"Family-bias, checks: {group}", every, "family", paired))
-    if any(one.fit is not None for one in fits.ordinal):
-        found.append(_forest("self-bias-ordinal", "Self-bias by ordinal logit", fits.ordinal, "self", paired))
-        found.append(_forest("family-bias-ordinal", "Family-bias by ordinal logit", fits.ordinal, "family", paired))
-    return [forest for forest in found if forest.rows]
+    for column in dict.fromkeys(fit.column for fit in fits.slices):
+        chosen = [fit for fit in fits.slices if fit.column == column]
+        plots.append(_forest(f"self-bias-by-{_slug(column)}", f"Self-bias by {column}", chosen, "self", paired))
+        plots.append(_forest(f"family-bias-by-{_slug(column)}", f"Family-bias by {column}", chosen, "family", paired))
+    for group in dict.fromkeys(fit.group for fit in fits.checks):
+        every = [NamedFit(name="main", fit=fits.main), *(fit for fit in fits.checks if fit.group == group)]
+        plots.append(_forest(f"self-bias-{_slug(group)}", f"Self-bias, checks: {group}", every, "self", paired))
+        plots.append(_forest(f"family-bias-{_slug(group)}", f"Family-bias, checks: {group}", every, "family", paired))
+    if any(fit.fit is not None for fit in fits.ordinal):
+        plots.append(_forest("self-bias-ordinal", "Self-bias by ordinal logit", fits.ordinal, "self", paired))
+        plots.append(_forest("family-bias-ordinal", "Family-bias by ordinal logit", fits.ordinal, "family", paired))
+    return [forest for forest in plots if forest.rows]
 
 
 def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: PairedRatings) -> Forest:
     """Rows by judge or family, within each one by fit; the colour is the fit, or the family where there is one fit."""
-    usable = [one for one in fits if one.fit is not None]
-    terms = [(one, term) for one in usable if one.fit for term in one.fit.terms if term.kind == kind]
+    usable = [fit for fit in fits if fit.fit is not None]
+    terms = [(fit, term) for fit in usable if fit.fit for term in fit.fit.terms if term.kind == kind]
     levels = sorted({term.level for _, term in terms}, key=lambda level: in_order(paired, level))
     rows = [
         ForestRow(
             label=level,
             estimate=term.estimate,
-            group=one.name or paired.families.get(level, level),
+            group=fit.name or paired.families.get(level, level),
         )
         for level in levels
-        for one, term in terms
+        for fit, term in terms
         if term.level == level and term.estimate is not None
     ]
     unit = usable[0].fit.unit if usable and usable[0].fit else "normalised score"

@@ -58,20 +58,20 @@ class AlignedVotes:
     Attributes:
         rows: (judge, method) -> data set -> its judged answers.
         datasets: in the order of the truth file.
-        how: seed and number of resamples of every interval.
+        resampling: seed and number of resamples of every interval.
     """
 
     judges: tuple[str, ...]
     methods: tuple[Method, ...]
     datasets: tuple[str, ...]
     rows: Mapping[tuple[str, Method], Mapping[str, Sequence[JudgedAnswer]]]
-    how: Resampling
+    resampling: Resampling
 
     def of(self, judge: str, method: Method, dataset: str | None = None) -> list[JudgedAnswer]:
         """A judge's answers of one data set, or of all."""
-        found = self.rows.get((judge, method), {})
+        by_dataset = self.rows.get((judge, method), {})
         names = self.datasets if dataset is None else (dataset,)
-        return [row for name in names for row in found.get(name, ())]
+        return [row for name in names for row in by_dataset.get(name, ())]
 
     def cells(self) -> Iterator[tuple[str, str]]:
         """(data set, judge) for every data set that the judge judged in some way."""
@@ -94,38 +94,38 @@ class AlignedVotes:
         return answer_arrays([first[key] for key in ids], [second[key] for key in ids])
 
 
-def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how: Resampling) -> AlignedVotes:
+def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling) -> AlignedVotes:
     """Join all runs with the truth.
 
     Raises:
         InputError: there is no run, two judges have one name, or a run does not join.
     """
-    judges = tuple(one.judge for one in runs)
+    judges = tuple(judge_runs.judge for judge_runs in runs)
     if not runs or len(set(judges)) < len(judges):
         raise InputError(f"self-reference: judges {judges}: expected one and more, each with a name of its own")
     rows: dict[tuple[str, Method], dict[str, list[JudgedAnswer]]] = {}
-    for one in runs:
+    for judge_runs in runs:
         for method in METHODS:
-            if one.of(method) is not None:
-                groups = rows.setdefault((one.judge, method), {})
-                for row in judged_answers(one, method, truths):
+            if judge_runs.of(method) is not None:
+                groups = rows.setdefault((judge_runs.judge, method), {})
+                for row in judged_answers(judge_runs, method, truths):
                     groups.setdefault(row.dataset, []).append(row)
     return AlignedVotes(
         judges=judges,
-        methods=tuple(method for method in METHODS if any(found == method for _, found in rows)),
-        datasets=tuple(dict.fromkeys(one.dataset for one in truths.values())),
+        methods=tuple(method for method in METHODS if any(method == judged_with for _, judged_with in rows)),
+        datasets=tuple(dict.fromkeys(judge_runs.dataset for judge_runs in truths.values())),
         rows=rows,
-        how=how,
+        resampling=resampling,
     )
 
 
-def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], board: AlignedVotes) -> dict[str, int]:
+def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], votes: AlignedVotes) -> dict[str, int]:
     """What was read and what became of it; every judgment stands in one of the first four."""
     counts = {"judgments": 0, "judged": 0, "failed": 0, "without truth": 0}
-    for one in runs:
-        for method in board.methods:
-            judgments = one.of(method) or {}
-            rows = board.of(one.judge, method)
+    for judge_runs in runs:
+        for method in votes.methods:
+            judgments = judge_runs.of(method) or {}
+            rows = votes.of(judge_runs.judge, method)
             counts["judgments"] += len(judgments)
             counts["without truth"] += len(judgments) - len(rows)
             counts["failed"] += sum(row.judged is None for row in rows)
@@ -133,7 +133,7 @@ def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], bo
             counts["truths without judgment"] = counts.get("truths without judgment", 0) + len(
                 truths.keys() - judgments.keys()
             )
-    sources = Counter(own_correct(one, truth)[1] for one in runs for truth in truths.values())
+    sources = Counter(own_correct(judge_runs, truth)[1] for judge_runs in runs for truth in truths.values())
     counts["own answer known from the truth file"] = sources["truth file"]
     counts["own answer known from self-solves"] = sources["solves"]
     counts["own answer not extractable (counts as wrong)"] = sources["no answer extracted"]

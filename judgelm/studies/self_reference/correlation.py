@@ -35,34 +35,34 @@ class BandCounts:
         return self.weak + self.moderate + self.strong + self.undefined
 
 
-def correlations(board: AlignedVotes) -> Correlations:
+def correlations(votes: AlignedVotes) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
-    found = {}
-    for dataset, judge in board.cells():
-        for method in board.methods_of(judge, dataset):
-            one = answer_arrays(board.of(judge, method, dataset))
-            found[dataset, judge, method] = generation_judgment(*one.triple(), one.questions, board.how)
-    return found
+    results = {}
+    for dataset, judge in votes.cells():
+        for method in votes.methods_of(judge, dataset):
+            arrays = answer_arrays(votes.of(judge, method, dataset))
+            results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, votes.resampling)
+    return results
 
 
-def band_counts(found: Correlations, method: Method) -> BandCounts:
+def band_counts(results: Correlations, method: Method) -> BandCounts:
     """The cases of one method by strength."""
-    values = [one.g_j_given_a.estimate for (_, _, way), one in found.items() if way == method]
-    counts = Counter("undefined" if one is None else band(one.value) for one in values)
+    values = [value.g_j_given_a.estimate for (_, _, way), value in results.items() if way == method]
+    counts = Counter("undefined" if value is None else band(value.value) for value in values)
     return BandCounts(
         weak=counts["weak"], moderate=counts["moderate"], strong=counts["strong"], undefined=counts["undefined"]
     )
 
 
-def correlation_table(found: Correlations) -> Table:
+def correlation_table(results: Correlations) -> Table:
     """All four correlations, both intervals of the partial one, and its band."""
     rows: list[Row] = []
-    for (dataset, judge, method), one in found.items():
-        partial = one.g_j_given_a
-        plain = (one.g_j.estimate, one.g_a.estimate, one.j_a.estimate)
+    for (dataset, judge, method), result in results.items():
+        partial = result.g_j_given_a
+        plain = (result.g_j.estimate, result.g_a.estimate, result.j_a.estimate)
         strength = "undefined" if partial.estimate is None else band(partial.estimate.value)
         remark = _remark(partial)
-        keys = (dataset, judge, METHOD_NAMES[method], one.n)
+        keys = (dataset, judge, METHOD_NAMES[method], result.n)
         rows.append((*keys, *plain, partial.estimate, partial.fisher, strength, remark))
     return table(
         rows,
@@ -86,21 +86,21 @@ def correlation_table(found: Correlations) -> Table:
     )
 
 
-def gains(board: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
+def gains(votes: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
     """How much self-reference raises r_GJ|A, over the answers that both methods judged, by data set and judge."""
-    found = {}
-    for dataset, judge in board.cells():
-        both = board.both(judge, dataset)
+    changes = {}
+    for dataset, judge in votes.cells():
+        both = votes.both(judge, dataset)
         if both.n:
-            found[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, board.how)
-    return found
+            changes[dataset, judge] = partial_change(both.triple(0), both.triple(1), both.questions, votes.resampling)
+    return changes
 
 
-def gain_table(found: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
+def gain_table(results: Correlations, gained: Mapping[tuple[str, str], Estimate | None]) -> Table:
     """Table 4: r_GJ|A under both methods and the gain."""
     rows: list[Row] = []
     for (dataset, judge), gain in gained.items():
-        cot, guided = (found[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
+        cot, guided = (results[dataset, judge, method].g_j_given_a.estimate for method in ("cot", "guided"))
         strength = "undefined" if guided is None else band(guided.value)
         rows.append((dataset, judge, cot, guided, gain, strength))
     return table(
@@ -118,13 +118,13 @@ def gain_table(found: Correlations, gained: Mapping[tuple[str, str], Estimate | 
 
 def mean_gain(gained: Mapping[tuple[str, str], Estimate | None]) -> tuple[float, int] | None:
     """The plain mean of the defined gains and how many there are; None where there is none (section 5.2: 0.35)."""
-    values = [one.value for one in gained.values() if one is not None]
+    values = [gain.value for gain in gained.values() if gain is not None]
     return (sum(values) / len(values), len(values)) if values else None
 
 
-def _remark(found: Correlation) -> str:
-    if found.estimate is None:
-        return found.why
-    if found.undefined_resamples:
-        return f"undefined in {100 * found.undefined_resamples:.1f} % of the resamples"
+def _remark(correlation: Correlation) -> str:
+    if correlation.estimate is None:
+        return correlation.why
+    if correlation.undefined_resamples:
+        return f"undefined in {100 * correlation.undefined_resamples:.1f} % of the resamples"
     return ""

@@ -9,34 +9,34 @@ from judgelm.studies.self_reference.tables import WAYS, change_of, four_way_cell
 from judgelm.studies.self_reference.truth import Method
 
 
-def figures(board: AlignedVotes, found: Correlations) -> tuple[Figure, ...]:
+def figures(votes: AlignedVotes, results: Correlations) -> tuple[Figure, ...]:
     """All figures, in the paper's order."""
     drawn: list[Figure] = []
-    for number, dataset in enumerate(board.datasets, 1):
-        drawn.append(scatter(board, dataset, number))
-        for method in board.methods:
-            drawn += heat_maps(board, dataset, method, number)
-        if change := change_map(board, dataset, number):
+    for index, dataset in enumerate(votes.datasets, 1):
+        drawn.append(scatter(votes, dataset, index))
+        for method in votes.methods:
+            drawn += heat_maps(votes, dataset, method, index)
+        if change := change_map(votes, dataset, index):
             drawn.append(change)
-    forest = partial_forest(found)
+    forest = partial_forest(results)
     return (*drawn, forest) if forest.rows else tuple(drawn)
 
 
-def scatter(board: AlignedVotes, dataset: str, number: int) -> Lines:
+def scatter(votes: AlignedVotes, dataset: str, index: int) -> Lines:
     """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
     series = []
-    for method in board.methods:
-        points = judge_results(board, dataset, method)
+    for method in votes.methods:
+        points = judge_results(votes, dataset, method)
         series.append(
             Series(
                 name=METHOD_NAMES[method],
-                x=tuple(one.generation for one in points),
-                y=tuple(one.f1 for one in points),
-                labels=tuple(one.judge for one in points),
+                x=tuple(point.generation for point in points),
+                y=tuple(point.f1 for point in points),
+                labels=tuple(point.judge for point in points),
             )
         )
     return Lines(
-        name=f"generation-and-judgment-{number}",
+        name=f"generation-and-judgment-{index}",
         title=f"Generation and judgment, {dataset}",
         x_label="share of questions that the judge answers right",
         y_label="F1 of its judgments",
@@ -45,16 +45,16 @@ def scatter(board: AlignedVotes, dataset: str, number: int) -> Lines:
     )
 
 
-def heat_maps(board: AlignedVotes, dataset: str, method: Method, number: int) -> list[HeatMap]:
+def heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) -> list[HeatMap]:
     """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
-    judges = tuple(judge for judge in board.judges if board.of(judge, method, dataset))
+    judges = tuple(judge for judge in votes.judges if votes.of(judge, method, dataset))
     if not judges:
         return []
-    cells = [four_way_cells(board, judge, method, dataset) for judge in judges]
+    cells = [four_way_cells(votes, judge, method, dataset) for judge in judges]
 
     def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
         return HeatMap(
-            name=f"{name}-{method}-{number}",
+            name=f"{name}-{method}-{index}",
             title=f"{label}, {dataset}, {METHOD_NAMES[method]}",
             x_label="judge's own answer and agent's answer",
             y_label="judge",
@@ -72,13 +72,13 @@ def heat_maps(board: AlignedVotes, dataset: str, method: Method, number: int) ->
     ]
 
 
-def change_map(board: AlignedVotes, dataset: str, number: int) -> HeatMap | None:
+def change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None:
     """What self-reference changes in the four parts, so that the loss on D_J- stands out; None without both methods."""
-    changes = {judge: found[1] for judge in board.judges if (found := change_of(board, judge, dataset))}
+    changes = {judge: pair[1] for judge in votes.judges if (pair := change_of(votes, judge, dataset))}
     if not changes:
         return None
     return HeatMap(
-        name=f"four-way-change-{number}",
+        name=f"four-way-change-{index}",
         title=f"Accuracy, self-reference minus CoT, {dataset}",
         x_label="judge's own answer and agent's answer",
         y_label="judge",
@@ -90,16 +90,16 @@ def change_map(board: AlignedVotes, dataset: str, number: int) -> HeatMap | None
     )
 
 
-def partial_forest(found: Correlations) -> Forest:
+def partial_forest(results: Correlations) -> Forest:
     """Tables 3 and 4 as a forest: the partial correlation of each case, coloured by method."""
     return Forest(
         name="partial-correlations",
         title="Generation and judgment, the agent's correctness held fixed",
         x_label="partial correlation r(G, J | A)",
         rows=tuple(
-            ForestRow(label=f"{dataset}, {judge}", estimate=one.g_j_given_a.estimate, group=METHOD_NAMES[method])
-            for (dataset, judge, method), one in found.items()
-            if one.g_j_given_a.estimate is not None
+            ForestRow(label=f"{dataset}, {judge}", estimate=result.g_j_given_a.estimate, group=METHOD_NAMES[method])
+            for (dataset, judge, method), result in results.items()
+            if result.g_j_given_a.estimate is not None
         ),
     )
 

@@ -46,16 +46,16 @@ class Crossover:
     line: float | None
 
 
-def judge_results(board: AlignedVotes, dataset: str, method: Method) -> list[JudgeResult]:
+def judge_results(votes: AlignedVotes, dataset: str, method: Method) -> list[JudgeResult]:
     """The judges of which both numbers are defined, in the order given."""
-    found = []
-    for judge in board.judges:
-        rows = judged_arrays(board.of(judge, method, dataset))
-        f1 = quality(rows.truth, rows.judged[0], rows.questions, board.how).f1
-        generation = own_accuracy(board, judge, dataset)
+    results = []
+    for judge in votes.judges:
+        rows = judged_arrays(votes.of(judge, method, dataset))
+        f1 = quality(rows.truth, rows.judged[0], rows.questions, votes.resampling).f1
+        generation = own_accuracy(votes, judge, dataset)
         if f1 is not None and generation is not None:
-            found.append(JudgeResult(judge=judge, generation=generation.value, f1=f1))
-    return found
+            results.append(JudgeResult(judge=judge, generation=generation.value, f1=f1))
+    return results
 
 
 def crossover(points: list[tuple[float, float]]) -> Crossover:
@@ -75,12 +75,12 @@ def crossover(points: list[tuple[float, float]]) -> Crossover:
     )
 
 
-def crossover_table(board: AlignedVotes) -> Table:
+def crossover_table(votes: AlignedVotes) -> Table:
     """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
     rows: list[Row] = []
-    for dataset in board.datasets:
-        found = crossover(gain_points(board, dataset))
-        rows.append((dataset, found.n, found.gaining, found.last_without, found.from_accuracy, found.line))
+    for dataset in votes.datasets:
+        result = crossover(gain_points(votes, dataset))
+        rows.append((dataset, result.n, result.gaining, result.last_without, result.from_accuracy, result.line))
     return table(
         rows,
         columns("text", dataset="data set"),
@@ -99,40 +99,43 @@ def crossover_table(board: AlignedVotes) -> Table:
     )
 
 
-def gain_points(board: AlignedVotes, dataset: str) -> list[tuple[float, float]]:
+def gain_points(votes: AlignedVotes, dataset: str) -> list[tuple[float, float]]:
     """(generation accuracy, gain in F1) of each judge that both methods judged with."""
     points = []
-    for judge in board.judges:
-        change, generation = change_of(board, judge, dataset), own_accuracy(board, judge, dataset)
+    for judge in votes.judges:
+        change, generation = change_of(votes, judge, dataset), own_accuracy(votes, judge, dataset)
         if change is not None and change[1].f1 is not None and generation is not None:
             points.append((generation.value, change[1].f1.value))
     return points
 
 
-def rank_correlation(found: list[JudgeResult]) -> Estimate | None:
+def rank_correlation(results: list[JudgeResult]) -> Estimate | None:
     """Spearman's correlation of generation accuracy and F1 over judges, with Fieller's interval.
 
     None with fewer than five judges, where one of the two is the same for all, or where the order is the same or
     reversed, of which the interval has no width.
     """
-    value = _spearman(found)
-    return None if value is None or len(found) < 5 else fisher_interval(value, len(found), variance=_FIELLER)
+    value = _spearman(results)
+    return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
 
-def selection_table(board: AlignedVotes) -> Table:
+def selection_table(votes: AlignedVotes) -> Table:
     """What choosing the judge that answers best costs against choosing the best judge."""
     rows: list[Row] = []
-    for dataset in board.datasets:
-        for method in board.methods:
-            found = judge_results(board, dataset, method)
-            if len(found) < 2:
+    for dataset in votes.datasets:
+        for method in votes.methods:
+            results = judge_results(votes, dataset, method)
+            if len(results) < 2:
                 continue
-            chosen, best = max(found, key=lambda one: one.generation), max(found, key=lambda one: one.f1.value)
-            place = 1 + sum(one.f1.value > chosen.f1.value for one in found)
-            regret = f1_regret(board, dataset, method, (chosen.judge, best.judge))
-            keys = (dataset, METHOD_NAMES[method], len(found), chosen.judge, best.judge)
-            mean = sum(one.f1.value for one in found) / len(found)
-            rows.append((*keys, chosen.f1, best.f1, regret, mean, place, _spearman(found), rank_correlation(found)))
+            chosen, best = (
+                max(results, key=lambda result: result.generation),
+                max(results, key=lambda result: result.f1.value),
+            )
+            rank = 1 + sum(result.f1.value > chosen.f1.value for result in results)
+            regret = f1_regret(votes, dataset, method, (chosen.judge, best.judge))
+            keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)
+            mean = sum(result.f1.value for result in results) / len(results)
+            rows.append((*keys, chosen.f1, best.f1, regret, mean, rank, _spearman(results), rank_correlation(results)))
     return table(
         rows,
         columns("text", dataset="data set", method="method"),
@@ -156,22 +159,22 @@ def selection_table(board: AlignedVotes) -> Table:
     )
 
 
-def f1_regret(board: AlignedVotes, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
+def f1_regret(votes: AlignedVotes, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
     """How much higher the second judge's F1 is on the answers that both judged; 0 where they are one judge."""
     if judges[0] == judges[1]:
         return 0.0
     first, second = (
-        {row.id: row for row in board.of(judge, method, dataset) if row.judged is not None} for judge in judges
+        {row.id: row for row in votes.of(judge, method, dataset) if row.judged is not None} for judge in judges
     )
     ids = [key for key in first if key in second]
     both = answer_arrays([first[key] for key in ids], [second[key] for key in ids])
     # D_J+ and D_J- differ from judge to judge; F1 over all answers is the only part that is used
-    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, board.how).f1
+    return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, votes.resampling).f1
 
 
-def _spearman(found: list[JudgeResult]) -> float | None:
-    generation, f1 = [one.generation for one in found], [one.f1.value for one in found]
-    if len(found) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
+def _spearman(results: list[JudgeResult]) -> float | None:
+    generation, f1 = [result.generation for result in results], [result.f1.value for result in results]
+    if len(results) < 3 or len(set(generation)) < 2 or len(set(f1)) < 2:
         return None
     return float(stats.spearmanr(generation, f1).statistic)
 

@@ -32,56 +32,61 @@ from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
 Gains = Mapping[tuple[str, str], Estimate | None]
 
 
-def self_reference_study(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], how: Resampling) -> StudyResult:
+def self_reference_study(
+    runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
+) -> StudyResult:
     """All tables and figures of the paper for these judges.
 
     Args:
         runs: one entry for each judge, with CoT, self-reference or both.
         truths: by sample id.
-        how: seed and number of resamples of every interval.
+        resampling: seed and number of resamples of every interval.
 
     Raises:
         InputError: a run joins with no truth, or its verdicts are not `correct` and `incorrect`.
     """
-    board = align_votes(runs, truths, how)
-    found, gained = correlations(board), gains(board)
-    counts = count_votes(runs, truths, board)
-    tables = _tables(board, found, gained)
+    votes = align_votes(runs, truths, resampling)
+    correlated, gained = correlations(votes), gains(votes)
+    counts = count_votes(runs, truths, votes)
+    tables = _tables(votes, correlated, gained)
     return StudyResult(
         study="self-reference",
         title="Answering and judging: self-reference",
-        protocol=_protocol(board),
-        findings=_findings(board, found, gained, tables),
+        protocol=_protocol(votes),
+        findings=_findings(votes, correlated, gained, tables),
         counts=counts,
         tables=tables,
-        figures=figures(board, found),
-        warnings=_warnings(board, counts),
+        figures=figures(votes, correlated),
+        warnings=_warnings(votes, counts),
     )
 
 
-def _tables(board: AlignedVotes, found: Correlations, gained: Gains) -> tuple[Table, ...]:
-    tables = [quality_table(board), split_table(board), four_way_table(board)]
-    tables += [overconfidence_table(board, method) for method in board.methods]
-    tables.append(correlation_table(found))
+def _tables(votes: AlignedVotes, correlated: Correlations, gained: Gains) -> tuple[Table, ...]:
+    tables = [quality_table(votes), split_table(votes), four_way_table(votes)]
+    tables += [overconfidence_table(votes, method) for method in votes.methods]
+    tables.append(correlation_table(correlated))
     if gained:
-        tables += [gain_table(found, gained), change_table(board), crossover_table(board)]
-    if len(board.judges) > 1:
-        tables.append(selection_table(board))
+        tables += [gain_table(correlated, gained), change_table(votes), crossover_table(votes)]
+    if len(votes.judges) > 1:
+        tables.append(selection_table(votes))
     return tuple(tables)
 
 
-def _protocol(board: AlignedVotes) -> str:
-    methods = " and ".join(METHOD_NAMES[method] for method in board.methods)
+def _protocol(votes: AlignedVotes) -> str:
+    methods = " and ".join(METHOD_NAMES[method] for method in votes.methods)
     return (
         f"Judges were asked pointwise whether an agent's answer is correct ({methods}); the agents are pooled, failed "
-        f"judgments are left out and counted, intervals are 95 % from {board.how.resamples} resamples of questions."
+        f"judgments are left out and counted, intervals are 95 % from {votes.resampling.resamples} resamples of "
+        "questions."
     )
 
 
-def _findings(board: AlignedVotes, found: Correlations, gained: Gains, tables: tuple[Table, ...]) -> tuple[str, ...]:
+def _findings(
+    votes: AlignedVotes, correlated: Correlations, gained: Gains, tables: tuple[Table, ...]
+) -> tuple[str, ...]:
     sentences = []
-    for method in board.methods:
-        bands = band_counts(found, method)
+    for method in votes.methods:
+        bands = band_counts(correlated, method)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands.weak}, "
             f"moderate in {bands.moderate} and strong in {bands.strong} of {bands.cases} cases, undefined in "
@@ -103,29 +108,27 @@ def _findings(board: AlignedVotes, found: Correlations, gained: Gains, tables: t
 
 def _change_sentence(change: Table, key: str, part: str) -> str:
     """In how many cases F1 rises and falls on one part."""
-    place = [column.key for column in change.columns].index(key)
-    cells = [row[place] for row in change.rows]
-    values = [cell for cell in cells if isinstance(cell, Estimate)]
+    values = [cell for cell in change.column(key) if isinstance(cell, Estimate)]
     if not values:
         return ""
-    rises, falls = sum(one.value > 0 for one in values), sum(one.value < 0 for one in values)
-    sure = sum(one.low > 0 or one.high < 0 for one in values)
+    rises, falls = sum(estimate.value > 0 for estimate in values), sum(estimate.value < 0 for estimate in values)
+    sure = sum(estimate.low > 0 or estimate.high < 0 for estimate in values)
     return (
         f"Where the judge {part}, self-reference raises F1 in {rises} and lowers it in {falls} of {len(values)} cases "
         f"({sure} with an interval that leaves out 0)."
     )
 
 
-def _warnings(board: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]:
-    found = []
+def _warnings(votes: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]:
+    warnings = []
     if counts["own answer unknown"]:
-        found.append(
+        warnings.append(
             f"Of {counts['own answer unknown']} answers it is not known whether the judge's own answer is right; "
             "D_J+, D_J- and correlations leave them out. Give judge_correct in the truth file, or answer and runs that "
             "hold solves."
         )
     if counts["failed"]:
-        found.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are in no share.")
-    if len(board.judges) < 2:
-        found.append("One judge: there is no choice among judges to look at.")
-    return tuple(found)
+        warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are in no share.")
+    if len(votes.judges) < 2:
+        warnings.append("One judge: there is no choice among judges to look at.")
+    return tuple(warnings)

@@ -27,17 +27,17 @@ CHANGE = "change-by-self-reference"
 _KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
-def quality_table(board: AlignedVotes) -> Table:
+def quality_table(votes: AlignedVotes) -> Table:
     """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
     rows: list[Row] = []
-    for dataset, judge in board.cells():
-        for method in board.methods_of(judge, dataset):
-            every = board.of(judge, method, dataset)
-            found = judged_arrays(every)
-            scores = quality(found.truth, found.judged[0], found.questions, board.how)
+    for dataset, judge in votes.cells():
+        for method in votes.methods_of(judge, dataset):
+            every = votes.of(judge, method, dataset)
+            arrays = judged_arrays(every)
+            scores = quality(arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
             failed = sum(row.judged is None for row in every)
             shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
-            accuracy = own_accuracy(board, judge, dataset)
+            accuracy = own_accuracy(votes, judge, dataset)
             rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
     return table(
         rows,
@@ -60,23 +60,23 @@ def quality_table(board: AlignedVotes) -> Table:
     )
 
 
-def own_accuracy(board: AlignedVotes, judge: str, dataset: str) -> Estimate | None:
+def own_accuracy(votes: AlignedVotes, judge: str, dataset: str) -> Estimate | None:
     """Equation 3 over every question of which G is known, whether or not its judgment failed."""
-    seen = {row.id: row for method in board.methods for row in board.of(judge, method, dataset)}
-    known = [row for row in seen.values() if row.own is not None]
-    own = np.array([bool(row.own) for row in known], dtype=np.bool_)
-    return generation_accuracy(own, [row.question for row in known], board.how)
+    seen = {row.id: row for method in votes.methods for row in votes.of(judge, method, dataset)}
+    answered = [row for row in seen.values() if row.own is not None]
+    own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
+    return generation_accuracy(own, [row.question for row in answered], votes.resampling)
 
 
-def split_table(board: AlignedVotes) -> Table:
+def split_table(votes: AlignedVotes) -> Table:
     """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
     rows: list[Row] = []
-    for dataset, judge in board.cells():
-        for method in board.methods_of(judge, dataset):
-            found = answer_arrays(board.of(judge, method, dataset))
-            split = split_quality(found.own, found.truth, found.judged[0], found.questions, board.how)
-            n_right = int(found.own.sum())
-            keys = (dataset, judge, METHOD_NAMES[method], n_right, found.n - n_right)
+    for dataset, judge in votes.cells():
+        for method in votes.methods_of(judge, dataset):
+            arrays = answer_arrays(votes.of(judge, method, dataset))
+            split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+            n_right = int(arrays.own.sum())
+            keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
             rows.append((*keys, split.right, split.wrong, split.gap))
     return table(
         rows,
@@ -91,18 +91,18 @@ def split_table(board: AlignedVotes) -> Table:
     )
 
 
-def four_way_cells(board: AlignedVotes, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
+def four_way_cells(votes: AlignedVotes, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
     """The four cells of one judge, method and data set."""
-    found = answer_arrays(board.of(judge, method, dataset))
-    return four_way(found.own, found.truth, found.judged[0], found.questions, board.how)
+    arrays = answer_arrays(votes.of(judge, method, dataset))
+    return four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
 
 
-def four_way_table(board: AlignedVotes) -> Table:
+def four_way_table(votes: AlignedVotes) -> Table:
     """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
     rows: list[Row] = []
-    for dataset, judge in board.cells():
-        for method in board.methods_of(judge, dataset):
-            for way, cell in zip(WAYS, four_way_cells(board, judge, method, dataset), strict=True):
+    for dataset, judge in votes.cells():
+        for method in votes.methods_of(judge, dataset):
+            for way, cell in zip(WAYS, four_way_cells(votes, judge, method, dataset), strict=True):
                 keys = (dataset, judge, METHOD_NAMES[method], way)
                 rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
     return table(
@@ -120,17 +120,17 @@ def four_way_table(board: AlignedVotes) -> Table:
     )
 
 
-def overconfidence_table(board: AlignedVotes, method: Method) -> Table:
+def overconfidence_table(votes: AlignedVotes, method: Method) -> Table:
     """Table 2: share judged correct minus share correct, by judge and data set, and weighted by samples."""
     rows = []
-    for judge in board.judges:
-        cells = [_overconfidence(board, judge, method, dataset) for dataset in board.datasets]
-        rows.append((judge, *cells, _overconfidence(board, judge, method, None)))
+    for judge in votes.judges:
+        cells = [_overconfidence(votes, judge, method, dataset) for dataset in votes.datasets]
+        rows.append((judge, *cells, _overconfidence(votes, judge, method, None)))
     rows.sort(key=lambda row: -row[-1].value if isinstance(row[-1], Estimate) else 1.0)
     return table(
         rows,
         columns("text", judge="judge"),
-        columns("share", ((name, name) for name in board.datasets)),
+        columns("share", ((name, name) for name in votes.datasets)),
         columns("share", all_data_sets="all, by samples"),
         name=f"overconfidence-{method}",
         title=f"Overconfidence, {METHOD_NAMES[method]}",
@@ -140,26 +140,28 @@ def overconfidence_table(board: AlignedVotes, method: Method) -> Table:
     )
 
 
-def _overconfidence(board: AlignedVotes, judge: str, method: Method, dataset: str | None) -> Estimate | None:
-    found = judged_arrays(board.of(judge, method, dataset))
-    clusters = [(row.dataset, row.question) for row in board.of(judge, method, dataset) if row.judged is not None]
-    return overconfidence(found.truth, found.judged[0], clusters, board.how)
+def _overconfidence(votes: AlignedVotes, judge: str, method: Method, dataset: str | None) -> Estimate | None:
+    arrays = judged_arrays(votes.of(judge, method, dataset))
+    clusters = [(row.dataset, row.question) for row in votes.of(judge, method, dataset) if row.judged is not None]
+    return overconfidence(arrays.truth, arrays.judged[0], clusters, votes.resampling)
 
 
-def change_of(board: AlignedVotes, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
+def change_of(votes: AlignedVotes, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
     """What self-reference changes for one judge, over the answers that both methods judged; None without any."""
-    found = board.both(judge, dataset)
-    if found.n == 0:
+    both = votes.both(judge, dataset)
+    if both.n == 0:
         return None
-    return found.n, split_change(found.own, found.truth, (found.judged[0], found.judged[1]), found.questions, board.how)
+    return both.n, split_change(
+        both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, votes.resampling
+    )
 
 
-def change_table(board: AlignedVotes) -> Table:
+def change_table(votes: AlignedVotes) -> Table:
     """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
     rows: list[Row] = []
-    for dataset, judge in board.cells():
-        if found := change_of(board, judge, dataset):
-            n, change = found
+    for dataset, judge in votes.cells():
+        if change_found := change_of(votes, judge, dataset):
+            n, change = change_found
             rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
     parts = zip(FOUR_WAYS, WAYS, strict=True)
     return table(

@@ -76,26 +76,26 @@ class JudgedAnswer:
     judged: bool | None
 
 
-def truth_from_row(row: Mapping[str, Any], place: str) -> AnswerTruth:
+def truth_from_row(row: Mapping[str, Any], location: str) -> AnswerTruth:
     """One line of a truth file.
 
     Args:
         row: the line's object.
-        place: file and line, for errors.
+        location: file and line, for errors.
 
     Raises:
         InputError: a field is missing or is not what it should be.
     """
-    check_texts(row, place, needed=("id", "agent", "dataset"), optional=("question", "answer"))
+    check_texts(row, location, needed=("id", "agent", "dataset"), optional=("question", "answer"))
     if not isinstance(row.get("truth"), bool):
-        raise InputError(f'{place}: field "truth": expected true or false, got {row.get("truth")!r}')
+        raise InputError(f'{location}: field "truth": expected true or false, got {row.get("truth")!r}')
     return AnswerTruth(
         id=row["id"],
         agent=row["agent"],
         dataset=row["dataset"],
         truth=bool(row["truth"]),
         question=row.get("question"),
-        own=_own(row.get("judge_correct"), place),
+        own=_own(row.get("judge_correct"), location),
         answer=row.get("answer"),
     )
 
@@ -149,14 +149,16 @@ def same_answer(extracted: str, right: str) -> bool:
     return extracted in (right, canonical(right, "number"), canonical(right, "choice"))
 
 
-def _own(value: object, place: str) -> dict[str, bool]:
+def _own(value: object, location: str) -> dict[str, bool]:
     if value is None:
         return {}
     if isinstance(value, bool):
         return {"": value}
-    if isinstance(value, dict) and all(isinstance(one, bool) for one in value.values()):
+    if isinstance(value, dict) and all(isinstance(right, bool) for right in value.values()):
         return dict(value)
-    raise InputError(f'{place}: field "judge_correct": expected true, false or {{judge: true or false}}, got {value!r}')
+    raise InputError(
+        f'{location}: field "judge_correct": expected true, false or {{judge: true or false}}, got {value!r}'
+    )
 
 
 def _judged_correct(judgment: Judgment) -> bool | None:

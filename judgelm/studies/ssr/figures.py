@@ -1,7 +1,7 @@
 """SSR-Judge's figures: calibration of agreement, precision, coverage and accuracy over tau, the four slices."""
 
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies.result import Bars, Cell, Figure, Forest, ForestRow, Group, Lines, Series, Table, Value
+from judgelm.studies.result import Bars, Cell, Figure, Forest, ForestRow, Lines, Series, Table, Value, bars
 from judgelm.studies.ssr.items import SplitRule, SsrItems
 from judgelm.studies.ssr.tables import (
     CONDITIONS,
@@ -13,12 +13,12 @@ from judgelm.studies.ssr.tables import (
 )
 
 
-def figures(items: SsrItems, tau: float, rule: SplitRule, how: Resampling) -> tuple[Figure, ...]:
+def figures(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> tuple[Figure, ...]:
     """All figures of a run, from its tables."""
-    by_tau = tau_table(items, rule, how)
-    drawn: list[Figure] = [_calibration(calibration_table(items, how)), *_over_tau(by_tau, items, rule)]
-    drawn.append(_slices(slice_table(items, (tau,), rule, how), tau))
-    forest = _categories(category_table(items, tau, rule, how))
+    by_tau = tau_table(items, rule, resampling)
+    drawn: list[Figure] = [_calibration(calibration_table(items, resampling)), *_over_tau(by_tau, items, rule)]
+    drawn.append(_slices(slice_table(items, (tau,), rule, resampling), tau))
+    forest = _categories(category_table(items, tau, rule, resampling))
     return (*drawn, forest) if forest.rows else tuple(drawn)
 
 
@@ -38,7 +38,7 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
     """Coverage against precision, and PreferenceAcc over tau beside the two conditions that know no tau."""
     taus = _numbers(table, "tau")
     labels = tuple(f"tau = {tau:g}" for tau in taus)
-    coverage = [_value(cell) for cell in _column(table, "gate_on_rate")]
+    coverage = [_value(cell) for cell in table.column("gate_on_rate")]
     trade = Lines(
         name="precision-and-coverage",
         title="Gate precision and gate-on rate over tau",
@@ -46,7 +46,7 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
         y_label="gate precision: share of right references",
         series=(Series(name="gate", x=tuple(coverage), y=_values(table, "gate_precision"), labels=labels),),
     )
-    never, always = (_mean(items, rule, place) for place in (0, 1))
+    never, always = (_mean(items, rule, index) for index in (0, 1))
     accuracy = Lines(
         name="accuracy-over-tau",
         title="PreferenceAcc over tau",
@@ -63,53 +63,39 @@ def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Li
 
 def _slices(table: Table, tau: float) -> Bars:
     """Figure 2."""
-    counts = [row[2] for row in table.rows]
-    return Bars(
+    return bars(
+        {name: _values(table, key) for name, key in zip(CONDITIONS, ("never", "always", "selective"), strict=True)},
+        [f"{name} (n = {n})" for name, n in zip(SLICES, table.column("n"), strict=True)],
         name="four-slices-accuracy",
         title=f"Accuracy by gate and majority answer, tau = {tau:g}",
         x_label="gate and majority answer",
         y_label="PreferenceAcc",
-        categories=tuple(f"{name} (n = {n})" for name, n in zip(SLICES, counts, strict=True)),
-        groups=tuple(
-            Group(name=name, values=_values(table, key))
-            for name, key in zip(CONDITIONS, ("never", "always", "selective"), strict=True)
-        ),
     )
 
 
 def _categories(table: Table) -> Forest:
     """Section 4.5 as a forest."""
-    keys = [column.key for column in table.columns]
-    rows = []
-    for row in table.rows:
-        gain = row[keys.index("gain")]
-        if isinstance(gain, Estimate):
-            rows.append(ForestRow(label=str(row[0]), estimate=gain))
+    gains = zip(table.column("category"), table.column("gain"), strict=True)
     return Forest(
         name="category-gains",
         title="Gain of selective self-reference over no reference",
         x_label="difference of PreferenceAcc",
-        rows=tuple(rows),
+        rows=tuple(ForestRow(label=str(name), estimate=gain) for name, gain in gains if isinstance(gain, Estimate)),
     )
 
 
-def _mean(items: SsrItems, rule: SplitRule, place: int) -> float | None:
-    column = items.credits(rule, 1.0)[:, place]
+def _mean(items: SsrItems, rule: SplitRule, condition: int) -> float | None:
+    column = items.credits(rule, 1.0)[:, condition]
     counted = column[column == column]  # without NaN
     return float(counted.mean()) if counted.size else None
 
 
-def _column(table: Table, key: str) -> list[Cell]:
-    place = [column.key for column in table.columns].index(key)
-    return [row[place] for row in table.rows]
-
-
 def _numbers(table: Table, key: str) -> tuple[float, ...]:
-    return tuple(_value(cell) for cell in _column(table, key))
+    return tuple(_value(cell) for cell in table.column(key))
 
 
 def _values(table: Table, key: str) -> tuple[Value, ...]:
-    return tuple(cell if isinstance(cell, float | Estimate) else None for cell in _column(table, key))
+    return tuple(cell if isinstance(cell, float | Estimate) else None for cell in table.column(key))
 
 
 def _value(cell: Cell) -> float:

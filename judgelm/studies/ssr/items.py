@@ -99,7 +99,7 @@ class SsrItems:
     def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
         """Shape (n, 3): credit of never, always and selective at `tau`; NaN leaves the item out."""
         rows = [(item.never, item.always, item.selective(tau)) for item in self.items]
-        return np.array([[credit(one, rule) for one in row] for row in rows]).reshape(-1, 3)
+        return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
 
     def on(self, tau: float) -> NDArray[np.bool_]:
         """Shape (n,): whether the gate is on."""
@@ -119,22 +119,22 @@ def credit(outcome: Outcome, rule: SplitRule) -> float:
     return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
 
 
-def pair_truth_from_row(row: Mapping[str, Any], place: str) -> PairTruth:
+def pair_truth_from_row(row: Mapping[str, Any], location: str) -> PairTruth:
     """One line of a truth file.
 
     Args:
         row: the line's object.
-        place: file and line, for errors.
+        location: file and line, for errors.
 
     Raises:
         InputError: a field is missing or is not what it should be.
     """
-    check_texts(row, place, needed=("id",), optional=("answer", "category", "question"))
+    check_texts(row, location, needed=("id",), optional=("answer", "category", "question"))
     winner = row.get("winner")
     if winner not in (1, 2) or isinstance(winner, bool | float):
-        raise InputError(f'{place}: field "winner": expected 1 or 2, got {winner!r}; one answer of a pair is right')
+        raise InputError(f'{location}: field "winner": expected 1 or 2, got {winner!r}; one answer of a pair is right')
     if not isinstance(row.get("judge_correct"), bool | None):
-        raise InputError(f'{place}: field "judge_correct": expected true or false, got {row["judge_correct"]!r}')
+        raise InputError(f'{location}: field "judge_correct": expected true or false, got {row["judge_correct"]!r}')
     return PairTruth(
         id=row["id"],
         winner=1 if winner == 1 else 2,
@@ -213,7 +213,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
 
 
 def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
-    found = majority(_answers(always) or _answers(never))
+    solved = majority(_answers(always) or _answers(never))
     without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
     assert without is not None  # failures were left out before
     assert guided is not None
@@ -221,27 +221,27 @@ def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
         id=truth.id,
         category=truth.category or "not given",
         question=truth.question or truth.id,
-        majority=found,
-        majority_right=_majority_right(found, truth),
+        majority=solved,
+        majority_right=_majority_right(solved, truth),
         never=without,
         always=guided,
     )
 
 
-def _majority_right(found: Majority, truth: PairTruth) -> bool | None:
+def _majority_right(solved: Majority, truth: PairTruth) -> bool | None:
     if truth.judge_correct is not None:
         return truth.judge_correct
     if truth.answer is None:
         return None
-    return found.answer is not None and same_answer(found.answer, truth.answer)
+    return solved.answer is not None and same_answer(solved.answer, truth.answer)
 
 
 def _answers(judgment: Judgment) -> list[str | None]:
     return [solve.answer for solve in judgment.self_answers]
 
 
-def _other_reference(judgment: Judgment, found: Majority) -> bool:
-    return judgment.own_reference is not None and judgment.own_reference != found.answer
+def _other_reference(judgment: Judgment, solved: Majority) -> bool:
+    return judgment.own_reference is not None and judgment.own_reference != solved.answer
 
 
 def _comparing(shown: Shown) -> bool:
@@ -251,8 +251,8 @@ def _comparing(shown: Shown) -> bool:
 def _vote(shown: Shown) -> int | None:
     """1 or 2 in sample order, 0 for a tie; None where nothing says what this order named."""
     if shown.label is not None:
-        place = _PLACES.get(shown.label.strip("[]").lower())
-        return 0 if place is None else shown.order[place] + 1
+        position = _PLACES.get(shown.label.strip("[]").lower())
+        return 0 if position is None else shown.order[position] + 1
     if shown.scores is None:
         return None
     first, second = shown.scores

@@ -92,18 +92,18 @@ def ssr_study(
 def _tables(
     items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], options: SsrOptions
 ) -> tuple[Table, ...]:
-    tau, rule, how = options.tau, options.split, options.resampling
+    tau, rule, resampling = options.tau, options.split, options.resampling
     tables = [
-        comparison_table(items, tau, how),
-        tau_table(items, rule, how),
-        slice_table(items, sorted({*all_taus(items), tau}), rule, how),
-        calibration_table(items, how),
-        category_table(items, tau, rule, how),
+        comparison_table(items, tau, resampling),
+        tau_table(items, rule, resampling),
+        slice_table(items, sorted({*all_taus(items), tau}), rule, resampling),
+        calibration_table(items, resampling),
+        category_table(items, tau, rule, resampling),
         cost_table(items, never, always, tau),
     ]
-    chosen = choose_taus(items, rule, how.seed, options.calibration_share)
+    chosen = choose_taus(items, rule, resampling.seed, options.calibration_share)
     if chosen is not None:
-        tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, how)]
+        tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, resampling)]
     return tuple(tables)
 
 
@@ -118,11 +118,11 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
 
 
 def _findings(items: SsrItems, options: SsrOptions) -> tuple[str, ...]:
-    how = options.resampling
+    resampling = options.resampling
     credits = items.credits(options.split, options.tau)
-    whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, how)
-    gate = gate_scores(items.on(options.tau), items.right(), items.known(), items.questions, how)
-    never, always, selective = (_percent(one) for one in whole)
+    whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, resampling)
+    gate = gate_scores(items.on(options.tau), items.right(), items.known(), items.questions, resampling)
+    never, always, selective = (_percent(estimate) for estimate in whole)
     sentences = [
         f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}, over "
         f"n = {len(items.items)} pairs.",
@@ -131,11 +131,12 @@ def _findings(items: SsrItems, options: SsrOptions) -> tuple[str, ...]:
         f"The gate is on for {_percent(gate.rate)} of the pairs; its majority answer is right for "
         f"{_percent(gate.precision)} of those.",
     ]
-    found = category_table(items, options.tau, options.split, how).rows
-    if len(found) > 1:
-        over = [sum(isinstance(row[place], Estimate) and row[place].value > 0 for row in found) for place in (5, 6)]  # type: ignore[union-attr]
+    categories = category_table(items, options.tau, options.split, resampling)
+    if len(categories.rows) > 1:
+        columns = [categories.column(key) for key in ("gain", "gain_over_always")]
+        over = [sum(isinstance(cell, Estimate) and cell.value > 0 for cell in cells) for cells in columns]
         sentences.append(
-            f"It is above no reference in {over[0]} and above always in {over[1]} of {len(found)} categories."
+            f"It is above no reference in {over[0]} and above always in {over[1]} of {len(categories.rows)} categories."
         )
     return tuple(sentences)
 
@@ -153,14 +154,14 @@ def _against_run(
     outcomes = [(item.selective(tau), pair_outcome(judgment, truths[item.id].winner)) for item, judgment in both]
     return {
         "selective run, compared": len(both),
-        "selective run, failed": sum(found is None for _, found in outcomes),
+        "selective run, failed": sum(outcome is None for _, outcome in outcomes),
         "selective run, other gate": sum(here != there for here, there in gates),
-        "selective run, other outcome": sum(found is not None and here != found for here, found in outcomes),
+        "selective run, other outcome": sum(outcome is not None and here != outcome for here, outcome in outcomes),
     }
 
 
 def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
-    said = {
+    explanations = {
         "failed in a run": "pairs failed in one of the runs or both and are left out of every condition",
         "without solves": "pairs hold no self-solves and are left out",
         "different solves in the two runs": "pairs have other self-solves in the two runs, so that the comparison is "
@@ -171,12 +172,14 @@ def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
         "selective run, other gate": "pairs of the selective run had another gate; was it run at another tau?",
         "selective run, other outcome": "pairs came out otherwise in the selective run than in the run that it repeats",
     }
-    return tuple(f"{counts[key]} {what}." for key, what in said.items() if counts.get(key))
+    return tuple(f"{counts[key]} {explanation}." for key, explanation in explanations.items() if counts.get(key))
 
 
-def _percent(found: Estimate | None, *, points: bool = False) -> str:
-    if found is None:
+def _percent(estimate: Estimate | None, *, points: bool = False) -> str:
+    if estimate is None:
         return "undefined"
     unit = "points" if points else "%"
     sign = "+" if points else ""
-    return f"{100 * found.value:{sign}.2f} {unit} ({100 * found.low:{sign}.1f} to {100 * found.high:{sign}.1f})"
+    return (
+        f"{100 * estimate.value:{sign}.2f} {unit} ({100 * estimate.low:{sign}.1f} to {100 * estimate.high:{sign}.1f})"
+    )

@@ -20,20 +20,20 @@ def all_taus(items: SsrItems) -> tuple[float, ...]:
     return thresholds([item.majority.k for item in items.items])
 
 
-def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
+def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
     """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
     on = items.on(tau)
-    gate = gate_scores(on, items.right(), items.known(), items.questions, how)
+    gate = gate_scores(on, items.right(), items.known(), items.questions, resampling)
     rows: list[Row] = []
     for rule in SPLIT_RULES:
         credits = items.credits(rule, tau)
-        whole, gains = accuracies(credits, ((0, 0), (1, 0), (2, 0), (2, 1)), items.questions, how)
-        parts = [_part_accuracies(items, credits, mask, how) for mask in (on, ~on)]
-        for place, name in enumerate(CONDITIONS):
-            gain = None if place == 0 else gains[place]
-            over_always = gains[3] if place == 2 else None
-            undecided = int(np.isnan(items.credits("tie", tau)[:, place]).sum())
-            shares = (whole[place], parts[0][place], parts[1][place], gain, over_always)
+        whole, gains = accuracies(credits, ((0, 0), (1, 0), (2, 0), (2, 1)), items.questions, resampling)
+        parts = [_part_accuracies(items, credits, mask, resampling) for mask in (on, ~on)]
+        for index, name in enumerate(CONDITIONS):
+            gain = None if index == 0 else gains[index]
+            over_always = gains[3] if index == 2 else None
+            undecided = int(np.isnan(items.credits("tie", tau)[:, index]).sum())
+            shares = (whole[index], parts[0][index], parts[1][index], gain, over_always)
             rows.append((name, rule, *shares, undecided, gate.rate, gate.precision))
     return table(
         rows,
@@ -56,15 +56,15 @@ def comparison_table(items: SsrItems, tau: float, how: Resampling) -> Table:
     )
 
 
-def tau_table(items: SsrItems, rule: SplitRule, how: Resampling) -> Table:
+def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
     """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
         on = items.on(tau)
-        gate = gate_scores(on, items.right(), items.known(), items.questions, how)
+        gate = gate_scores(on, items.right(), items.known(), items.questions, resampling)
         credits = items.credits(rule, tau)
-        whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, how)
-        on_part, off_part = (_part_accuracies(items, credits, mask, how) for mask in (on, ~on))
+        whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, resampling)
+        on_part, off_part = (_part_accuracies(items, credits, mask, resampling) for mask in (on, ~on))
         slices = (on_part[0], on_part[1], off_part[0], off_part[1])
         rows.append((tau, int(on.sum()), gate.rate, gate.precision, whole[2], *gains, *slices))
     return table(
@@ -98,17 +98,17 @@ def slice_masks(items: SsrItems, tau: float) -> list[NDArray[np.bool_]]:
     return [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
 
 
-def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, how: Resampling) -> Table:
+def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
     """Table 2 at several taus: gate on or off by majority right or wrong."""
     rows: list[Row] = []
     for tau in taus:
         credits = items.credits(rule, tau)
         for name, mask in zip(SLICES, slice_masks(items, tau), strict=True):
             part = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
-            found, differences = accuracies(credits[mask], ((1, 0),), part, how)
+            accuracy, differences = accuracies(credits[mask], ((1, 0),), part, resampling)
             matches = "B" if name.startswith("on") else "A"
             share = float(mask.mean())
-            rows.append((tau, name, int(mask.sum()), share, *found, differences[0], matches))
+            rows.append((tau, name, int(mask.sum()), share, *accuracy, differences[0], matches))
     return table(
         rows,
         columns("number", tau="tau"),
@@ -130,12 +130,12 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, how: Re
     )
 
 
-def calibration_table(items: SsrItems, how: Resampling) -> Table:
+def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
     """Figure 3 in numbers: how often the majority answer is right at each level of agreement."""
     known = items.known()
     agreement = np.array([item.majority.agreement for item in items.items])[known]
     keys = [key for key, keep in zip(items.questions, known, strict=True) if keep]
-    curve = calibration_curve(agreement, items.right()[known], keys, how)
+    curve = calibration_curve(agreement, items.right()[known], keys, resampling)
     return table(
         [(level.agreement, level.n, level.right) for level in curve],
         columns("number", agreement="agreement"),
@@ -148,13 +148,13 @@ def calibration_table(items: SsrItems, how: Resampling) -> Table:
     )
 
 
-def category_table(items: SsrItems, tau: float, rule: SplitRule, how: Resampling) -> Table:
+def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
     """Section 4.5: gains and gate precision by category, the largest gain over no reference first."""
     rows = []
     for name, part in by_category(items).items():
-        found, gains = accuracies(part.credits(rule, tau), ((2, 0), (2, 1)), part.questions, how)
-        gate = gate_scores(part.on(tau), part.right(), part.known(), part.questions, how)
-        rows.append((name, len(part.items), *found, *gains, gate.rate, gate.precision))
+        accuracy, gains = accuracies(part.credits(rule, tau), ((2, 0), (2, 1)), part.questions, resampling)
+        gate = gate_scores(part.on(tau), part.right(), part.known(), part.questions, resampling)
+        rows.append((name, len(part.items), *accuracy, *gains, gate.rate, gate.precision))
     rows.sort(key=lambda row: -row[5].value if isinstance(row[5], Estimate) else 1.0)
     return table(
         rows,
@@ -187,8 +187,11 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
     solves = sum(item.majority.k for item in items.items)
     rows: list[Row] = []
     for name, judgments in used.items():
-        calls = sum(sum(len(shown.order) == 2 for shown in one.shown) for one in judgments)
-        tokens = (sum(one.prompt_tokens for one in judgments), sum(one.completion_tokens for one in judgments))
+        calls = sum(sum(len(shown.order) == 2 for shown in judgment.shown) for judgment in judgments)
+        tokens = (
+            sum(judgment.prompt_tokens for judgment in judgments),
+            sum(judgment.completion_tokens for judgment in judgments),
+        )
         needed = 0 if name == CONDITIONS[0] else solves
         rows.append((name, len(judgments), solves, needed, calls, calls / len(judgments), *tokens))
     return table(
@@ -213,10 +216,10 @@ def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[s
 
 def by_category(items: SsrItems) -> dict[str, SsrItems]:
     """The items of each category, in the order met; the counts stay those of all."""
-    found: dict[str, list[SsrItem]] = {}
+    groups: dict[str, list[SsrItem]] = {}
     for item in items.items:
-        found.setdefault(item.category, []).append(item)
-    return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in found.items()}
+        groups.setdefault(item.category, []).append(item)
+    return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}
 
 
 def only(items: SsrItems, keep: Callable[[SsrItem], bool]) -> SsrItems:
@@ -225,7 +228,7 @@ def only(items: SsrItems, keep: Callable[[SsrItem], bool]) -> SsrItems:
 
 
 def _part_accuracies(
-    items: SsrItems, credits: NDArray[np.float64], mask: NDArray[np.bool_], how: Resampling
+    items: SsrItems, credits: NDArray[np.float64], mask: NDArray[np.bool_], resampling: Resampling
 ) -> list[Estimate | None]:
     keys = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
-    return accuracies(credits[mask], (), keys, how)[0]
+    return accuracies(credits[mask], (), keys, resampling)[0]

@@ -62,7 +62,7 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
         questions = sorted({item.question for item in items.items if item.category == category} - taken)
         taken.update(questions)
         drawn = rng.permutation(len(questions))[: int(share * len(questions))]
-        chosen.update(questions[place] for place in drawn)
+        chosen.update(questions[index] for index in drawn)
     return only(items, lambda item: item.question in chosen), only(items, lambda item: item.question not in chosen)
 
 
@@ -84,17 +84,17 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
     common = choose_tau(calibration, taus, rule)
     if common is None or not held_out.items:
         return None
-    found = {}
+    choices = {}
     for category, part in by_category(calibration).items():
         if (choice := choose_tau(part, taus, rule)) is not None:
-            found[category] = choice
-    return ChosenTaus(common=common, by_category=found, held_out=held_out)
+            choices[category] = choice
+    return ChosenTaus(common=common, by_category=choices, held_out=held_out)
 
 
 def chosen_table(chosen: ChosenTaus) -> Table:
     """What was chosen for each category and how many items it was chosen on."""
     rows: list[tuple[Cell, ...]] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
-    rows += [(name, one.n, _shown(one.tau), one.accuracy) for name, one in chosen.by_category.items()]
+    rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return table(
         rows,
         columns("text", category="category"),
@@ -108,15 +108,17 @@ def chosen_table(chosen: ChosenTaus) -> Table:
     )
 
 
-def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, how: Resampling) -> Table:
+def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
     """Accuracy on the held-out part of every way to set tau, and its gain over the fixed tau."""
     items = chosen.held_out
     names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau for each category, chosen")
     credits = np.column_stack([items.credits(rule, fixed), *(_credits(items, chosen, rule, way) for way in (0, 1))])
-    found, gains = accuracies(credits, [(place, 2) for place in range(len(names))], items.questions, how)
+    accuracy_of_way, gains = accuracies(
+        credits, [(index, 2) for index in range(len(names))], items.questions, resampling
+    )
     rows = tuple(
-        (name, accuracy, None if place == 2 else gain)
-        for place, (name, accuracy, gain) in enumerate(zip(names, found, gains, strict=True))
+        (name, accuracy, None if index == 2 else gain)
+        for index, (name, accuracy, gain) in enumerate(zip(names, accuracy_of_way, gains, strict=True))
     )
     return table(
         rows,
