@@ -8,7 +8,7 @@
 # make mutants          which changes of the code no test sees
 # make bench            the benchmarks of this machine
 # make bench-gpu        every figure of a GPU, in steps of 8 minutes;  make bench-gpu-packages: before, where there is a network
-# make lab              the laboratory: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
+# make lab              the replication: JudgeLM's Tables 4, 5, 6 and 1 in small;  make lab-quick: a few of its runs
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
@@ -123,25 +123,25 @@ docs: setup
 
 # PAIRS=FILE: judge those instead of made-up ones;  PRICE=1.5: what the machine costs an hour
 bench: setup $(VENV)/.vllm
-	$(BIN)/python benchmarks/throughput.py $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(PRICE),--price $(PRICE))
-	$(BIN)/python benchmarks/batch_memory.py
-	$(BIN)/python benchmarks/linear_cost.py
+	$(BIN)/python -m benchmarks.throughput $(if $(PAIRS),--pairs "$(PAIRS)") $(if $(PRICE),--price $(PRICE))
+	$(BIN)/python -m benchmarks.batch_memory
+	$(BIN)/python -m benchmarks.linear_cost
 
 # On a machine with torch (CUDA), transformers and accelerate, without this project's environment and without a network.
 # STEPS='judging-7B sft-7B': those alone;  OUT=FOLDER: where the results go;  GPU_PYTHON: the Python that has torch
 GPU_PYTHON ?= python3
 bench-gpu:
-	$(GPU_PYTHON) benchmarks/gpu $(or $(STEPS),all) $(if $(OUT),--out "$(OUT)")
+	$(GPU_PYTHON) -m benchmarks.gpu $(or $(STEPS),all) $(if $(OUT),--out "$(OUT)")
 
 # What judgelm needs besides and that machine may lack, for Python 3.12: .gpu-packages/packages.tar.xz, to be copied along
 bench-gpu-packages: | $(VENV)/.installed
-	$(BIN)/python benchmarks/gpu packages
+	$(BIN)/python -m benchmarks.gpu packages
 
 lab: setup
-	$(BIN)/python benchmarks/lab.py --plan full
+	$(BIN)/python -m benchmarks.replication --plan full
 
 lab-quick: setup
-	$(BIN)/python benchmarks/lab.py --plan quick
+	$(BIN)/python -m benchmarks.replication --plan quick
 
 clean:
 	rm -rf $(VENV) runs/demo* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,6 +1,6 @@
 """Rate and memory of `judgelm-batch` from ten thousand to a million pairs, with the scripted engine.
 
-    python benchmarks/batch_memory.py [--most 1000000]
+    python -m benchmarks.batch_memory [--most 1000000]
 
 What is measured is everything but the model: reading, templates, parsing, writing each judgment at once. Memory is the
 process's peak; the index of ids, which knows duplicates, grows with the input and is stated apart.
@@ -27,16 +27,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         few, many = (run(Path(folder), count) for count in (FEW, most))
     index_mb = index_bytes(most) / 1e6
-    found = {
+    results = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "runs": [few, many],
         "index_mb_per_million": round(index_mb * 1e6 / most, 1),
         "growth_without_index_mb": round(many["peak_mb"] - few["peak_mb"] - index_mb, 1),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(results, indent=1))
     assert many["judgments_per_s"] >= TARGET_RATE, "slower than the target"
-    assert found["growth_without_index_mb"] < TARGET_GROWTH_MB, "memory is not flat"
-    assert found["index_mb_per_million"] <= TARGET_INDEX_MB, "the index is too large"
+    assert results["growth_without_index_mb"] < TARGET_GROWTH_MB, "memory is not flat"
+    assert results["index_mb_per_million"] <= TARGET_INDEX_MB, "the index is too large"
 
 
 def run(folder: Path, count: int) -> dict[str, float]:
@@ -64,19 +64,19 @@ def write_pairs(path: Path, count: int) -> None:
     """Plain pairs of about 500 bytes, no two alike."""
     answer = "It stands in the old part of the town, near the river, and was built for a queen. " * 2
     with path.open("w", encoding="utf-8") as file:
-        for number in range(count):
+        for pair_index in range(count):
             row = {
-                "id": f"pair-{number}",
-                "question": f"Where does building number {number} stand, and whom was it built for?",
-                "answer_1": f"{answer}({number})",
-                "answer_2": f"Nobody knows where number {number} stands. {answer}",
+                "id": f"pair-{pair_index}",
+                "question": f"Where does building pair_index {pair_index} stand, and whom was it built for?",
+                "answer_1": f"{answer}({pair_index})",
+                "answer_2": f"Nobody knows where pair_index {pair_index} stands. {answer}",
             }
             file.write(json.dumps(row) + "\n")
 
 
 def index_bytes(count: int) -> int:
     """Bytes of the index of ids: a set of 64-bit hashes."""
-    index = {hash(f"pair-{number}") for number in range(count)}
+    index = {hash(f"pair-{pair_index}") for pair_index in range(count)}
     return sys.getsizeof(index) + sum(sys.getsizeof(value) for value in index)
 
 

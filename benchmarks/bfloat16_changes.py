@@ -1,6 +1,6 @@
 """How often a different batch changes a score in bfloat16.
 
-    python benchmarks/bfloat16_changes.py --model runs/demo/judge --pairs runs/demo/test.jsonl
+    python -m benchmarks.bfloat16_changes --model runs/demo/judge --pairs runs/demo/test.jsonl
 
 In float32 greedy scores do not depend on the batch (a test pins it). In bfloat16 rounding differs with the shape of the
 matrix products, so near-ties can fall the other way: this says for how many pairs.
@@ -24,19 +24,19 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", required=True)
     options = parser.parse_args()
-    found = {}
+    results = {}
     for dtype in ("float32", "bfloat16"):
         with tempfile.TemporaryDirectory() as folder:
             runs = [scores(options, dtype, budget, Path(folder)) for budget in BUDGETS]
         changed = {name for name, first in runs[0].items() if any(run[name] != first for run in runs[1:])}
-        found[dtype] = {
+        results[dtype] = {
             "pairs": len(runs[0]),
             "batch_tokens": BUDGETS,
             "pairs_with_a_changed_score": len(changed),
             "share_percent": round(100 * len(changed) / len(runs[0]), 2),
         }
-    print(json.dumps(found, indent=1))
-    assert found["float32"]["pairs_with_a_changed_score"] == 0, "float32 depends on the batch"
+    print(json.dumps(results, indent=1))
+    assert results["float32"]["pairs_with_a_changed_score"] == 0, "float32 depends on the batch"
 
 
 def scores(options: argparse.Namespace, dtype: str, budget: int, folder: Path) -> dict[str, object]:

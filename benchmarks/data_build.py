@@ -1,7 +1,7 @@
 """How fast and in how much memory the data builder works.
 
-    python benchmarks/data_build.py --rows 100000 --workers 2
-    python benchmarks/data_build.py --rows 1000000 --workers 2 --equal-only
+    python -m benchmarks.data_build --rows 100000 --workers 2
+    python -m benchmarks.data_build --rows 1000000 --workers 2 --equal-only
 
 Rows of JudgeLM's schema are generated: texts of the lengths that GPT-4's reviews of Vicuna have (questions of 30 words,
 answers of 150, reasons of 120 that name the assistants a dozen times), judged with and without reference, on a fifth as
@@ -58,11 +58,13 @@ def main() -> None:
         process = multiprocessing.get_context("spawn").Process(target=measured, args=(values, sender))
         process.start()
         peaks = watch_memory(psutil.Process(process.pid), receiver)
-        found = receiver.recv() | peaks
+        results = receiver.recv() | peaks
         process.join()
         megabytes = source.stat().st_size / 1e6
     print(
-        json.dumps({"rows": options.rows, "input_mb": round(megabytes), "workers": options.workers, **found}, indent=1)
+        json.dumps(
+            {"rows": options.rows, "input_mb": round(megabytes), "workers": options.workers, **results}, indent=1
+        )
     )
 
 
@@ -97,16 +99,16 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
     """JudgeLM training rows."""
     draw = random.Random(0)
     questions = max(1, count // 5)
-    for number in range(count):
+    for index in range(count):
         scores, referenced = ([draw.randint(1, 10) for _ in range(2)] for _ in range(2))
-        one, two = draw.sample(range(11), 2)
+        first, second = draw.sample(range(11), 2)
         yield {
-            "question_id": number,
-            "question_body": f"Question {number % questions}: {words(random.Random(number % questions), 30)}?",
+            "question_id": index,
+            "question_body": f"Question {index % questions}: {words(random.Random(index % questions), 30)}?",
             "answer1_body": words(draw, draw.randint(40, 260)),
             "answer2_body": words(draw, draw.randint(40, 260)),
-            "answer1_model_id": f"model-{one}",
-            "answer2_model_id": f"model-{two}",
+            "answer1_model_id": f"model-{first}",
+            "answer2_model_id": f"model-{second}",
             "answer1_metadata": {"decoding_method": "top_p_sampling"},
             "answer2_metadata": {"decoding_method": "greedy"},
             "score": scores,
@@ -125,8 +127,8 @@ def words(draw: random.Random, count: int) -> str:
 def reason(draw: random.Random) -> str:
     """About 120 words that name the assistants."""
     text = " ".join(draw.choice(SAYINGS) for _ in range(9))
-    one = draw.randint(1, 2)
-    for slot, value in (("{1}", str(one)), ("{2}", str(3 - one)), ("{first}", "first"), ("{second}", "second")):
+    better = draw.randint(1, 2)
+    for slot, value in (("{1}", str(better)), ("{2}", str(3 - better)), ("{first}", "first"), ("{second}", "second")):
         text = text.replace(slot, value)
     while "{w}" in text:
         text = text.replace("{w}", draw.choice(WORDS), 1)

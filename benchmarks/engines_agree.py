@@ -1,6 +1,6 @@
 """How often vLLM and transformers write different scores for the same prompt, in float32 and in bfloat16.
 
-    python benchmarks/engines_agree.py --model runs/bench/unsure-judge --pairs DATA/pandalm/testset-v1.json --limit 120
+    python -m benchmarks.engines_agree --model runs/bench/unsure-judge --pairs DATA/pandalm/testset-v1.json --limit 120
 
 In float32 the two must agree on every text; in bfloat16 they round differently, so near-ties can fall the other way.
 `runs/bench/unsure-judge` is made by `score_distribution.py`: a judge that is hardly ever sure, so the hard case.
@@ -34,12 +34,14 @@ def main() -> None:
             for dtype in ("float32", "bfloat16")
             for engine in ("transformers", "vllm")
         }
-    found = {dtype: compared(runs[dtype, "transformers"], runs[dtype, "vllm"]) for dtype in ("float32", "bfloat16")} | {
+    results = {
+        dtype: compared(runs[dtype, "transformers"], runs[dtype, "vllm"]) for dtype in ("float32", "bfloat16")
+    } | {
         f"{engine}, float32 against bfloat16": compared(runs["float32", engine], runs["bfloat16", engine])
         for engine in ("transformers", "vllm")
     }
-    print(json.dumps(found, indent=1))
-    assert found["float32"]["changed"] == 0, "the engines differ in float32"
+    print(json.dumps(results, indent=1))
+    assert results["float32"]["changed"] == 0, "the engines differ in float32"
 
 
 def prompts(options: argparse.Namespace, dtype: str, engine: str, folder: Path) -> list[Shown]:
@@ -54,20 +56,20 @@ def prompts(options: argparse.Namespace, dtype: str, engine: str, folder: Path) 
     return [shown for _, judgment in sorted(read_judgments(out).items()) for shown in judgment.shown]
 
 
-def compared(one: list[Shown], other: list[Shown]) -> dict[str, object]:
+def compared(first: list[Shown], second: list[Shown]) -> dict[str, object]:
     """Prompts with another reply, and how far P(first better) moved where score lines have half of the mass or more."""
-    changed = sum(a.text != b.text for a, b in zip(one, other, strict=True))
-    low, high = proportion_confint(changed, len(one), method="wilson")
+    changed = sum(a.text != b.text for a, b in zip(first, second, strict=True))
+    low, high = proportion_confint(changed, len(first), method="wilson")
     moved = [
         abs(a.distribution.first_better - b.distribution.first_better)
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(first, second, strict=True)
         if a.distribution is not None and is_assigned(a.distribution)
         if b.distribution is not None and is_assigned(b.distribution)
     ]
     return {
-        "prompts": len(one),
+        "prompts": len(first),
         "changed": changed,
-        "percent": round(100 * changed / len(one), 2),
+        "percent": round(100 * changed / len(first), 2),
         "interval_percent": [round(100 * low, 2), round(100 * high, 2)],
         "probabilities": len(moved),
         "probability_moved_at_most": max(moved, default=None),

@@ -1,6 +1,6 @@
 """Time training steps with the vocabulary computed for labelled positions alone, and for all positions.
 
-    python benchmarks/labelled_logits.py [--rows 2] [--tokens 550] [--labels 4] [--rounds 5] [--device cpu]
+    python -m benchmarks.labelled_logits [--rows 2] [--tokens 550] [--labels 4] [--rounds 5] [--device cpu]
 
 One process, random weights of SmolLM2-135M's shape (hidden 576, 30 layers, 9 heads and 3 of keys, MLP 1,536, vocabulary
 49,152, tied), float32, or bfloat16 on CUDA. A step is forward and backward of one batch; the two ways take turns. The

@@ -1,7 +1,7 @@
 """Does a pair cost the same among many as among few? `judgelm-batch` with a tiny model, in one process for each size.
 
-    python benchmarks/linear_cost.py
-    python benchmarks/linear_cost.py --few 50 --many 200 --rounds 1
+    python -m benchmarks.linear_cost
+    python -m benchmarks.linear_cost --few 50 --many 200 --rounds 1
 
 Both sizes take turns, several rounds; a ratio of times per pair is one round's. Memory is the process's peak, and the
 index of ids grows with the input. `batch_memory.py` does the same without a model, up to a million pairs.
@@ -21,7 +21,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed
 
 import torch
 
-from judgelm.doctor.yardstick import SHAPES, TEMPLATE, made_up_pairs, make_yardstick
+from benchmarks.dummy_model import SHAPES, TEMPLATE, made_up_pairs, make_dummy_model
 
 TARGET_DRIFT = 0.10
 TARGET_GROWTH_MB = 100
@@ -36,23 +36,23 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_yardstick(list(made_up_pairs(50)), folder / "judge", SHAPES["tiny"], torch.float32, "cpu")
+        make_dummy_model(list(made_up_pairs(50)), folder / "judge", SHAPES["tiny"], torch.float32, "cpu")
         sizes = (options.few, options.many)
         for count in sizes:
             write_pairs(folder / f"{count}.jsonl", count)
         rounds = [[run(folder, count) for count in sizes] for _ in range(options.rounds)]
     ratios = sorted(many["ms_per_pair"] / few["ms_per_pair"] for few, many in rounds)
-    found = {
+    results = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "rounds": rounds,
         "time_per_pair_many_over_few_median": round(statistics.median(ratios), 3),
         "range": [round(ratios[0], 3), round(ratios[-1], 3)],
         "peak_grows_mb": round(max(many["peak_mb"] - few["peak_mb"] for few, many in rounds), 1),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(results, indent=1))
     if abs(statistics.median(ratios) - 1) > TARGET_DRIFT:
         sys.exit("the time per pair changes with their number; rerun on an idle machine before you believe it")
-    if found["peak_grows_mb"] > TARGET_GROWTH_MB:
+    if results["peak_grows_mb"] > TARGET_GROWTH_MB:
         sys.exit("memory grows with the number of pairs")
 
 
@@ -81,9 +81,11 @@ def run(folder: Path, count: int) -> dict[str, float]:
 def write_pairs(path: Path, count: int) -> None:
     """Pairs of made-up words, no two alike."""
     with path.open("w", encoding="utf-8") as file:
-        for one in made_up_pairs(count):
-            first, second = one.answers
-            file.write(json.dumps({"id": one.id, "question": one.question, "answer_1": first, "answer_2": second}))
+        for sample in made_up_pairs(count):
+            first, second = sample.answers
+            file.write(
+                json.dumps({"id": sample.id, "question": sample.question, "answer_1": first, "answer_2": second})
+            )
             file.write("\n")
 
 

@@ -1,8 +1,8 @@
 """Real tokens per second of training: rows padded in random order, padded by like length, and without padding.
 
-    python benchmarks/padding_free.py [--data DATA] [--rounds 5]
-    python benchmarks/padding_free.py --device cuda [--data DATA]
-    python benchmarks/padding_free.py --device cuda --mfu full --layers 8    # or --mfu lora
+    python -m benchmarks.padding_free [--data DATA] [--rounds 5]
+    python -m benchmarks.padding_free --device cuda [--data DATA]
+    python -m benchmarks.padding_free --device cuda --mfu full --layers 8    # or --mfu lora
 
 A small Llama with random weights trains on the same rows in three layouts, which take turns; a ratio is one round's.
 Rows are the synthetic world's, and with DATA also the prompts of `pandalm/testset-v1.json`. They are whole batches
@@ -127,7 +127,7 @@ def layouts_of(rows: list[Row], size: int, passes: int) -> dict[str, list[Any]]:
     order = training_order(lengths, [len(rows)], passage).tolist()
     batches = [order[begin : begin + size] for begin in range(0, len(order) - size + 1, size)]
     spread = np.linspace(0, len(batches) - 1, passes).round().astype(int)
-    grouped = [[rows[place] for place in batches[number]] for number in spread]
+    grouped = [[rows[index] for index in batches[batch]] for batch in spread]
     mixed = [row for batch in grouped for row in batch]
     random.Random(0).shuffle(mixed)
     shuffled = [mixed[begin : begin + size] for begin in range(0, len(mixed), size)]
@@ -148,14 +148,14 @@ def compare(name: str, layouts: dict[str, list[Any]], dtype: str, options: argpa
     for once in run.values():
         timed(once, options.device)
     seconds: dict[str, list[float]] = {layout: [] for layout in layouts}
-    for number in range(options.rounds):
-        for layout in rotated(list(layouts), number):
+    for round_index in range(options.rounds):
+        for layout in rotated(list(layouts), round_index):
             seconds[layout].append(timed(run[layout], options.device))
     tokens = sum(batch["input_ids"].numel() for batch in layouts["random, not padded"])
     for layout, batches in layouts.items():
         shown = sum(batch["input_ids"].numel() for batch in batches)
-        rates = [tokens / one for one in seconds[layout]]
-        ratios = [first / one for first, one in zip(seconds["random, padded"], seconds[layout], strict=True)]
+        rates = [tokens / taken_s for taken_s in seconds[layout]]
+        ratios = [first / second for first, second in zip(seconds["random, padded"], seconds[layout], strict=True)]
         print(
             f"| {name} | {dtype} | {layout} | {options.rounds} | {100 * (1 - tokens / shown):.1f} | "
             f"{spread_of(rates, '.0f')} | {spread_of(ratios, '.2f')} |"

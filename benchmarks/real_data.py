@@ -1,7 +1,7 @@
 """The whole path on real text: PandaLM's test set, and GPT-4's reviews of Vicuna, with the demo's judge.
 
     make demo
-    python benchmarks/real_data.py --data DATA --out runs/real
+    python -m benchmarks.real_data --data DATA --out runs/real
 
 DATA holds `pandalm/` (testset-v1.json) and `vicuna_reviews/` (question.jsonl, answer/, review/). The judge knows a
 synthetic world's few words and reads this text nearly byte by byte: its figures show that the path works and what
@@ -26,13 +26,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/real"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    found = {"pandalm": pandalm(options.data / "pandalm", options.judge, options.out)}
+    results = {"pandalm": pandalm(options.data / "pandalm", options.judge, options.out)}
     train, holdout = convert(options.data / "vicuna_reviews", options.out)
     before = judge(options.judge, holdout, holdout, options.out / "reviews-before.jsonl")
     tuned = fine_tune(options.judge, train, options.out / "judge")
     after = judge(tuned, holdout, holdout, options.out / "reviews-after.jsonl")
-    found["vicuna_reviews"] = {"train_rows": lines(train), "before": before, "after": after}
-    print(json.dumps(found, indent=1))
+    results["vicuna_reviews"] = {"train_rows": lines(train), "before": before, "after": after}
+    print(json.dumps(results, indent=1))
 
 
 def pandalm(data: Path, model: Path, out: Path) -> dict[str, object]:
@@ -78,7 +78,7 @@ def judge(model: Path, pairs: Path, labels: Path, out: Path, *protocol: str) -> 
         "order_rule": evaluation["order_rule"],
         "agreement_percent": in_percent(shown["accuracy"]),
         "agreement_by_other_rules_percent": {
-            rule: in_percent(found["as_tie"]) for rule, found in evaluation["other_rules"].items()
+            rule: in_percent(results["as_tie"]) for rule, results in evaluation["other_rules"].items()
         },
         "f1_percent": in_percent(shown["f1"]),
         "always_most_frequent_percent": in_percent(shown["majority"]),

@@ -1,6 +1,6 @@
 """Time the making of training rows: one process that tokenises as rows once were, against all cores.
 
-    python benchmarks/row_preparation.py --rows 4000 --tokenizer FOLDER [--data ../shared/data]
+    python -m benchmarks.row_preparation --rows 4000 --tokenizer FOLDER [--data ../shared/data]
 
 Rows are shaped as JudgeLM's: a question, two answers and a reference out of AlpacaEval's files, two reviews out of
 Vicuna's as the reasons, some 680 tokens each; three epochs, swap and reference drop with 0.5 each. Without --tokenizer
@@ -115,10 +115,10 @@ def judgelm_rows(data: Path, count: int) -> Iterator[dict[str, Any]]:
     ]
     reasons = [review.split("\n", 1)[1] for review in reviews if "\n" in review]
     rng = random.Random(0)
-    for number in range(count):
+    for index in range(count):
         question = rng.choice(sorted(answers))
         first, second, reference = rng.sample(answers[question], 3)
-        row = {"question_id": number, "question_body": questions[question], "reference": {"text": reference}}
+        row = {"question_id": index, "question_body": questions[question], "reference": {"text": reference}}
         row |= {"answer1_body": first, "answer2_body": second}
         for name in ("", "_w_reference"):
             scores = [rng.randint(1, 10), rng.randint(1, 10)]

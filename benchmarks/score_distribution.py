@@ -1,8 +1,8 @@
 """What a score distribution costs, against writing the score line alone.
 
-    python benchmarks/score_distribution.py --data DATA --engine transformers --dtype bfloat16
-    python benchmarks/score_distribution.py --data DATA --engine vllm --block-size 32
-    python benchmarks/score_distribution.py --data DATA --engine vllm --block-size 128
+    python -m benchmarks.score_distribution --data DATA --engine transformers --dtype bfloat16
+    python -m benchmarks.score_distribution --data DATA --engine vllm --block-size 32
+    python -m benchmarks.score_distribution --data DATA --engine vllm --block-size 128
 
 DATA holds `pandalm/testset-v1.json` (the prompts) and `vicuna_reviews/review/` (GPT-4's scores). The judge is made on
 the spot: a Llama from random weights that learns from the ends of the prompts to write score lines as often as GPT-4
@@ -50,13 +50,13 @@ def main() -> None:
     plain = Pairwise(both_orders=True)
     scored = Pairwise(both_orders=True, distribution=True)
     timed(engine, scored, samples[:4])
-    found = [measure(engine, plain, scored, samples) for _ in range(options.rounds)]
-    ratios = sorted(one["ratio"] for one in found)
+    results = [measure(engine, plain, scored, samples) for _ in range(options.rounds)]
+    ratios = sorted(result["ratio"] for result in results)
     engine.close()
     print(json.dumps({
-        "engine": engine_name(options), "dtype": options.dtype, "pairs": len(samples), "rounds": len(found),
+        "engine": engine_name(options), "dtype": options.dtype, "pairs": len(samples), "rounds": len(results),
         "ratio_median": round(statistics.median(ratios), 3), "ratio_range": [round(ratios[0], 3), round(ratios[-1], 3)],
-        **{key: found[-1][key] for key in ("prompt_tokens", "expected_scores_spread", "branches_per_prompt")},
+        **{key: results[-1][key] for key in ("prompt_tokens", "expected_scores_spread", "branches_per_prompt")},
     }, indent=1))  # fmt: skip
 
 
@@ -83,8 +83,10 @@ def timed(engine: Engine, mode: Pairwise, samples: list[Sample]) -> tuple[float,
     began = time.perf_counter()
     judgments = list(judge(samples, mode, engine))
     seconds = time.perf_counter() - began
-    shown = [one.distribution for judgment in judgments for one in judgment.shown if one.distribution is not None]
-    spread = [sum(p * (first - one.expected[0]) ** 2 for first, _, p in one.likeliest) ** 0.5 for one in shown]
+    shown = [
+        prompt.distribution for judgment in judgments for prompt in judgment.shown if prompt.distribution is not None
+    ]
+    spread = [sum(p * (first - scores.expected[0]) ** 2 for first, _, p in scores.likeliest) ** 0.5 for scores in shown]
     return seconds, sum(judgment.prompt_tokens for judgment in judgments), statistics.mean(spread or [0.0])
 
 
@@ -93,8 +95,10 @@ _ROUND = iter(range(10**6))
 
 def renamed(samples: list[Sample]) -> list[Sample]:
     """The same pairs with another first word, so that no prefix cache knows them."""
-    number = next(_ROUND)
-    return [Sample(id=one.id, question=f"{number}. {one.question}", answers=one.answers) for one in samples]
+    round_index = next(_ROUND)
+    return [
+        Sample(id=sample.id, question=f"{round_index}. {sample.question}", answers=sample.answers) for sample in samples
+    ]
 
 
 def pandalm(data: Path, count: int) -> list[Sample]:
@@ -121,9 +125,9 @@ def make_judge(data: Path, folder: Path) -> Path:
             rows.append((prompt, whole))
         longest = max(len(whole) for _, whole in rows)
         ids, labels = torch.zeros((ROWS, longest), dtype=torch.long), torch.full((ROWS, longest), -100)
-        for place, (prompt, whole) in enumerate(rows):
-            ids[place, : len(whole)] = torch.tensor(whole)
-            labels[place, len(prompt) : len(whole)] = ids[place, len(prompt) : len(whole)]
+        for index, (prompt, whole) in enumerate(rows):
+            ids[index, : len(whole)] = torch.tensor(whole)
+            labels[index, len(prompt) : len(whole)] = ids[index, len(prompt) : len(whole)]
         model(input_ids=ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -139,13 +143,13 @@ def text_of(sample: Sample) -> str:
 
 def score_lines(data: Path) -> list[str]:
     """GPT-4's whole scores, as a judge writes them."""
-    found = []
+    results = []
     for path in sorted((data / "vicuna_reviews/review").glob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             first, second = json.loads(line)["score"]
             if {first, second} <= set(range(1, 11)):
-                found.append(f"{first:g} {second:g}")
-    return found
+                results.append(f"{first:g} {second:g}")
+    return results
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What does `judgelm serve` hold: requests a second, errors, lost and mixed-up replies, memory over time?
 
-    python benchmarks/server_load.py
-    python benchmarks/server_load.py --clients 64 --requests 1000
-    python benchmarks/server_load.py --soak 600
-    python benchmarks/server_load.py --pairs pairs.jsonl --model my-judge --count 200
+    python -m benchmarks.server_load
+    python -m benchmarks.server_load --clients 64 --requests 1000
+    python -m benchmarks.server_load --soak 600
+    python -m benchmarks.server_load --pairs pairs.jsonl --model my-judge --count 200
 
 A server of its own process, with the scripted engine unless `--model` says otherwise, and clients that each keep one
 connection and ask as soon as they are answered. Every pair has its own scores in the script, so a reply that belongs to
-another request is found. Clients share the machine's cores with the server: its limit lies above the figure.
+another request is result. Clients share the machine's cores with the server: its limit lies above the figure.
 
 With `--pairs` the same pairs go through `judgelm-batch` and through the server in turns, and the ratio is of one round.
 """
@@ -46,7 +46,7 @@ REVIEW = (
 class Load:
     """What the clients saw; `wrong` are replies of another request, `lost` requests without a whole reply."""
 
-    asked: int = 0
+    requests: int = 0
     answered: int = 0
     errors: int = 0
     wrong: int = 0
@@ -59,8 +59,10 @@ class Load:
         """As JSON, with requests a second and quantiles of the wait in milliseconds."""
         cuts = statistics.quantiles(self.waited_s, n=100) if len(self.waited_s) > 1 else []
         waits = {f"p{cut}_ms": round(cuts[cut - 1] * 1000, 1) for cut in (50, 99)} if cuts else {}
-        kept = {name: value for name, value in asdict(self).items() if name != "waited_s"}
-        return kept | {"seconds": round(self.seconds, 2), "requests_per_s": round(self.answered / self.seconds)} | waits
+        entries = {name: value for name, value in asdict(self).items() if name != "waited_s"}
+        return (
+            entries | {"seconds": round(self.seconds, 2), "requests_per_s": round(self.answered / self.seconds)} | waits
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,8 @@ def main() -> None:
     """Run what the options ask for and print it as JSON."""
     options = parsed()
     with tempfile.TemporaryDirectory() as folder:
-        found = compare(options, Path(folder)) if options.pairs else press(options, Path(folder))
-    print(json.dumps(found, indent=1))
+        result = compare(options, Path(folder)) if options.pairs else press(options, Path(folder))
+    print(json.dumps(result, indent=1))
 
 
 def parsed() -> argparse.Namespace:
@@ -108,11 +110,11 @@ def press(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with server(str(script), "--engine", "scripted") as (url, process):
         asyncio.run(load(url, questions[: options.clients], options.clients))  # connections, caches
         before_s = cpu_s(process.pid)
-        found = asyncio.run(load(url, questions, options.clients)).row()
-        found["server_cpu_ms_per_request"] = round(1000 * (cpu_s(process.pid) - before_s) / len(questions), 3)
+        result = asyncio.run(load(url, questions, options.clients)).row()
+        result["server_cpu_ms_per_request"] = round(1000 * (cpu_s(process.pid) - before_s) / len(questions), 3)
         if options.soak:
-            found["soak"] = soak(url, process.pid, questions, options)
-    return {"clients": options.clients, **found, "exit_code": process.returncode}
+            result["soak"] = soak(url, process.pid, questions, options)
+    return {"clients": options.clients, **result, "exit_code": process.returncode}
 
 
 def soak(url: str, pid: int, questions: Sequence[Question], options: argparse.Namespace) -> dict[str, Any]:
@@ -120,9 +122,9 @@ def soak(url: str, pid: int, questions: Sequence[Question], options: argparse.Na
     total, memory = Load(), []
     until = time.monotonic() + options.soak
     while time.monotonic() < until:
-        one = asyncio.run(load(url, questions, options.clients))
-        for name in ("asked", "answered", "errors", "wrong", "lost", "seconds"):
-            setattr(total, name, getattr(total, name) + getattr(one, name))
+        part = asyncio.run(load(url, questions, options.clients))
+        for name in ("requests", "answered", "errors", "wrong", "lost", "seconds"):
+            setattr(total, name, getattr(total, name) + getattr(part, name))
         memory.append(resident_mb(pid))
     sampled = [memory[len(memory) * tenth // 10] for tenth in range(10)] + memory[-1:]
     return total.row() | {"rounds": len(memory), "resident_mb": sampled}
@@ -131,9 +133,9 @@ def soak(url: str, pid: int, questions: Sequence[Question], options: argparse.Na
 def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The same pairs through judgelm-batch and through the server, in turns."""
     rows = [
-        {"id": one.id, "question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1]}
-        | ({} if one.reference is None else {"reference": one.reference})
-        for one in islice(SampleStream([options.pairs]), options.count)
+        {"id": sample.id, "question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
+        | ({} if sample.reference is None else {"reference": sample.reference})
+        for sample in islice(SampleStream([options.pairs]), options.count)
     ]
     pairs = folder / "pairs.jsonl"
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -144,15 +146,15 @@ def compare(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with Judge(options.model) as judge, server(options.model) as (url, _):
         asyncio.run(load(url, questions[:8], 8))
         judge.judge_file(str(pairs), out=str(folder / "warm.jsonl"))
-        for number in range(options.rounds):
-            tally = judge.judge_file(str(pairs), out=str(folder / f"{number}.jsonl"))
+        for index in range(options.rounds):
+            tally = judge.judge_file(str(pairs), out=str(folder / f"{index}.jsonl"))
             served = asyncio.run(load(url, questions, options.clients))
             batch_per_s, server_per_s = tally.judged / tally.judge_s, served.answered / served.seconds
             rounds.append({
                 "batch_per_s": round(batch_per_s, 2), "server_per_s": round(server_per_s, 2),
                 "ratio": round(server_per_s / batch_per_s, 3), "errors": served.errors + served.lost + served.wrong,
             })  # fmt: skip
-    return {"pairs": len(rows), "rounds": rounds, "median_ratio": statistics.median(one["ratio"] for one in rounds)}
+    return {"pairs": len(rows), "rounds": rounds, "median_ratio": statistics.median(entry["ratio"] for entry in rounds)}
 
 
 @contextmanager
@@ -162,7 +164,7 @@ def server(model: str, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        url = next(found[0] for line in process.stderr if (found := re.search(r"http://[^/]+/v1", line)))
+        url = next(match[0] for line in process.stderr if (match := re.search(r"http://[^/]+/v1", line)))
         yield url, process
     finally:
         process.send_signal(signal.SIGTERM)
@@ -171,16 +173,16 @@ def server(model: str, *flags: str) -> Iterator[tuple[str, subprocess.Popen[str]
 
 async def load(url: str, questions: Sequence[Question], clients: int) -> Load:
     """Clients that take the questions in turn."""
-    found, left = Load(asked=len(questions)), iter(questions)
+    result, left = Load(requests=len(questions)), iter(questions)
     host, port = urlsplit(url).hostname or "", urlsplit(url).port or 0
     began = time.monotonic()
-    await asyncio.gather(*(_client(host, port, left, found) for _ in range(min(clients, len(questions)))))
-    found.seconds = time.monotonic() - began
-    return found
+    await asyncio.gather(*(_client(host, port, left, result) for _ in range(min(clients, len(questions)))))
+    result.seconds = time.monotonic() - began
+    return result
 
 
-async def _client(host: str, port: int, questions: Iterator[Question], found: Load) -> None:
-    """One connection, kept; what breaks is lost, and the next question has a new connection."""
+async def _client(host: str, port: int, questions: Iterator[Question], result: Load) -> None:
+    """One connection, kept open; what breaks is lost, and the next question has a new connection."""
     reader = writer = None
     for question in questions:
         began = time.monotonic()
@@ -192,34 +194,34 @@ async def _client(host: str, port: int, questions: Iterator[Question], found: Lo
             answer = await reader.readuntil(b"\r\n\r\n")
             body = await reader.readexactly(int(re.search(rb"content-length: (\d+)", answer)[1]))
         except (OSError, EOFError, TypeError) as error:
-            found.lost += 1
-            found.first_error = found.first_error or repr(error)
+            result.lost += 1
+            result.first_error = result.first_error or repr(error)
             writer = None
             continue
-        found.waited_s.append(time.monotonic() - began)
-        found.answered += 1
+        result.waited_s.append(time.monotonic() - began)
+        result.answered += 1
         if not answer.startswith(b"HTTP/1.1 200"):
-            found.errors += 1
-            found.first_error = found.first_error or body.decode()
+            result.errors += 1
+            result.first_error = result.first_error or body.decode()
         elif question.holds not in body:
-            found.wrong += 1
+            result.wrong += 1
     if writer is not None:
         writer.close()
 
 
-def pair_of(number: int) -> dict[str, str]:
+def pair_of(index: int) -> dict[str, str]:
     """A pair that no other number has, of about 200 tokens."""
     words = "a little text that takes as long to read as answers mostly do, " * 8
     return {
-        "question": f"Which number is this, {number}?",
-        "answer_1": f"It is {number}. {words}",
-        "answer_2": f"No, {number + 1}. {words}",
+        "question": f"Which number is this, {index}?",
+        "answer_1": f"It is {index}. {words}",
+        "answer_2": f"No, {index + 1}. {words}",
     }
 
 
-def scores_of(number: int) -> str:
+def scores_of(index: int) -> str:
     """The line that the script has for a pair: one of 100."""
-    return f"{1 + number % 10} {1 + number // 10 % 10}"
+    return f"{1 + index % 10} {1 + index // 10 % 10}"
 
 
 def chat_body(pair: dict[str, str]) -> bytes:

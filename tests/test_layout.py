@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RECIPE_FOLDERS = ("train", "serve", "data_tools", "benchmarks")
+RECIPE_FOLDERS = ("train", "serve", "data_tools")
 RECIPES = sorted(path for folder in RECIPE_FOLDERS for path in (ROOT / folder).glob("*.py"))
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 MODULES = sorted((ROOT / "judgelm").rglob("*.py"))
 HEAVY = ("torch", "transformers", "vllm", "ray", "trl", "datasets", "pandas", "matplotlib", "sklearn")
 
@@ -69,6 +70,15 @@ def test_a_recipe_shadows_no_module_and_stays_small(path):
         for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
     }
     assert not imported & siblings
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_benchmark_stays_small_and_opens_with_its_command(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 250
+    if '__name__ == "__main__"' in text and path.name != "step.py":  # a step is started by its benchmark
+        name = path.parent.name if path.name == "__main__.py" else path.stem
+        assert f"python -m benchmarks.{name}" in (ast.get_docstring(ast.parse(text)) or "")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

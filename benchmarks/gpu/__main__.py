@@ -2,8 +2,8 @@
 
     make bench-gpu-packages                      # where there is a network: .gpu-packages/packages.tar.xz
     make bench-gpu                               # on the GPU machine: all steps, into runs/bench-gpu
-    python benchmarks/gpu judging-7B sft-7B --out FOLDER
-    python benchmarks/gpu all --device cpu --tiny --out FOLDER    # tiny shapes, to see that all of it runs
+    python -m benchmarks.gpu judging-7B sft-7B --out FOLDER
+    python -m benchmarks.gpu all --device cpu --tiny --out FOLDER    # tiny shapes, to see that all of it runs
 
 The GPU machine needs Python 3.12 and torch, transformers and accelerate; of what else judgelm imports the archive has
 what is missing there. No vLLM, no network. Each step is a process of its own with a time limit of 8 minutes and writes
@@ -19,10 +19,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from results import record, results
+from benchmarks.gpu.results import record, results
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 STEPS = ("facts", "tier", "precision", *(f"judging-{shape}" for shape in ("1B", "7B", "13B")), "sft-1B", "sft-7B")
 LIMIT_S = 480.0
 _TAIL = 4000
@@ -32,7 +31,7 @@ def main() -> int:
     """Run the steps one after another; 0 if all of them ended well."""
     options = parsed()
     if options.steps == ["packages"]:
-        from packages import pack
+        from benchmarks.gpu.packages import pack
 
         print(pack(options.packages, ROOT / "constraints.txt"))
         return 0
@@ -43,18 +42,18 @@ def main() -> int:
         for step in steps:
             if options.again or results(options.out).get(step, {}).get("state") != "done":
                 run(step, options, environment)
-    from report import page
+    from benchmarks.gpu.report import page
 
-    found = results(options.out)
-    (options.out / "gpu.md").write_text(page(found), encoding="utf-8")
+    step_results = results(options.out)
+    (options.out / "gpu.md").write_text(page(step_results), encoding="utf-8")
     print((options.out / "gpu.md").read_text(encoding="utf-8"))
-    return int(any(found.get(step, {}).get("state") != "done" for step in steps))
+    return int(any(step_results.get(step, {}).get("state") != "done" for step in steps))
 
 
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="benchmarks/gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("steps", nargs="+", help=f"all, or some of: {', '.join(STEPS)}; packages: make the archive")
     default = os.environ.get("OUT") or ROOT / "runs/bench-gpu"
@@ -78,7 +77,7 @@ def prepared(options: argparse.Namespace, packages: Path) -> dict[str, str]:
     path = [str(ROOT), str(packages)]
     archive = options.packages / "packages.tar.xz"
     if archive.is_file():
-        from packages import unpack
+        from benchmarks.gpu.packages import unpack
 
         print(f"unpacked: {', '.join(unpack(archive, packages)) or 'nothing is missing here'}", flush=True)
     environment = os.environ | {
@@ -99,21 +98,29 @@ def run(step: str, options: argparse.Namespace, environment: dict[str, str]) -> 
     print(f"== {step}", flush=True)
     began = time.monotonic()
     record(options.out, step, {"state": "begun", "device": options.device, "tiny": options.tiny})
-    command = [sys.executable, str(HERE / "step.py"), step, str(options.out), options.device, str(int(options.tiny))]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu.step",
+        step,
+        str(options.out),
+        options.device,
+        str(int(options.tiny)),
+    ]
     process = subprocess.Popen(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         encoding="utf-8", errors="replace",
     )  # fmt: skip
     try:
-        said, _ = process.communicate(timeout=options.limit)
+        output, _ = process.communicate(timeout=options.limit)
         state = "done" if process.returncode == 0 else f"failed with exit code {process.returncode}"
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)  # of a session that this function started
-        said, _ = process.communicate()
+        output, _ = process.communicate()
         state = f"stopped at its limit of {options.limit:g} s"
-    print(said[-_TAIL:], f"\n-- {step}: {state}, {time.monotonic() - began:.0f} s", flush=True)
+    print(output[-_TAIL:], f"\n-- {step}: {state}, {time.monotonic() - began:.0f} s", flush=True)
     ended = {"state": state, "wall_s": round(time.monotonic() - began, 1)}
-    record(options.out, step, ended if state == "done" else ended | {"output": said[-_TAIL:]})
+    record(options.out, step, ended if state == "done" else ended | {"output": output[-_TAIL:]})
 
 
 if __name__ == "__main__":

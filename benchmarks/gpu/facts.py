@@ -1,16 +1,16 @@
-"""Step `facts`: the machine, its software, and its ceilings."""
+"""Step `facts`: the machine, its software, and its peaks."""
 
 import importlib.util
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
-from ceilings import copy_bandwidth, layer_ceiling
-from step import Save, Setting
 
+from benchmarks.dummy_model import SHAPES
+from benchmarks.gpu.peak_flops import copy_bandwidth, layer_flops
+from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.devices import look_at_devices
-from judgelm.doctor.probe import matmul_ceiling
-from judgelm.doctor.yardstick import SHAPES
+from judgelm.doctor.probe import matmul_flops
 
 _PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "numpy", "triton")
 _ATTENTION = ("flash_attn", "flash_attn_interface", "kernels", "xformers")
@@ -23,12 +23,12 @@ def measure(setting: Setting, save: Save) -> None:
     save({"attention_packages": [name for name in _ATTENTION if importlib.util.find_spec(name)]})
     block_s = 0.02 if setting.tiny else 0.5
     dtype = str(setting.dtype).removeprefix("torch.")
-    square = matmul_ceiling(torch.device(setting.device), setting.dtype, 5 * block_s)
+    square = matmul_flops(torch.device(setting.device), setting.dtype, 5 * block_s)
     save({"dtype": dtype, "square_product_flops": square})
     names = ["tiny"] if setting.tiny else [name for name in SHAPES if name != "tiny"]
     tokens = 256 if setting.tiny else _TOKENS
     layers = {
-        name: layer_ceiling(SHAPES[name], tokens, setting.device, setting.dtype, block_s) for name in names
+        name: layer_flops(SHAPES[name], tokens, setting.device, setting.dtype, block_s) for name in names
     }  # fmt: skip
     save({"layer_products_flops": layers, "layer_products_tokens": tokens})
     count = 1 << (24 if setting.tiny else 32)
@@ -36,10 +36,10 @@ def measure(setting: Setting, save: Save) -> None:
 
 
 def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
-    return found
+            versions[name] = None
+    return versions

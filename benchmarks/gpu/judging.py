@@ -1,8 +1,8 @@
 """Step `judging-SHAPE`: pairs per second of random weights, drawn on the device in bfloat16 and never on a disk.
 
 The transformers engine through the runner, one order and both, against padded batches through `generate` and the
-original's loop. One model serves all of them; only its attention is exchanged, as each loads it. Contenders take turns,
-and each turn's questions begin with other words, so that no prefix cache knows them from an earlier turn.
+original's loop. One model serves all of them; only its attention is exchanged, as each loads it. Systems take measurements,
+and each measurement's questions begin with other words, so that no prefix cache knows them from an earlier measurement.
 """
 
 import copy
@@ -12,21 +12,21 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from ceilings import layer_ceiling, synchronize
-from step import Save, Setting
 
-from judgelm.doctor.contenders import (
+from benchmarks.dummy_model import SHAPES, build_dummy_model, distinct, made_up_pairs
+from benchmarks.gpu.peak_flops import layer_flops, synchronize
+from benchmarks.gpu.step import Save, Setting
+from benchmarks.throughput.baselines import (
     ORIGINAL_TOKENS,
-    Contender,
-    Generating,
+    EngineSystem,
     OriginalLoop,
     PaddedBatches,
-    Row,
-    Runner,
+    PlainModel,
+    System,
     Work,
+    Workload,
 )
-from judgelm.doctor.probe import matmul_ceiling
-from judgelm.doctor.yardstick import SHAPES, build_yardstick, distinct, made_up_pairs
+from judgelm.doctor.probe import matmul_flops
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.engines.transformers.engine import TransformersEngine
@@ -41,39 +41,37 @@ _WORDS = 340  # of an answer at most: about 600 tokens a prompt
 
 
 def measure(setting: Setting, save: Save) -> None:
-    """Build the model, let the contenders take turns, note rates and shares of the ceilings."""
+    """Build the model, let the systems take measurements, note rates and shares of the peaks."""
     shape = SHAPES["tiny" if setting.tiny else setting.shape]
     pairs = list(made_up_pairs(64 if setting.tiny else 4096, most_words=_WORDS))
-    model, tokenizer = build_yardstick(pairs[:2000], shape, setting.dtype, setting.device)
-    ceilings = {
-        "square_product_flops": matmul_ceiling(
-            torch.device(setting.device), setting.dtype, 0.05 if setting.tiny else 2
-        ),
-        "layer_products_flops": layer_ceiling(
+    model, tokenizer = build_dummy_model(pairs[:2000], shape, setting.dtype, setting.device)
+    peaks = {
+        "square_product_flops": matmul_flops(torch.device(setting.device), setting.dtype, 0.05 if setting.tiny else 2),
+        "layer_products_flops": layer_flops(
             shape, 256 if setting.tiny else _PASS_TOKENS, setting.device, setting.dtype, 0.01 if setting.tiny else 0.5
         ),
     }
     counted = {"all": model.num_parameters(), "prefill": prefill_parameters(model.config)}
-    save({"parameters": counted, "dtype": str(setting.dtype).removeprefix("torch."), **ceilings})
+    save({"parameters": counted, "dtype": str(setting.dtype).removeprefix("torch."), **peaks})
     engine = TransformersEngine(_loaded(model, tokenizer))
-    contenders = _contenders(setting, engine, Generating(model, _left_padded(tokenizer)))
+    systems = _systems(setting, engine, PlainModel(model, _left_padded(tokenizer)))
     budget_s = 0.2 if setting.tiny else 6.0
-    turns: dict[str, list[Work]] = {}
+    measurements: dict[str, list[Work]] = {}
     first = 0
     counts: dict[str, int] = {}
-    for number in range(-2, 1 if setting.tiny else ROUNDS):
-        for name, (contender, row, least) in contenders.items():
-            model.set_attn_implementation(ATTENTION_NAME if isinstance(contender, Runner) else "sdpa")
+    for round_index in range(-2, 1 if setting.tiny else ROUNDS):
+        for name, (system, workload, least) in systems.items():
+            model.set_attn_implementation(ATTENTION_NAME if isinstance(system, EngineSystem) else "sdpa")
             count = min(len(pairs), counts.get(name, least))
-            chosen = [pairs[(first + place) % len(pairs)] for place in range(count)]
+            chosen = [pairs[(first + offset) % len(pairs)] for offset in range(count)]
             first += count
-            work = _turn(contender, distinct(chosen, f"{name} {number}"), row, setting.device)
-            counts[name] = max(least, round(budget_s * work.pairs / work.seconds)) if number < 0 else count
-            if number >= 0:
-                turns.setdefault(name, []).append(work)
-                save({"turns": {key: [asdict(one) for one in own] for key, own in turns.items()}})
+            work = _judge(system, distinct(chosen, f"{name} {round_index}"), workload, setting.device)
+            counts[name] = max(least, round(budget_s * work.pairs / work.seconds)) if round_index < 0 else count
+            if round_index >= 0:
+                measurements.setdefault(name, []).append(work)
+                save({"measurements": {key: [asdict(work) for work in own] for key, own in measurements.items()}})
     peak = torch.cuda.max_memory_allocated() if setting.device == "cuda" else None
-    save({"summary": summary(turns, counted["prefill"], ceilings), "engine": engine.stats(), "peak_bytes": peak})
+    save({"summary": summary(measurements, counted["prefill"], peaks), "engine": engine.stats(), "peak_bytes": peak})
 
 
 def _loaded(model: Any, tokenizer: Any) -> LoadedModel:
@@ -96,11 +94,11 @@ def _left_padded(tokenizer: Any) -> Any:
     return copied
 
 
-def _contenders(
-    setting: Setting, engine: TransformersEngine, loaded: Generating
-) -> dict[str, tuple[Contender, Row, int]]:
-    """By name: who judges, what it is asked for, and the least number of pairs of a turn."""
-    runner = Runner(engine)
+def _systems(
+    setting: Setting, engine: TransformersEngine, loaded: PlainModel
+) -> dict[str, tuple[System, Workload, int]]:
+    """By name: who judges, what it is asked for, and the least number of pairs of a measurement."""
+    runner = EngineSystem(engine)
     original = OriginalLoop(loaded, setting.scratch / "original.jsonl", fast=False, max_new_tokens=ORIGINAL_TOKENS)
     scale = 4 if setting.tiny else 1
     return {
@@ -112,15 +110,15 @@ def _contenders(
     }
 
 
-def _turn(contender: Contender, samples: Sequence[Sample], row: Row, device: str) -> Work:
+def _judge(system: System, samples: Sequence[Sample], workload: Workload, device: str) -> Work:
     synchronize(device)
-    work = contender.judge(samples, row)
+    work = system.judge(samples, workload)
     synchronize(device)
     return work
 
 
 def summary(
-    turns: dict[str, list[Work]], prefill: int, ceilings: dict[str, float]
+    measurements: dict[str, list[Work]], prefill: int, peaks: dict[str, float]
 ) -> dict[str, dict[str, float | list[float]]]:
     """Rates as median, least and most of the rounds; shares count 2 x prefill parameters x prompt tokens."""
 
@@ -128,17 +126,17 @@ def summary(
         rates = [rate(work) for work in own]
         return [statistics.median(rates), min(rates), max(rates)]
 
-    engine = turns["engine, one order"]
-    found: dict[str, dict[str, float | list[float]]] = {}
-    for name, own in turns.items():
+    engine = measurements["engine, one order"]
+    summaries: dict[str, dict[str, float | list[float]]] = {}
+    for name, own in measurements.items():
         flops = [2 * prefill * work.prompt_tokens / work.seconds for work in own]
         ratios = [(e.pairs / e.seconds) / (w.pairs / w.seconds) for e, w in zip(engine, own, strict=True)]
-        found[name] = {
+        summaries[name] = {
             "pairs_per_turn": own[0].pairs,
             "tokens_per_prompt": own[0].prompt_tokens / own[0].pairs,
             "pairs_per_s": of(own, lambda work: work.pairs / work.seconds),
             "written_tokens_per_pair": own[0].completion_tokens / own[0].pairs,
             "engine_one_order_against_it": [statistics.median(ratios), min(ratios), max(ratios)],
-            **{f"share_of_{key}": statistics.median(flops) / ceiling for key, ceiling in ceilings.items()},
+            **{f"share_of_{key}": statistics.median(flops) / peak for key, peak in peaks.items()},
         }
-    return found
+    return summaries

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from step import Save, Setting
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from benchmarks.gpu.step import Save, Setting
 from judgelm.data.synthetic.pairs import generate
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -39,7 +39,7 @@ def measure(setting: Setting, save: Save) -> None:
     samples = [_sample(row) for row in rows]
     ways = {"float32": ("float32", None), "bfloat16": ("bfloat16", None), "bfloat16, small batches": ("bfloat16", 256)}
     judged = {name: judgments(folder, samples, setting.device, *way) for name, way in ways.items()}
-    save({"pairs": len(samples), "float32_scored": sum(one.failure is None for one in judged["float32"])})
+    save({"pairs": len(samples), "float32_scored": sum(judgment.failure is None for judgment in judged["float32"])})
     for name, first, second in (
         ("bfloat16 against float32", "float32", "bfloat16"),
         ("bfloat16, small against large batches", "bfloat16", "bfloat16, small batches"),
@@ -87,25 +87,25 @@ def judgments(
     engine = load_engine("transformers", options)
     try:
         mode = Pairwise(template=TEMPLATE, both_orders=True, distribution=True)
-        found = {one.sample_id: one for one in judge(samples, mode, engine)}
+        judgments = {judgment.sample_id: judgment for judgment in judge(samples, mode, engine)}
     finally:
         engine.close()
-    return [found[sample.id] for sample in samples]
+    return [judgments[sample.id] for sample in samples]
 
 
 def differences(first: Sequence[Judgment], second: Sequence[Judgment]) -> dict[str, Any]:
     """Shares of replies and verdicts that differ, and how far P(first better) lies apart."""
     replies = [
         (a.text, b.text)
-        for one, two in zip(first, second, strict=True)
-        for a, b in zip(one.shown, two.shown, strict=True)
+        for left, right in zip(first, second, strict=True)
+        for a, b in zip(left.shown, right.shown, strict=True)
     ]
-    verdicts = [(one.verdict, two.verdict) for one, two in zip(first, second, strict=True)]
+    verdicts = [(left.verdict, right.verdict) for left, right in zip(first, second, strict=True)]
     both = zip(first, second, strict=True)
     apart = sorted(
-        abs(one.probability - two.probability)
-        for one, two in both
-        if one.probability is not None and two.probability is not None
+        abs(left.probability - right.probability)
+        for left, right in both
+        if left.probability is not None and right.probability is not None
     )
     return {
         "replies": len(replies),
@@ -125,8 +125,8 @@ def against_eager(folder: Path, samples: Sequence[Sample], device: str, dtype: t
     template = get_template(TEMPLATE)
     prompts = [template.render(sample, (0, 1), None) for sample in islice(samples, 256)]
     requests = [
-        Request(key=str(place), prompt=prompt, sampling=Sampling(max_tokens=1), candidates=digits)
-        for place, prompt in enumerate(prompts)
+        Request(key=str(index), prompt=prompt, sampling=Sampling(max_tokens=1), candidates=digits)
+        for index, prompt in enumerate(prompts)
     ]
     texts = ["".join(span.text for span in prompt.spans) for prompt in prompts]
     name = str(dtype).removeprefix("torch.")
@@ -143,11 +143,11 @@ def against_eager(folder: Path, samples: Sequence[Sample], device: str, dtype: t
 
 def _packed(engine: Any, requests: Sequence[Request]) -> torch.Tensor:
     engine.submit(requests)
-    found: dict[str, Any] = {}
-    while len(found) < len(requests):
-        found |= {done.key: done for done in engine.collect(1.0)}
+    completions: dict[str, Any] = {}
+    while len(completions) < len(requests):
+        completions |= {done.key: done for done in engine.collect(1.0)}
     engine.close()
-    return torch.tensor([found[request.key].candidate_logprobs for request in requests]).exp()
+    return torch.tensor([completions[request.key].candidate_logprobs for request in requests]).exp()
 
 
 @torch.inference_mode()

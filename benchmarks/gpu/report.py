@@ -6,12 +6,12 @@ from typing import Any
 Results = Mapping[str, Any]
 
 
-def page(found: Mapping[str, Results]) -> str:
+def page(results: Mapping[str, Results]) -> str:
     """All steps that are there, in Markdown; a step that did not end well says so above its table."""
     parts = ["# Figures of a GPU\n"]
-    if any(step.get("tiny") for step in found.values()):
+    if any(step.get("tiny") for step in results.values()):
         parts.append("A rehearsal with tiny shapes: none of these figures says anything about a GPU.\n")
-    for name, step in found.items():
+    for name, step in results.items():
         parts.append(f"## {name}\n")
         if step.get("state") != "done":
             parts.append(f"**{step.get('state')}**; what it had measured by then:\n")

@@ -12,8 +12,8 @@ def results(folder: Path) -> dict[str, dict[str, object]]:
 
 def record(folder: Path, step: str, entries: dict[str, object]) -> None:
     """Add entries to a step's; a step that begins loses those of an earlier run."""
-    found = results(folder)
-    found[step] = entries if entries.get("state") == "begun" else found.get(step, {}) | entries
+    entries_by_step = results(folder)
+    entries_by_step[step] = entries if entries.get("state") == "begun" else entries_by_step.get(step, {}) | entries
     new = folder / "gpu.json.new"
-    new.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    new.write_text(json.dumps(entries_by_step, indent=1), encoding="utf-8")
     new.replace(folder / "gpu.json")

@@ -18,13 +18,13 @@ from typing import Any
 
 import torch
 import yaml
-from ceilings import layer_ceiling, synchronize
-from step import Save, Setting
 from transformers import AutoConfig, TrainerCallback
 from trl import TrlParser
 
-from judgelm.doctor.probe import matmul_ceiling
-from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick
+from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
+from benchmarks.gpu.peak_flops import layer_flops, synchronize
+from benchmarks.gpu.step import Save, Setting
+from judgelm.doctor.probe import matmul_flops
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import RunError
 from judgelm.training.out_of_memory import out_of_memory_in_words
@@ -61,20 +61,20 @@ def measure(setting: Setting, save: Save) -> None:
     window, steps = (512, 5) if setting.tiny else (2048, 15)
     folder, data = setting.scratch / "base", setting.scratch / "train.jsonl"
     device, dtype = torch.device(setting.device), setting.dtype
-    ceilings = {
-        "square_product_flops": matmul_ceiling(device, dtype, 0.05 if setting.tiny else 2),
-        "layer_products_flops": layer_ceiling(
+    peaks = {
+        "square_product_flops": matmul_flops(device, dtype, 0.05 if setting.tiny else 2),
+        "layer_products_flops": layer_flops(
             shape, window, setting.device, dtype, 0.01 if setting.tiny else 0.5
         ),
     }  # fmt: skip
-    make_yardstick(list(made_up_pairs(200)), folder, shape, dtype, setting.device)
+    make_dummy_model(list(made_up_pairs(200)), folder, shape, dtype, setting.device)
     if setting.device == "cuda":
         torch.cuda.empty_cache()
     config = AutoConfig.from_pretrained(folder)
     parameters = prefill_parameters(config) + config.vocab_size * config.hidden_size
-    write_rows(data, steps * max(one.rows for one in variants(setting.shape, tiny=setting.tiny)), window)
-    save({"parameters_without_embedding": parameters, "recipe": RECIPES[setting.shape], **ceilings})
-    found: dict[str, Any] = {}
+    write_rows(data, steps * max(variant.rows for variant in variants(setting.shape, tiny=setting.tiny)), window)
+    save({"parameters_without_embedding": parameters, "recipe": RECIPES[setting.shape], **peaks})
+    results: dict[str, Any] = {}
     for variant in variants(setting.shape, tiny=setting.tiny):
         options = recipe(setting, variant, folder, data, window, steps)
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
@@ -83,9 +83,9 @@ def measure(setting: Setting, save: Save) -> None:
             passes = 4 if options.get("use_peft") else 6
             flops = passes * parameters * result["tokens_per_step"] / result["seconds_per_step"]
             result |= {"mfu_flops": flops, "passes": passes}
-            result |= {f"share_of_{name}": flops / ceiling for name, ceiling in ceilings.items()}
-        found[str(variant)] = asdict(variant) | result
-        save({"variants": found})
+            result |= {f"share_of_{name}": flops / peak for name, peak in peaks.items()}
+        results[str(variant)] = asdict(variant) | result
+        save({"variants": results})
 
 
 def write_rows(file: Path, count: int, window: int) -> None:

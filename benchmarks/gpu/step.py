@@ -1,4 +1,4 @@
-"""One step of `benchmarks/gpu`, in a process of its own."""
+"""One step of `benchmarks.gpu`, in a process of its own."""
 
 import importlib
 import sys
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from results import record
+
+from benchmarks.gpu.results import record
 
 Save = Callable[[Mapping[str, object]], None]
 """Adds entries to the step's results at once, so that a step that is stopped leaves what it has."""
@@ -37,7 +38,9 @@ def main() -> None:
         sys.exit("torch sees no CUDA device; --device cpu --tiny runs the steps on the CPU")
     with tempfile.TemporaryDirectory() as scratch:
         setting = Setting(device=device, tiny=bool(int(tiny)), shape=shape, scratch=Path(scratch))
-        importlib.import_module(module).measure(setting, lambda entries: record(Path(out), step, dict(entries)))
+        importlib.import_module(f"benchmarks.gpu.{module}").measure(
+            setting, lambda entries: record(Path(out), step, dict(entries))
+        )
 
 
 if __name__ == "__main__":

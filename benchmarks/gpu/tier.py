@@ -6,7 +6,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from step import Save, Setting
+from benchmarks.gpu.step import Save, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
 

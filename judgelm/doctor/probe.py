@@ -127,7 +127,7 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
     options, note = resolve_options(engine, options)
     parameters, dtype = _look_at_model(options)
     device = torch.device("cuda" if torch.cuda.is_available() and options.device != "cpu" else "cpu")
-    before = matmul_ceiling(device, dtype)
+    before = matmul_flops(device, dtype)
     began = time.monotonic()
     loaded = load_engine(engine, options)
     load_seconds = time.monotonic() - began
@@ -144,7 +144,7 @@ def run_probe(engine: str, options: EngineOptions, *, seconds: float) -> Probe:
         threads=torch.get_num_threads(),
         parameters=parameters,
         ceiling_before=before,
-        ceiling_after=matmul_ceiling(device, dtype),
+        ceiling_after=matmul_flops(device, dtype),
         prompts=prompts,
         prompt_tokens=tokens,
         seconds=measured,
@@ -178,7 +178,7 @@ def make_probe_model(folder: Path, devices: Devices) -> EngineOptions:
     return EngineOptions(model=str(folder))
 
 
-def matmul_ceiling(device: torch.device, dtype: torch.dtype, seconds: float = _CEILING_S) -> float:
+def matmul_flops(device: torch.device, dtype: torch.dtype, seconds: float = _CEILING_S) -> float:
     """FLOP/s of a product of two large square matrices, the best quarter second out of about `seconds`."""
     side = 8192 if device.type == "cuda" else 2048
     left, right = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))

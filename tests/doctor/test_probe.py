@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers import AutoConfig, LlamaConfig, MixtralConfig
 
-from judgelm.doctor.probe import Probe, matmul_ceiling, run_probe
+from judgelm.doctor.probe import Probe, matmul_flops, run_probe
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import ConfigError, EngineError, ModelError
@@ -47,7 +47,7 @@ def test_the_figures_follow_from_what_was_measured():
 
 def test_the_ceiling_is_a_rate_of_the_device():
     # a core does at least 1e8 multiply-adds a second, and no machine does 1e16
-    assert 1e8 < matmul_ceiling(torch.device("cpu"), torch.float32, seconds=0.3) < 1e16
+    assert 1e8 < matmul_flops(torch.device("cpu"), torch.float32, seconds=0.3) < 1e16
 
 
 def test_a_probe_judges_and_counts(tiny_model):

@@ -142,6 +142,10 @@ def _check_python_program(arguments: list[str]) -> None:
         return check_python(arguments[1])
     if arguments[:1] == ["-m"] and arguments[1:2] in (["http.server"], ["judgelm"], ["pytest"]):
         return
+    if arguments[:1] == ["-m"] and arguments[1:] and arguments[1].startswith("benchmarks."):
+        module = arguments[1].replace(".", "/")
+        _check_recipe(module if (ROOT / module).is_dir() else f"{module}.py", arguments[2:])
+        return
     if not arguments or not (arguments[0].endswith(".py") or Path(ROOT, arguments[0], "__main__.py").is_file()):
         raise SnippetError("expected a script")
     if arguments[0].startswith(FOLDERS):
@@ -156,6 +160,8 @@ def _check_recipe(script: str, arguments: list[str]) -> None:
 
 
 def _options_in_help(script: str) -> frozenset[str]:
+    if script not in _helps():
+        raise SnippetError(f"{script} is no recipe or benchmark")
     code, printed = _helps()[script]
     if code:
         raise SnippetError(f"{script} --help ends with {code}: {printed[-500:]}")
@@ -173,7 +179,7 @@ def _helps() -> dict[str, tuple[int, str]]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={**os.environ, "COLUMNS": "200"},
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(ROOT)},
         check=True,
     )
     return json.loads(done.stdout)

@@ -1,11 +1,11 @@
-"""JudgeLM's Tables 4, 5, 6 and 1 out of the laboratory's cells, and whether the paper's signs come out."""
+"""JudgeLM's Tables 4, 5, 6 and 1 from the measured cells, and the paper's claims tested on them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from judgelm.laboratory.measures import Cell, difference, measure, pooled
-from judgelm.laboratory.plan import Plan, Reference, Shown
+from benchmarks.replication.measures import Cell, difference, measure, pooled
+from benchmarks.replication.plan import Plan, Reference, Shown
 from judgelm.metrics.resampling import Estimate, Resampling
 
 Expected = Literal["more", "less", "not less"]
@@ -42,37 +42,37 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sign:
+class Claim:
     """A difference that the paper reports, and ours.
 
     Attributes:
-        says: what is compared.
+        comparison: what is compared.
         measure: of which measure.
         expected: what the paper found.
-        found: the difference with its interval.
+        difference: ours, with its interval.
     """
 
-    says: str
+    comparison: str
     measure: str
     expected: Expected
-    found: Estimate
+    difference: Estimate
 
     @property
     def verdict(self) -> str:
         """Whether the interval agrees with the paper, disagrees, or includes zero."""
         if self.expected == "not less":
-            return "no" if self.found.high < 0 else "yes"
-        towards, against = (self.found.low > 0, self.found.high < 0)
+            return "no" if self.difference.high < 0 else "yes"
+        towards, against = (self.difference.low > 0, self.difference.high < 0)
         if self.expected == "less":
             towards, against = against, towards
         return "yes" if towards else "no" if against else "open: the interval includes zero"
 
 
-def tables_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Table]:
+def tables_of(plan: Plan, cell: CellOf, resampling: Resampling) -> list[Table]:
     """Tables 4, 5, 6 and 1."""
 
-    def row(names: tuple[str, ...], found: Cell) -> Row:
-        return Row(names=names, measures=measure(found, how), seeds=found.seeds, failed=found.failed)
+    def row(names: tuple[str, ...], judges: Cell) -> Row:
+        return Row(names=names, measures=measure(judges, resampling), seeds=judges.seeds, failed=judges.failed)
 
     (ablated, few), many = plan.ablation, plan.scales[-1]
     scaling = [
@@ -82,8 +82,8 @@ def tables_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Table]:
     ]
     swap = [row((name,), cell(ablated, few, swapped, "never", "without")) for name, swapped in _SWAPS]
     formats = [
-        row((how_matched, trained, tested), cell(ablated, few, False, _TRAINED[trained], _TESTED[tested]))
-        for how_matched, trained, tested in _FORMATS
+        row((match, trained, tested), cell(ablated, few, False, _TRAINED[trained], _TESTED[tested]))
+        for match, trained, tested in _FORMATS
     ]
     main = [
         row((f"judge {shown} reference", base.name), cell(base.name, many, True, "drop", shown))
@@ -117,7 +117,7 @@ _FORMATS = (
 )
 
 
-def signs_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Sign]:
+def claims_of(plan: Plan, cell: CellOf, resampling: Resampling) -> list[Claim]:
     """The differences that the paper's Tables 4, 5 and 6 show, in ours."""
     base, few = plan.ablation
 
@@ -140,13 +140,14 @@ def signs_of(plan: Plan, cell: CellOf, how: Resampling) -> list[Sign]:
         ("reference drop tested with, against the matching format", ablated("drop", "with"), supported,
          (("agreement", "not less"),)),
     ]  # fmt: skip
-    signs = []
-    for says, one, other, expectations in compared:
-        found = difference(one, other, how)
-        signs += [
-            Sign(says=says, measure=name, expected=expected, found=found[name]) for name, expected in expectations
+    claims = []
+    for comparison, judges, others, expectations in compared:
+        differences = difference(judges, others, resampling)
+        claims += [
+            Claim(comparison=comparison, measure=name, expected=expected, difference=differences[name])
+            for name, expected in expectations
         ]
-    return signs
+    return claims
 
 
 def _scaling(plan: Plan, cell: CellOf) -> list[Comparison]:
@@ -158,8 +159,10 @@ def _scaling(plan: Plan, cell: CellOf) -> list[Comparison]:
     names = [base.name for base in plan.bases]
     expected: Sequence[tuple[str, Expected]] = (("agreement", "more"), ("consistency", "more"))
     few, many = (pooled([plain(name, rows) for name in names]) for rows in (plan.scales[0], plan.scales[-1]))
-    found: list[Comparison] = [(f"{plan.scales[-1]:,} rows against {plan.scales[0]:,}, all sizes", many, few, expected)]
+    comparisons: list[Comparison] = [
+        (f"{plan.scales[-1]:,} rows against {plan.scales[0]:,}, all sizes", many, few, expected)
+    ]
     if len(names) > 1:
         small, large = (pooled([plain(name, rows) for rows in plan.scales]) for name in (names[0], names[-1]))
-        found.append((f"base {names[-1]} against {names[0]}, all data scales", large, small, expected))
-    return found
+        comparisons.append((f"base {names[-1]} against {names[0]}, all data scales", large, small, expected))
+    return comparisons

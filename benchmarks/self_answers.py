@@ -1,7 +1,7 @@
 """What do five answers of the judge's own cost, asked for as one request, against one answer and five requests?
 
-    python benchmarks/self_solves.py
-    python benchmarks/self_solves.py --shape tiny --questions 2 --tokens 8 --rounds 1
+    python -m benchmarks.self_answers
+    python -m benchmarks.self_answers --shape tiny --questions 2 --tokens 8 --rounds 1
 
 The transformers engine, random weights that write words without end, prompts of some 500 tokens. Prompt tokens computed
 are counted within the engine's passes; decoding is timed per token of a reply. The three ways take turns.
@@ -21,7 +21,7 @@ os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed
 
 import torch
 
-from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick, prompt_of
+from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model, prompt_of
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.sequences import RunningSequence
@@ -40,38 +40,39 @@ def main() -> None:
     options = parser.parse_args()
     samples = list(made_up_pairs(options.questions))
     with tempfile.TemporaryDirectory() as name:
-        make_yardstick(samples, Path(name), SHAPES[options.shape], torch.bfloat16, "cpu")
+        make_dummy_model(samples, Path(name), SHAPES[options.shape], torch.bfloat16, "cpu")
         engine = Counting.load(EngineOptions(model=name, dtype="bfloat16"))
         prompts = [Prompt(spans=(Span(prompt_of(sample) + "8 6\n"),)) for sample in samples]
         drawn = Sampling(max_tokens=options.tokens, temperature=0.7, n=K)
         ways = {
             "one": [
-                Request(key=str(number), prompt=prompt, sampling=replace(drawn, n=1))
-                for number, prompt in enumerate(prompts)
+                Request(key=str(index), prompt=prompt, sampling=replace(drawn, n=1))
+                for index, prompt in enumerate(prompts)
             ],
             "five as one request": [
-                Request(key=str(number), prompt=prompt, sampling=drawn) for number, prompt in enumerate(prompts)
+                Request(key=str(index), prompt=prompt, sampling=drawn) for index, prompt in enumerate(prompts)
             ],
             "five requests": [
-                Request(key=f"{number} {draw}", prompt=prompt, sampling=replace(drawn, n=1, seed=draw))
-                for number, prompt in enumerate(prompts)
+                Request(key=f"{index} {draw}", prompt=prompt, sampling=replace(drawn, n=1, seed=draw))
+                for index, prompt in enumerate(prompts)
                 for draw in range(K)
             ],
         }
         rounds = [{way: engine.answer(requests) for way, requests in ways.items()} for _ in range(options.rounds + 1)][
             1:
         ]
-    prefill = [one["five as one request"]["prompt_tokens"] / one["one"]["prompt_tokens"] for one in rounds]
+    prefill = [entry["five as one request"]["prompt_tokens"] / entry["one"]["prompt_tokens"] for entry in rounds]
     decode = [
-        one["five as one request"]["decode_s_per_token"] / one["five requests"]["decode_s_per_token"] for one in rounds
+        entry["five as one request"]["decode_s_per_token"] / entry["five requests"]["decode_s_per_token"]
+        for entry in rounds
     ]
-    found = {
+    results = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "rounds": rounds,
         "prompt_tokens_computed_five_over_one": round(statistics.median(prefill), 3),
         "decode_time_per_token_one_request_over_five": [round(value, 3) for value in sorted(decode)],
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(results, indent=1))
 
 
 class Counting(TransformersEngine):

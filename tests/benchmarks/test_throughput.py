@@ -1,4 +1,4 @@
-"""The parts of `benchmarks/throughput.py`: its judge, its contenders, and what follows from their turns."""
+"""The parts of `benchmarks/throughput.py`: its judge, its systems, and what follows from their timings."""
 
 import json
 import subprocess
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from judgelm.doctor.contenders import Generating, OriginalLoop, PaddedBatches, Runner
-from judgelm.doctor.standings import ratios, spread, standings, table
-from judgelm.doctor.turns import Turn
-from judgelm.doctor.yardstick import SHAPES, made_up_pairs, make_yardstick
+from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
+from benchmarks.throughput.baselines import EngineSystem, OriginalLoop, PaddedBatches, PlainModel
+from benchmarks.throughput.results import ratios, results_of, spread, table
+from benchmarks.throughput.rounds import Timing
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -29,29 +29,29 @@ def samples():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, samples):
-    folder = tmp_path_factory.mktemp("yardstick")
-    make_yardstick(samples, folder, SHAPES["tiny"], torch.float32, "cpu")
+    folder = tmp_path_factory.mktemp("dummy_model")
+    make_dummy_model(samples, folder, SHAPES["tiny"], torch.float32, "cpu")
     return folder
 
 
 @pytest.fixture(scope="module")
 def runner(folder):
-    return Runner(load_engine("transformers", EngineOptions(model=str(folder))))
+    return EngineSystem(load_engine("transformers", EngineOptions(model=str(folder))))
 
 
 @pytest.fixture(scope="module")
 def generating(folder):
-    return Generating.load(folder, torch.float32, "cpu")
+    return PlainModel.load(folder, torch.float32, "cpu")
 
 
-def test_the_yardstick_writes_a_score_line_and_then_words_without_end(runner, samples):
+def test_the_dummy_model_writes_a_score_line_and_then_words_without_end(runner, samples):
     work = runner.judge(samples, "reasons")
     assert all(one.scores is not None for one in runner.judgments)
     # a score, a space with a score, the end of the line: three tokens; then 256 of the reason
     assert work.completion_tokens == 4 * (3 + 256)
 
 
-def test_the_yardstick_is_unsure_of_its_scores(runner, samples):
+def test_the_dummy_model_is_unsure_of_its_scores(runner, samples):
     runner.judge(samples, "distribution")
     distribution = runner.judgments[0].shown[0].distribution
     # made to give 8 with 0.30 twice over: 0.09 for "8 8", whatever the layers add
@@ -68,7 +68,7 @@ def test_both_orders_are_twice_the_prompts(runner, samples):
 
 def test_pairs_that_are_not_judged_are_no_rate():
     with pytest.raises(EngineError, match="2 of 2 pairs were not judged"):
-        Runner(ScriptedEngine({"*": "no scores here"})).judge(list(made_up_pairs(2)), "score")
+        EngineSystem(ScriptedEngine({"*": "no scores here"})).judge(list(made_up_pairs(2)), "score")
 
 
 def test_the_original_writes_all_its_tokens_and_its_fast_way_stops_at_the_line(generating, samples, tmp_path):
@@ -89,17 +89,17 @@ def test_all_read_the_same_tokens_and_score_alike(generating, runner, samples, t
     assert lines == {one.sample_id: Scores(one.scores) for one in runner.judgments}
 
 
-def turn(contender, row, number, *, seconds, pairs=10, written=30, after=1e9):
-    return Turn(
-        contender=contender, row=row, round=number, pairs=pairs, prompt_tokens=1000, completion_tokens=written,
-        seconds=seconds, idle=None, metrics_s=None, ceiling_before=1e9, ceiling_after=after,
+def timing(system, workload, number, *, seconds, pairs=10, written=30, after=1e9):
+    return Timing(
+        system=system, workload=workload, round=number, pairs=pairs, prompt_tokens=1000, completion_tokens=written,
+        seconds=seconds, idle=None, metrics_s=None, peak_before=1e9, peak_after=after,
     )  # fmt: skip
 
 
 def test_a_standing_is_the_median_over_rounds():
-    turns = [turn("vllm", "score", number, seconds=seconds) for number, seconds in enumerate((1.0, 2.0, 5.0))]
-    [one] = standings(turns, parameters=100_000, price_per_hour=3.6)
-    # 10 pairs in 1, 2 and 5 seconds; 2 * 1e5 * 1000 operations a turn, 2e8 / 1e9 of a second's ceiling
+    timings = [timing("vllm", "score", number, seconds=seconds) for number, seconds in enumerate((1.0, 2.0, 5.0))]
+    [one] = results_of(timings, parameters=100_000, price_per_hour=3.6)
+    # 10 pairs in 1, 2 and 5 seconds; 2 * 1e5 * 1000 operations a timing, 2e8 / 1e9 of a second's peak
     assert (one.pairs_per_s.least, one.pairs_per_s.median, one.pairs_per_s.most) == (2, 5, 10)
     assert one.share.median == pytest.approx(0.1)
     # 5,000 pairs at 5 a second are 1,000 seconds; 3.6 an hour is 0.001 a second
@@ -107,39 +107,39 @@ def test_a_standing_is_the_median_over_rounds():
 
 
 def test_the_larger_ceiling_counts_and_unequal_ones_show_other_work():
-    [one] = standings([turn("vllm", "score", 0, seconds=1.0, after=2e9)], parameters=100_000, price_per_hour=1)
+    [one] = results_of([timing("vllm", "score", 0, seconds=1.0, after=2e9)], parameters=100_000, price_per_hour=1)
     assert one.share.median == pytest.approx(0.1)
     assert one.disturbed == 1
 
 
 def test_a_ratio_is_taken_within_a_round():
-    turns = [turn("transformers", "score", 0, seconds=1.0), turn("original", "score", 0, seconds=3.0)]
-    turns += [turn("transformers", "score", 1, seconds=4.0), turn("original", "score", 1, seconds=4.0)]
-    found, aim = ratios(turns)["transformers / original loop"]
+    timings = [timing("transformers", "score", 0, seconds=1.0), timing("original", "score", 0, seconds=3.0)]
+    timings += [timing("transformers", "score", 1, seconds=4.0), timing("original", "score", 1, seconds=4.0)]
+    found, aim = ratios(timings)["transformers / original loop"]
     assert (found.least, found.median, found.most, aim) == (1, 2, 3, 1.9)
 
 
 def test_with_reasons_a_rate_is_of_written_tokens():
-    turns = [
-        turn("transformers", "reasons", 0, seconds=1.0, pairs=8, written=800),
-        turn("transformers, one", "reasons", 0, seconds=1.0, pairs=1, written=100),
+    timings = [
+        timing("transformers", "reasons", 0, seconds=1.0, pairs=8, written=800),
+        timing("transformers, one", "reasons", 0, seconds=1.0, pairs=1, written=100),
     ]
-    found, _ = ratios(turns)["reasons: transformers / its batch of one"]
+    found, _ = ratios(timings)["reasons: transformers / its batch of one"]
     assert found == spread([8.0])
 
 
 def test_rows_without_a_share_leave_its_cell_empty():
-    [one] = standings([turn("vllm", "reasons", 0, seconds=1.0)], parameters=1, price_per_hour=1)
+    [one] = results_of([timing("vllm", "reasons", 0, seconds=1.0)], parameters=1, price_per_hour=1)
     assert one.share is None
     assert "| vllm | reasons | 10 (10 to 10) | 30 (30 to 30) |  |  |" in table([one])
 
 
 @pytest.mark.slow
 def test_the_benchmark_runs(tmp_path):
-    command = [sys.executable, str(ROOT / "benchmarks/throughput.py"), "--quick", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.throughput", "--quick", "--out", str(tmp_path)]
     subprocess.run([*command, "--only", "original,transformers"], check=True, capture_output=True, text=True)
     record = json.loads((tmp_path / "throughput.json").read_text())
-    assert {one["contender"] for one in record["standings"]} == {
+    assert {one["system"] for one in record["results"]} == {
         "original", "original, fast", "original, padded", "original, reasons", "transformers", "transformers, one",
     }  # fmt: skip
     assert "transformers / original loop" in (tmp_path / "throughput.md").read_text()

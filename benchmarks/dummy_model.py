@@ -47,18 +47,18 @@ SHAPES = {
 """1B is Sheared-LLaMA-1.3B's shape; 7B and 13B are those of Llama, Vicuna and JudgeLM."""
 
 
-def make_yardstick(samples: Sequence[Sample], folder: Path, shape: Shape, dtype: torch.dtype, device: str) -> None:
+def make_dummy_model(samples: Sequence[Sample], folder: Path, shape: Shape, dtype: torch.dtype, device: str) -> None:
     """Write the judge and its tokenizer into a folder, made if missing.
 
-    Args: see `build_yardstick`.
+    Args: see `build_dummy_model`.
     """
-    model, tokenizer = build_yardstick(samples, shape, dtype, device)
+    model, tokenizer = build_dummy_model(samples, shape, dtype, device)
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def build_yardstick(
+def build_dummy_model(
     samples: Sequence[Sample], shape: Shape, dtype: torch.dtype, device: str
 ) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
     """Build the judge on the device, in its numeric format from the start, and a tokenizer from the samples' prompts.
@@ -111,10 +111,10 @@ def made_up_pairs(count: int, seed: int = 0, most_words: int = 200) -> Iterable[
     """Pairs of made-up words, no two alike; answers of 20 to `most_words`, so that lengths differ as real ones do."""
     draw = random.Random(seed)
     words = ["".join(draw.choices(_SYLLABLES, k=draw.randint(1, 3))) for _ in range(3000)]
-    for number in range(count):
+    for index in range(count):
         lengths = (draw.randint(10, 60), draw.randint(20, most_words), draw.randint(20, most_words))
         question, *answers = (" ".join(draw.choices(words, k=length)) for length in lengths)
-        yield Sample(id=str(number), question=question, answers=tuple(answers))
+        yield Sample(id=str(index), question=question, answers=tuple(answers))
 
 
 def _followers(tokenizer: Any, prompt: str) -> dict[int, dict[int, float]]:

@@ -1,4 +1,4 @@
-"""The files of the laboratory: what the bases read, what judges are fine-tuned on, what they are tested on."""
+"""The files: texts that the bases read, rows for fine-tuning, held-out pairs."""
 
 import json
 import re
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.replication.plan import PREFERENCE, Run
 from judgelm.data.synthetic.pairs import generate
-from judgelm.laboratory.plan import PREFERENCE, Run
 
 PRETRAINING_SEED, TEST_SEED = 900, 901
 """Their rows share no seed with any fine-tuning's; no question of the test occurs in either of the others."""
@@ -28,12 +28,12 @@ def documents(count: int) -> Iterator[str]:
 def document(row: dict[str, Any], *, with_reference: bool) -> str:
     """One document; it is laid out as the compact template lays out its prompt."""
     review = row["text_w_reference" if with_reference else "text"]
-    found = _COMMENTS.match(review)
-    assert found is not None, f"the teacher's wording changed: {review!r}"
+    comments = _COMMENTS.match(review)
+    assert comments is not None, f"the teacher's wording changed: {review!r}"
     reference = f"[R] {row['reference']['text']}\n" if with_reference else ""
     return (
         f"[Q] {row['question_body']}\n{reference}[1] {row['answer1_body']}\n[2] {row['answer2_body']}\n"
-        f"[S]{found[1]}; {found[2]}\n"
+        f"[S]{comments[1]}; {comments[2]}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""One run of the laboratory: a base that reads, or a judge that is fine-tuned and then judges the held-out pairs.
+"""One run of the replication: a base that reads, or a judge that is fine-tuned and then judges the held-out pairs.
 
 Everything is done by the parts that users use: the trainer of `train/sft.py`, the engine and the runner of
 `judgelm-batch`.
@@ -17,11 +17,11 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
     SFTTrainer,
 )
 
+from benchmarks.replication.data import documents, write_training
+from benchmarks.replication.plan import Base, Plan, Run, Shown
 from judgelm.data.labelled_pair import LabelledPair, read_labelled
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.laboratory.plan import Base, Plan, Run, Shown
-from judgelm.laboratory.world import documents, write_training
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import orders_of
@@ -56,9 +56,9 @@ class Outcome:
         return ["".join(_SYMBOLS[label] for label in labels) for labels in (self.given, self.swapped)]
 
     @classmethod
-    def from_json(cls, found: Sequence[str]) -> "Outcome":
+    def from_json(cls, texts: Sequence[str]) -> "Outcome":
         """The inverse of `to_json`."""
-        given, swapped = (tuple(_LABELS[symbol] for symbol in text) for text in found)
+        given, swapped = (tuple(_LABELS[symbol] for symbol in text) for text in texts)
         return cls(given=given, swapped=swapped)
 
 
@@ -96,7 +96,7 @@ def fine_tune(run: Run, plan: Plan, base: Path, folder: Path) -> None:
         swap_prob=0.5 if run.swap else 0.0,
         reference_drop_prob={"never": 1.0, "always": 0.0, "drop": 0.5}[run.reference],
         reason_prob=0.0,
-        overwrite_output_dir=True,  # a laboratory that was stopped may have left it behind, not yet tested
+        overwrite_output_dir=True,  # a replication that was stopped may have left it behind, not yet tested
     )
     model = ModelConfig(model_name_or_path=str(base))
     tuning = prepare(arguments, _settings(folder, rate, batch=plan.batch, epochs=plan.epochs, seed=run.seed), model)
@@ -110,10 +110,12 @@ def test(folder: Path, pairs: Sequence[LabelledPair], shown: Shown) -> Outcome:
     engine = load_engine("transformers", EngineOptions(model=str(folder), dtype="float32", max_model_len=WINDOW))
     mode = Pairwise(template=TEMPLATE, both_orders=True, reference="use" if shown == "with" else "ignore")
     try:
-        found = {one.sample_id: orders_of(one) for one in judge([pair.sample for pair in pairs], mode, engine)}
+        orders_by_id = {
+            judgment.sample_id: orders_of(judgment) for judgment in judge([pair.sample for pair in pairs], mode, engine)
+        }
     finally:
         engine.close()
-    orders = [found[pair.sample.id] for pair in pairs]
+    orders = [orders_by_id[pair.sample.id] for pair in pairs]
     return Outcome(
         given=tuple(None if two is None else two.given.label for two in orders),
         swapped=tuple(None if two is None or two.swapped is None else two.swapped.label for two in orders),

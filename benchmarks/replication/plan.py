@@ -1,4 +1,4 @@
-"""What the laboratory runs: bases, fine-tunings, and which of them stand in which table of the paper.
+"""The plan: bases, fine-tunings, and the table of the paper in which each of them stands.
 
 JudgeLM fine-tunes Vicuna 7B, 13B and 33B on 3.5K to 100K judgments of GPT-4. Here small Llamas that have read the
 synthetic world's text stand for Vicuna, the world's teacher for GPT-4. As in the paper, Tables 5 and 6 are made with

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.replication.plan import Shown
+from benchmarks.replication.runs import Outcome
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.laboratory.plan import Shown
-from judgelm.laboratory.runs import Outcome
 from judgelm.metrics.agreement import confusion_cells, scores_of_confusion
 from judgelm.metrics.crossed import crossed_difference, crossed_estimate
 from judgelm.metrics.position import position_cells
@@ -65,21 +65,23 @@ def truth_of(teacher: Sequence[LabelledPair], impartial: Sequence[LabelledPair],
 
 def cell_of(outcomes: Sequence[Outcome], truth: Truth) -> Cell:
     """The judges of one cell; a pair that a judge failed on counts in none of the numbers that need it."""
-    failed = sum(labels.count(None) for one in outcomes for labels in (one.given, one.swapped))
-    return Cell(values=np.stack([_rows(one, truth) for one in outcomes]), questions=truth.questions, failed=failed)
+    failed = sum(labels.count(None) for outcome in outcomes for labels in (outcome.given, outcome.swapped))
+    return Cell(
+        values=np.stack([_rows(outcome, truth) for outcome in outcomes]), questions=truth.questions, failed=failed
+    )
 
 
-def measure(cell: Cell, how: Resampling) -> dict[str, Estimate]:
+def measure(cell: Cell, resampling: Resampling) -> dict[str, Estimate]:
     """Every measure, as a share in [0, 1], with a 95 % interval over questions and seeds."""
-    found = crossed_estimate(cell.values, _numbers, cell.questions, how)
-    return dict(zip(MEASURES, found, strict=True))
+    estimates = crossed_estimate(cell.values, _numbers, cell.questions, resampling)
+    return dict(zip(MEASURES, estimates, strict=True))
 
 
-def difference(one: Cell, other: Cell, how: Resampling) -> dict[str, Estimate]:
+def difference(first: Cell, second: Cell, resampling: Resampling) -> dict[str, Estimate]:
     """By how much each measure of `one` exceeds that of `other`, paired by question and seed (those that both have)."""
-    seeds = min(one.seeds, other.seeds)
-    found = crossed_difference(one.values[:seeds], other.values[:seeds], _numbers, one.questions, how)
-    return dict(zip(MEASURES, found, strict=True))
+    seeds = min(first.seeds, second.seeds)
+    estimates = crossed_difference(first.values[:seeds], second.values[:seeds], _numbers, first.questions, resampling)
+    return dict(zip(MEASURES, estimates, strict=True))
 
 
 def pooled(cells: Sequence[Cell]) -> Cell:

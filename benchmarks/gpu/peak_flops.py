@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import torch
 
-from judgelm.doctor.yardstick import Shape
+from benchmarks.dummy_model import Shape
 
 _BLOCKS = 5
 
 
-def layer_ceiling(shape: Shape, tokens: int, device: str, dtype: torch.dtype, block_s: float) -> float:
+def layer_flops(shape: Shape, tokens: int, device: str, dtype: torch.dtype, block_s: float) -> float:
     """FLOP/s of the matrix products of one layer, one behind another, over `tokens` rows of random numbers.
 
     Four of hidden x hidden (query, key, value, output), two of hidden x inner, one of inner x hidden: what a model's

@@ -1,13 +1,13 @@
 """Ways to judge the same pairs with the same model, to be timed against each other.
 
 The original JudgeLM's loop, a padded batch through `generate`, vLLM's own `LLM.generate`, and the engines here. Each
-has the model loaded and judges when it is told to, so that they can take turns.
+has the model loaded and judges when it is told to, so that they can take timings.
 """
 
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,22 +16,19 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria
 
-from judgelm.doctor.yardstick import TEMPLATE, prompt_of
-from judgelm.engines.base import Engine, EngineOptions, require
+from benchmarks.dummy_model import prompt_of
+from judgelm.engines.base import EngineOptions, require
 from judgelm.engines.model_files import load_tokenizer
 from judgelm.engines.vllm.environment import quiet_imports
-from judgelm.errors import EngineError
-from judgelm.modes import Pairwise
-from judgelm.records import Completion, Judgment, Request, Sample
-from judgelm.runs.runner import judge
+from judgelm.records import Sample
 
-Row = Literal["score", "distribution", "both", "reasons"]
+Workload = Literal["score", "distribution", "both", "reasons"]
 REASON_TOKENS, SCORE_TOKENS, ORIGINAL_TOKENS = 256, 24, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a contender did: pairs, tokens, the seconds it took, and the share of them its engine was not at work."""
+    """What a system did: pairs, tokens, the seconds it took, and the share of them its engine was not at work."""
 
     pairs: int
     prompt_tokens: int
@@ -40,111 +37,23 @@ class Work:
     idle: float | None = None
 
 
-class Contender(Protocol):
+class System(Protocol):
     """Judges pairs with a model that is loaded."""
 
-    def judge(self, samples: Sequence[Sample], row: Row) -> Work:
-        """Judge all of them as the row asks."""
+    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
+        """Judge all of them as the workload asks."""
         ...
 
 
-class Clocked:
-    """An engine that knows how long it was at work: within `collect`, where its passes run."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.supports_grammar = engine.supports_grammar
-        self.supports_images = engine.supports_images
-        self.thinking = engine.thinking
-        self.at_work_s = 0.0
-
-    @property
-    def max_in_flight(self) -> int:
-        """As the engine's."""
-        return self._engine.max_in_flight
-
-    def submit(self, requests: Sequence[Request]) -> None:
-        """Hand over; tokenising is not the engine's work."""
-        self._engine.submit(requests)
-
-    def collect(self, timeout_s: float) -> list[Completion]:
-        """Work, and count the time."""
-        began = time.perf_counter()
-        done = self._engine.collect(timeout_s)
-        self.at_work_s += time.perf_counter() - began
-        return done
-
-    def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """As the engine's."""
-        return self._engine.progress(keys)
-
-    def abort(self, keys: Iterable[str]) -> None:
-        """As the engine's."""
-        self._engine.abort(keys)
-
-    def describe(self) -> dict[str, Any]:
-        """As the engine's."""
-        return self._engine.describe()
-
-    def stats(self) -> dict[str, Any]:
-        """As the engine's."""
-        return self._engine.stats()
-
-    def close(self) -> None:
-        """As the engine's."""
-        self._engine.close()
-
-
-class Runner:
-    """An engine of this package, driven by its runner."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = Clocked(engine)
-        self.judgments: list[Judgment] = []
-
-    def judge(self, samples: Sequence[Sample], row: Row) -> Work:
-        """Judge them, and keep the judgments.
-
-        Raises:
-            EngineError: a pair could not be judged, so the time would say nothing.
-        """
-        self._engine.at_work_s = 0.0
-        began = time.perf_counter()
-        self.judgments = list(judge(samples, mode_of(row), self._engine))
-        seconds = time.perf_counter() - began
-        failed = [one.failure.why or one.failure.code for one in self.judgments if one.failure is not None]
-        if failed:
-            raise EngineError(f"{len(failed)} of {len(samples)} pairs were not judged: {failed[0]}")
-        return Work(
-            pairs=len(samples),
-            prompt_tokens=sum(one.prompt_tokens for one in self.judgments),
-            completion_tokens=sum(one.completion_tokens for one in self.judgments),
-            seconds=seconds,
-            idle=1 - self._engine.at_work_s / seconds,
-        )
-
-
-def mode_of(row: Row) -> Pairwise:
-    """The mode that a row stands for."""
-    return Pairwise(
-        template=TEMPLATE,
-        both_orders=row == "both",
-        distribution=row == "distribution",
-        reasons="all" if row == "reasons" else "none",
-        reason_tokens=REASON_TOKENS,
-        max_tokens=SCORE_TOKENS,
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class Generating:
+class PlainModel:
     """Model and tokenizer as `generate` wants them; the tokenizer pads on the left."""
 
     model: Any
     tokenizer: Any
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype, device: str) -> "Generating":
+    def load(cls, folder: Path, dtype: torch.dtype, device: str) -> "PlainModel":
         """Both from a folder."""
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -161,19 +70,19 @@ class OriginalLoop:
         max_new_tokens: its `--max-new-token`.
     """
 
-    def __init__(self, loaded: Generating, out: Path, *, fast: bool, max_new_tokens: int) -> None:
+    def __init__(self, loaded: PlainModel, out: Path, *, fast: bool, max_new_tokens: int) -> None:
         self._loaded = loaded
         self._out = out
         self._mark = "\n" if fast else "</s>"
         self._max_new_tokens = max_new_tokens
 
     @torch.inference_mode()
-    def judge(self, samples: Sequence[Sample], row: Row) -> Work:
-        """Judge them one by one; the row does not matter to it."""
+    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
+        """Judge them one by one; the workload does not matter to it."""
         prompt_tokens = completion_tokens = 0
         began = time.perf_counter()
-        for number, sample in enumerate(samples):
-            torch.manual_seed(number)
+        for index, sample in enumerate(samples):
+            torch.manual_seed(index)
             ids = self._loaded.tokenizer([prompt_of(sample)]).input_ids
             stop: Any = _OriginalStop(self._mark, self._loaded.tokenizer, len(ids[0]))
             replies = self._loaded.model.generate(
@@ -219,23 +128,23 @@ class _OriginalStop(StoppingCriteria):
         self._asked = False
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **others: Any) -> Any:  # transformers types it too narrowly
-        found = False
+        stopped = False
         if self._asked:
             texts = self._tokenizer.batch_decode(input_ids[:, self._start :], skip_special_tokens=True)
-            found = self._mark in texts[0]
+            stopped = self._mark in texts[0]
         self._asked = True
-        return torch.full((len(input_ids),), found, device=input_ids.device)
+        return torch.full((len(input_ids),), stopped, device=input_ids.device)
 
 
 class PaddedBatches:
     """Static batches, padded on the left to their longest prompt; a batch ends when each of its lines has ended."""
 
-    def __init__(self, loaded: Generating, *, batch: int) -> None:
+    def __init__(self, loaded: PlainModel, *, batch: int) -> None:
         self._loaded = loaded
         self._batch = batch
 
     @torch.inference_mode()
-    def judge(self, samples: Sequence[Sample], row: Row) -> Work:
+    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
         """Judge them batch by batch, score lines only."""
         prompt_tokens = completion_tokens = 0
         began = time.perf_counter()
@@ -283,18 +192,18 @@ class PlainVllm:
         self._line = SamplingParams(temperature=0.0, max_tokens=SCORE_TOKENS, stop=["\n"])
         self._reason = SamplingParams(temperature=0.0, max_tokens=REASON_TOKENS)
 
-    def judge(self, samples: Sequence[Sample], row: Row) -> Work:
+    def judge(self, samples: Sequence[Sample], workload: Workload) -> Work:
         """Score lines; for reasons a second call goes on from them."""
         began = time.perf_counter()
         prompts = [prompt_of(sample) for sample in samples]
         outputs = list(self._llm.generate(prompts, self._line, use_tqdm=False))
-        if row == "reasons":
-            again = [f"{prompt}{one.outputs[0].text}\n" for prompt, one in zip(prompts, outputs, strict=True)]
+        if workload == "reasons":
+            again = [f"{prompt}{output.outputs[0].text}\n" for prompt, output in zip(prompts, outputs, strict=True)]
             outputs += self._llm.generate(again, self._reason, use_tqdm=False)
         seconds = time.perf_counter() - began
         return Work(
             pairs=len(samples),
-            prompt_tokens=sum(len(one.prompt_token_ids or ()) for one in outputs),
-            completion_tokens=sum(len(one.outputs[0].token_ids) for one in outputs),
+            prompt_tokens=sum(len(output.prompt_token_ids or ()) for output in outputs),
+            completion_tokens=sum(len(output.outputs[0].token_ids) for output in outputs),
             seconds=seconds,
         )

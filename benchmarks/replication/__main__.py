@@ -1,6 +1,6 @@
-"""Do swap augmentation, reference support and reference drop do here what JudgeLM says? Its tables, in small.
+"""JudgeLM's tables in small: the effect of swap augmentation, reference support and reference drop.
 
-    python benchmarks/lab.py --plan full
+    python -m benchmarks.replication --plan full
 
 Pre-trains small bases on the synthetic world's text, fine-tunes a judge for every setting and seed of JudgeLM's Tables
 4, 5, 6 and 1, tests each on the same held-out pairs, and writes tables and plots. What is done stays done: run it again
@@ -18,12 +18,12 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
-from judgelm.laboratory.measures import Cell, Truth, cell_of, truth_of
-from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, standing_alone, table_lines
-from judgelm.laboratory.plan import PLANS, PREFERENCE, Plan, Reference, Run, Shown
-from judgelm.laboratory.runs import Outcome, fine_tune, pretrain, read_pairs, test
-from judgelm.laboratory.tables import signs_of, tables_of
-from judgelm.laboratory.world import write_test
+from benchmarks.replication.data import write_test
+from benchmarks.replication.measures import Cell, Truth, cell_of, truth_of
+from benchmarks.replication.page import claim_figure, claim_lines, scaling_figure, standing_alone, table_lines
+from benchmarks.replication.plan import PLANS, PREFERENCE, Plan, Reference, Run, Shown
+from benchmarks.replication.runs import Outcome, fine_tune, pretrain, read_pairs, test
+from benchmarks.replication.tables import claims_of, tables_of
 from judgelm.metrics.resampling import Resampling
 
 
@@ -45,12 +45,12 @@ def main() -> None:
 def begin(plan: Plan, folder: Path) -> None:
     """Write the held-out pairs, or see that the folder belongs to this very plan."""
     stated = json.loads(json.dumps(asdict(plan) | {"preference": PREFERENCE}))
-    kept = folder / "plan.json"
-    if kept.exists() and json.loads(kept.read_text()) != stated:
+    plan_file = folder / "plan.json"
+    if plan_file.exists() and json.loads(plan_file.read_text()) != stated:
         sys.exit(f"error: {folder} holds runs of another plan; give another --folder, or remove it")
     write_test(plan.test, folder / "test.jsonl", preference=PREFERENCE)
     write_test(plan.test, folder / "test-impartial.jsonl", preference=0)
-    kept.write_text(json.dumps(stated, indent=1))
+    plan_file.write_text(json.dumps(stated, indent=1))
 
 
 def run_all(plan: Plan, folder: Path, workers: int) -> None:
@@ -67,7 +67,7 @@ def run_all(plan: Plan, folder: Path, workers: int) -> None:
                 name = pending.pop(future)
                 seconds = future.result()
                 if name in {base.name for base in bases}:
-                    pending |= {pool.submit(one, plan, run, folder): run.name for run in todo if run.base == name}
+                    pending |= {pool.submit(run_judge, plan, run, folder): run.name for run in todo if run.base == name}
                 else:
                     done += 1
                 passed = (time.monotonic() - began) / 60
@@ -91,19 +91,19 @@ def make_base(plan: Plan, name: str, folder: Path) -> float:
     return time.monotonic() - began
 
 
-def one(plan: Plan, run: Run, folder: Path) -> float:
+def run_judge(plan: Plan, run: Run, folder: Path) -> float:
     """Fine-tune and test one judge; seconds."""
     began = time.monotonic()
     judge = folder / "judges" / run.name
     fine_tune(run, plan, folder / run.base, judge)
     trained = time.monotonic()
     pairs = read_pairs(folder / "test.jsonl")
-    found = {shown: test(judge, pairs, shown).to_json() for shown in plan.formats(run)}
+    outcomes = {shown: test(judge, pairs, shown).to_json() for shown in plan.formats(run)}
     times = {"train_s": round(trained - began, 1), "test_s": round(time.monotonic() - trained, 1)}
     out = outcome_file(folder, run)
     out.parent.mkdir(exist_ok=True)
     partial = out.with_suffix(".partial")
-    partial.write_text(json.dumps(found | times))
+    partial.write_text(json.dumps(outcomes | times))
     partial.replace(out)
     return time.monotonic() - began
 
@@ -127,27 +127,27 @@ def write_page(plan: Plan, folder: Path, out: Path) -> None:
         runs = plan.cell(base, rows, swap=swap, reference=reference)
         return cell_of([Outcome.from_json(outcomes[run.name][shown]) for run in runs], truths[shown])
 
-    how = Resampling()
-    tables, signs = tables_of(plan, cell, how), signs_of(plan, cell, how)
+    resampling = Resampling()
+    tables, claims = tables_of(plan, cell, resampling), claims_of(plan, cell, resampling)
     questions = len(set(truths["with"].questions))
-    hours = sum(found["train_s"] + found["test_s"] for found in outcomes.values()) / 3600
+    hours = sum(outcome["train_s"] + outcome["test_s"] for outcome in outcomes.values()) / 3600
     lines = [
-        f"# The laboratory: plan `{plan.name}`", "",
-        f"`python benchmarks/lab.py --plan {plan.name}`: {len(outcomes)} judges, {hours:.1f} hours of one core to "
+        f"# Replication: plan `{plan.name}`", "",
+        f"`python -m benchmarks.replication --plan {plan.name}`: {len(outcomes)} judges, {hours:.1f} hours of one core to "
         f"train and test them, without the bases. {plan.test:,} held-out pairs of {questions:,} questions, in both "
         "orders; agreement, precision, recall and F1 are those of the given order. Percent, with 95 % intervals of a "
         "bootstrap over questions and seeds, crossed; differences are paired by both.", "",
-        "## Do the paper's signs come out?", "", *sign_lines(signs), "![differences](signs.svg)", "",
+        "## Do the paper's claims hold?", "", *claim_lines(claims), "![differences](claims.svg)", "",
         "## The tables", "", *(line for table in tables for line in table_lines(table)),
         "![Table 4](scaling.svg)", "",
     ]  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     (out / "tables.md").write_text("\n".join(lines), encoding="utf-8")
     (out / "scaling.svg").write_text(standing_alone(scaling_figure(tables[0])), encoding="utf-8")
-    (out / "signs.svg").write_text(standing_alone(sign_figure(signs)), encoding="utf-8")
+    (out / "claims.svg").write_text(standing_alone(claim_figure(claims)), encoding="utf-8")
     (out / "outcomes.json").write_text(json.dumps(outcomes, indent=0), encoding="utf-8")
     print(f"tables in {out / 'tables.md'}")
-    print("\n".join(sign_lines(signs)))
+    print("\n".join(claim_lines(claims)))
 
 
 if __name__ == "__main__":

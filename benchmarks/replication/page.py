@@ -1,11 +1,11 @@
-"""The laboratory's page in Markdown, with its figures as SVG beside it."""
+"""The page in Markdown, with its figures as SVG beside it."""
 
 from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from judgelm.laboratory.tables import Sign, Table
+from benchmarks.replication.tables import Claim, Table
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import BLUE, GREEN, GRID, ORANGE, STYLE, svg
 
@@ -28,12 +28,12 @@ def table_lines(table: Table) -> list[str]:
     return [*lines, ""]
 
 
-def sign_lines(signs: Sequence[Sign]) -> list[str]:
+def claim_lines(claims: Sequence[Claim]) -> list[str]:
     """What the paper says goes up or down, and what came out."""
     lines = ["| compared | of | paper | difference here, points | as in the paper? |", "|---" * 5 + "|"]
     lines += [
-        f"| {sign.says} | {_NAMES[sign.measure]} | {sign.expected} | {_percent(sign.found)} | {sign.verdict} |"
-        for sign in signs
+        f"| {claim.comparison} | {_NAMES[claim.measure]} | {claim.expected} | {_percent(claim.difference)} | {claim.verdict} |"
+        for claim in claims
     ]
     return [*lines, ""]
 
@@ -46,10 +46,10 @@ def scaling_figure(table: Table) -> str:
         for axes, name in zip(figure.subplots(1, 2, sharey=True), ("agreement", "consistency"), strict=True):
             for size, colour, mark in zip(sizes, _COLOURS, _MARKS, strict=False):
                 rows = [row for row in table.rows if row.names[0] == size]
-                found = [row.measures[name] for row in rows]
+                estimates = [row.measures[name] for row in rows]
                 axes.errorbar(
-                    [_count(row.names[1]) for row in rows], [100 * one.value for one in found],
-                    yerr=_bars(found), color=colour, marker=mark, capsize=3, label=f"base {size}",
+                    [_count(row.names[1]) for row in rows], [100 * estimate.value for estimate in estimates],
+                    yerr=_bars(estimates), color=colour, marker=mark, capsize=3, label=f"base {size}",
                 )  # fmt: skip
             axes.set(xscale="log", xlabel="Rows to fine-tune on (log scale)", ylabel=f"{name.capitalize()} (%)")
             scales = list(dict.fromkeys(row.names[1] for row in table.rows))
@@ -60,17 +60,24 @@ def scaling_figure(table: Table) -> str:
         return svg(figure, "Agreement and consistency over the rows to fine-tune on, with 95 % intervals")
 
 
-def sign_figure(signs: Sequence[Sign]) -> str:
+def claim_figure(claims: Sequence[Claim]) -> str:
     """Every difference with its interval around zero."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(8.4, 0.8 + 0.36 * len(signs)), layout="constrained")
+        figure = Figure(figsize=(8.4, 0.8 + 0.36 * len(claims)), layout="constrained")
         axes = figure.subplots()
-        for place, sign in enumerate(signs):
-            colour, mark = (BLUE, "o") if sign.verdict == "yes" else (ORANGE, "s")
-            axes.errorbar(100 * sign.found.value, place, xerr=_bars([sign.found]), color=colour, marker=mark, capsize=3)
+        for index, claim in enumerate(claims):
+            colour, mark = (BLUE, "o") if claim.verdict == "yes" else (ORANGE, "s")
+            axes.errorbar(
+                100 * claim.difference.value,
+                index,
+                xerr=_bars([claim.difference]),
+                color=colour,
+                marker=mark,
+                capsize=3,
+            )
         axes.axvline(0, color="#8a93a0", linewidth=1)
-        labels = [f"{sign.says}: {_NAMES[sign.measure]}, paper {sign.expected}" for sign in signs]
-        axes.set_yticks(range(len(signs)), labels, fontsize=8)
+        labels = [f"{claim.comparison}: {_NAMES[claim.measure]}, paper {claim.expected}" for claim in claims]
+        axes.set_yticks(range(len(claims)), labels, fontsize=8)
         axes.set(xlabel="Difference (percentage points, 95 % interval)")
         axes.invert_yaxis()
         axes.grid(axis="x", color=GRID)
@@ -82,15 +89,15 @@ def standing_alone(figure: str) -> str:
     return figure.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" ', 1)
 
 
-def _bars(found: Sequence[Estimate]) -> list[list[float]]:
+def _bars(estimates: Sequence[Estimate]) -> list[list[float]]:
     """Lengths below and above, in percent; a percentile interval need not hold its estimate."""
-    low = [100 * max(one.value - one.low, 0) for one in found]
-    return [low, [100 * max(one.high - one.value, 0) for one in found]]
+    low = [100 * max(estimate.value - estimate.low, 0) for estimate in estimates]
+    return [low, [100 * max(estimate.high - estimate.value, 0) for estimate in estimates]]
 
 
 def _count(words: str) -> int:
     return int(words.replace(",", ""))
 
 
-def _percent(one: Estimate) -> str:
-    return f"{100 * one.value:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})"
+def _percent(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"

@@ -1,4 +1,4 @@
-"""The laboratory: what its bases read, which runs make which table, its numbers on judges whose behaviour is known."""
+"""The replication: what its bases read, which runs make which table, its numbers on judges whose behaviour is known."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.replication.data import documents, write_test, write_training
+from benchmarks.replication.measures import cell_of, difference, measure, pooled, truth_of
+from benchmarks.replication.page import claim_figure, claim_lines, scaling_figure, standing_alone, table_lines
+from benchmarks.replication.plan import PLANS, Run
+from benchmarks.replication.runs import Outcome, read_pairs
+from benchmarks.replication.tables import Claim, claims_of, tables_of
 from judgelm.data.synthetic.pairs import generate
-from judgelm.laboratory.measures import cell_of, difference, measure, pooled, truth_of
-from judgelm.laboratory.page import scaling_figure, sign_figure, sign_lines, standing_alone, table_lines
-from judgelm.laboratory.plan import PLANS, Run
-from judgelm.laboratory.runs import Outcome, read_pairs
-from judgelm.laboratory.tables import Sign, signs_of, tables_of
-from judgelm.laboratory.world import documents, write_test, write_training
 from judgelm.metrics.resampling import Estimate, Resampling
 
 ROOT = Path(__file__).parents[2]
@@ -178,11 +178,11 @@ def test_the_tables_have_the_papers_layout(plan, cells):
     assert len({line.count("|") for line in lines[2:-1]}) == 1
 
 
-def test_signs_come_out_where_judges_behave_as_the_papers(plan, cells):
-    signs = signs_of(plan, cells, HOW)
-    assert {sign.verdict for sign in signs if "drop" not in sign.says} == {"yes"}
-    assert len(sign_lines(signs)) == len(signs) + 3
-    for figure in (sign_figure(signs), scaling_figure(tables_of(plan, cells, HOW)[0])):
+def test_claims_hold_where_judges_behave_as_the_papers(plan, cells):
+    claims = claims_of(plan, cells, HOW)
+    assert {claim.verdict for claim in claims if "drop" not in claim.comparison} == {"yes"}
+    assert len(claim_lines(claims)) == len(claims) + 3
+    for figure in (claim_figure(claims), scaling_figure(tables_of(plan, cells, HOW)[0])):
         assert standing_alone(figure).startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
         assert "mathdefault" not in figure  # ticks as words, not as matplotlib's formulas
 
@@ -195,15 +195,15 @@ def test_signs_come_out_where_judges_behave_as_the_papers(plan, cells):
         ("not less", -0.01, 0.02, "yes"), ("not less", -0.02, -0.01, "no"),
     ],
 )  # fmt: skip
-def test_a_sign_is_read_off_the_interval(expected, low, high, verdict):
+def test_a_claim_is_read_off_the_interval(expected, low, high, verdict):
     found = Estimate(value=(low + high) / 2, low=low, high=high, n=10)
-    assert Sign(says="", measure="agreement", expected=expected, found=found).verdict.startswith(verdict)
+    assert Claim(comparison="", measure="agreement", expected=expected, difference=found).verdict.startswith(verdict)
 
 
 @pytest.mark.slow
-def test_the_whole_laboratory_runs_and_goes_on_where_it_stopped(tmp_path):
-    command = [sys.executable, str(ROOT / "benchmarks/lab.py"), "--plan", "smoke", "--folder", str(tmp_path / "lab")]
-    first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=tmp_path)
+def test_the_whole_replication_runs_and_goes_on_where_it_stopped(tmp_path):
+    command = [sys.executable, "-m", "benchmarks.replication", "--plan", "smoke", "--folder", str(tmp_path / "lab")]
+    first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=ROOT)
     assert first.returncode == 0, first.stderr[-3000:]
     page = tmp_path / "lab" / "page"
     tables = (page / "tables.md").read_text()
@@ -211,8 +211,10 @@ def test_the_whole_laboratory_runs_and_goes_on_where_it_stopped(tmp_path):
     runs = PLANS["smoke"].runs()
     assert set(json.loads((page / "outcomes.json").read_text())) == {run.name for run in runs}
     (tmp_path / "lab" / "outcomes" / f"{runs[0].name}.json").unlink()
-    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd=tmp_path)
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd=ROOT)
     assert f"1/1 runs, 0 min: {runs[0].name}" in again.stdout
     assert (page / "tables.md").read_text().splitlines()[4:] == tables.splitlines()[4:]  # the same numbers
-    other = subprocess.run([*command[:-3], "quick", *command[-2:]], capture_output=True, text=True, check=False)
+    other = subprocess.run(
+        [*command[:-3], "quick", *command[-2:]], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert "holds runs of another plan" in other.stderr
