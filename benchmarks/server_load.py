@@ -15,7 +15,6 @@ With `--pairs` the same pairs go through `judgelm-batch` and through the server 
 import argparse
 import asyncio
 import json
-import os
 import re
 import signal
 import statistics
@@ -30,6 +29,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import psutil
 
 from judgelm import Judge
 from judgelm.data.samples import SampleStream
@@ -237,15 +238,14 @@ def chat_body(pair: dict[str, str]) -> bytes:
 
 
 def cpu_s(pid: int) -> float:
-    """Time that a process has computed, on Linux: unlike requests a second it hardly depends on what else runs."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time of a process: unlike requests a second it hardly depends on what else runs."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
 
 
 def resident_mb(pid: int) -> float:
-    """Memory of a process, on Linux."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return round(int(status.split("VmRSS:")[1].split()[0]) / 1024, 1)
+    """Memory of a process."""
+    return round(psutil.Process(pid).memory_info().rss / 2**20, 1)
 
 
 if __name__ == "__main__":

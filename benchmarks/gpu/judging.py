@@ -1,8 +1,8 @@
 """Step `judging-SHAPE`: pairs per second of random weights, drawn on the device in bfloat16 and never on a disk.
 
 The transformers engine through the runner, one order and both, against padded batches through `generate` and the
-original's loop. One model serves all of them; only its attention is exchanged, as each loads it. Systems take measurements,
-and each measurement's questions begin with other words, so that no prefix cache knows them from an earlier measurement.
+original's loop. One model serves all of them; only its attention is exchanged, as each loads it. The systems are timed
+in turn, and each time the questions begin with other words, so that no prefix cache knows them.
 """
 
 import copy
@@ -18,7 +18,6 @@ from benchmarks.gpu.peak_flops import layer_flops, synchronize
 from benchmarks.gpu.step import Save, Setting
 from benchmarks.throughput.baselines import (
     ORIGINAL_TOKENS,
-    EngineSystem,
     OriginalLoop,
     PaddedBatches,
     PlainModel,
@@ -26,6 +25,7 @@ from benchmarks.throughput.baselines import (
     Work,
     Workload,
 )
+from benchmarks.throughput.engine import EngineSystem
 from judgelm.doctor.probe import matmul_flops
 from judgelm.engines.model_files import eos_ids
 from judgelm.engines.parameters import prefill_parameters

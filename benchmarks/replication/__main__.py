@@ -133,8 +133,8 @@ def write_page(plan: Plan, folder: Path, out: Path) -> None:
     hours = sum(outcome["train_s"] + outcome["test_s"] for outcome in outcomes.values()) / 3600
     lines = [
         f"# Replication: plan `{plan.name}`", "",
-        f"`python -m benchmarks.replication --plan {plan.name}`: {len(outcomes)} judges, {hours:.1f} hours of one core to "
-        f"train and test them, without the bases. {plan.test:,} held-out pairs of {questions:,} questions, in both "
+        f"`python -m benchmarks.replication --plan {plan.name}`: {len(outcomes)} judges, {hours:.1f} hours of one "
+        f"core to train and test them, without the bases. {plan.test:,} held-out pairs of {questions:,} questions, in both "
         "orders; agreement, precision, recall and F1 are those of the given order. Percent, with 95 % intervals of a "
         "bootstrap over questions and seeds, crossed; differences are paired by both.", "",
         "## Do the paper's claims hold?", "", *claim_lines(claims), "![differences](claims.svg)", "",

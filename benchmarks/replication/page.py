@@ -29,10 +29,11 @@ def table_lines(table: Table) -> list[str]:
 
 
 def claim_lines(claims: Sequence[Claim]) -> list[str]:
-    """What the paper says goes up or down, and what came out."""
+    """The paper's claims, with the difference and the verdict here."""
     lines = ["| compared | of | paper | difference here, points | as in the paper? |", "|---" * 5 + "|"]
     lines += [
-        f"| {claim.comparison} | {_NAMES[claim.measure]} | {claim.expected} | {_percent(claim.difference)} | {claim.verdict} |"
+        f"| {claim.comparison} | {_NAMES[claim.measure]} | {claim.expected} | {_percent(claim.difference)} "
+        f"| {claim.verdict} |"
         for claim in claims
     ]
     return [*lines, ""]

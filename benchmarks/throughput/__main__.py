@@ -5,13 +5,13 @@
     python -m benchmarks.throughput --shape 7B --device cuda --only transformers,vllm
 
 All systems use one model (random weights, but it writes score lines and reasons) and one set of pairs, taken from all
-over the file so that they share no questions; without `--pairs`, pairs of made-up words. Each framework has a process of
-its own. The systems are timed in turn, in several rounds, and a ratio is one round's. Before and after each timing the
-peak, a plain matrix product, is measured in the system's process.
+over the file so that they share no questions; without `--pairs`, pairs of made-up words. Each framework has a process
+of its own. The systems are timed in turn, in several rounds, and a ratio is one round's. Before and after each timing
+the peak, a plain matrix product, is measured in the system's process.
 
 Systems: the original's loop with 16 new tokens, where only `</s>` stops ("original"), and as its fast evaluation,
-which stops at a line's end; batches of 8, padded; the two engines; vLLM's own `LLM.generate`. Workloads: the score line,
-the score line with its distribution, both orders, and the score line with a reason of 256 tokens.
+which stops at a line's end; batches of 8, padded; the two engines; vLLM's own `LLM.generate`. Workloads: the score
+line, the score line with its distribution, both orders, and the score line with a reason of 256 tokens.
 """
 
 import argparse

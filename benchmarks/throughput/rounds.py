@@ -17,7 +17,6 @@ from benchmarks.dummy_model import distinct
 from benchmarks.throughput.baselines import (
     ORIGINAL_TOKENS,
     REASON_TOKENS,
-    EngineSystem,
     OriginalLoop,
     PaddedBatches,
     PlainModel,
@@ -25,6 +24,7 @@ from benchmarks.throughput.baselines import (
     System,
     Workload,
 )
+from benchmarks.throughput.engine import EngineSystem
 from judgelm.doctor.probe import matmul_flops
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
@@ -103,16 +103,16 @@ def load(setting: Setting, names: Sequence[str]) -> dict[str, float]:
 
 
 def measure(setting: Setting, name: str, workload: Workload, samples: Sequence[Sample], round_index: int) -> Timing:
-    """One timing of a system of this process; the same pairs get other first words in each timing.
+    """Time a system of this process.
 
-    So no prefix cache knows them, but for what all prompts have in common.
+    The pairs' first words differ in each timing, so a prefix cache knows only what all prompts have in common.
 
     Args:
         setting: as `load` had it.
         name: the system.
         workload: what to ask for.
         samples: what to judge.
-        number: the round; negative to warm up.
+        round_index: the round; negative to warm up.
     """
     pairs = distinct(samples, f"{workload} {round_index}")
     system, device, dtype = _here[name], torch.device(setting.device), getattr(torch, setting.dtype)

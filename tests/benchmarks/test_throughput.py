@@ -1,4 +1,4 @@
-"""The parts of `benchmarks/throughput.py`: its judge, its systems, and what follows from their timings."""
+"""The parts of `benchmarks.throughput`: its dummy model, its systems, and the results of their timings."""
 
 import json
 import subprocess
@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
-from benchmarks.throughput.baselines import EngineSystem, OriginalLoop, PaddedBatches, PlainModel
+from benchmarks.throughput.baselines import OriginalLoop, PaddedBatches, PlainModel
+from benchmarks.throughput.engine import EngineSystem
 from benchmarks.throughput.results import ratios, results_of, spread, table
 from benchmarks.throughput.rounds import Timing
 from judgelm.engines.base import EngineOptions
