@@ -1,14 +1,12 @@
-"""What does `judgelm serve` hold: requests a second, errors, lost and mixed-up replies, memory over time?
+"""Load test of `judgelm serve`: requests a second, errors, lost and mixed-up replies, memory over time.
 
     python -m benchmarks.server_load
-    python -m benchmarks.server_load --clients 64 --requests 1000
     python -m benchmarks.server_load --soak 600
     python -m benchmarks.server_load --pairs pairs.jsonl --model my-judge --count 200
 
 A server of its own process, with the scripted engine unless `--model` says otherwise, and clients that each keep one
 connection and ask as soon as they are answered. Every pair has its own scores in the script, so a reply that belongs to
-another request is result. Clients share the machine's cores with the server: its limit lies above the figure.
-
+another request is detected. Clients share the machine's cores with the server: its limit lies above the figure.
 With `--pairs` the same pairs go through `judgelm-batch` and through the server in turns, and the ratio is of one round.
 """
 

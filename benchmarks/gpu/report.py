@@ -73,7 +73,7 @@ def _precision(step: Results) -> str:
 
 
 def _judging(step: Results) -> str:
-    heads = ("contender", "pairs/s", "tokens a pair", "share of a layer's products", "of a square product")
+    heads = ("system", "pairs/s", "tokens a pair", "share of a layer's products", "of a square product")
     rows = [
         (
             name,
