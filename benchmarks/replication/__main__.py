@@ -135,8 +135,8 @@ def write_page(plan: Plan, folder: Path, out: Path) -> None:
         f"# Replication: plan `{plan.name}`", "",
         f"`python -m benchmarks.replication --plan {plan.name}`: {len(outcomes)} judges, {hours:.1f} hours of one "
         f"core to train and test them, without the bases. {plan.test:,} held-out pairs of {questions:,} questions, in "
-        "both orders; agreement, precision, recall and F1 are those of the given order. Percent, with 95 % intervals of a "
-        "bootstrap over questions and seeds, crossed; differences are paired by both.", "",
+        "both orders; agreement, precision, recall and F1 are those of the given order. Percent, with 95 % intervals "
+        "of a bootstrap over questions and seeds, crossed; differences are paired by both.", "",
         "## Do the paper's claims hold?", "", *claim_lines(claims), "![differences](claims.svg)", "",
         "## The tables", "", *(line for table in tables for line in table_lines(table)),
         "![Table 4](scaling.svg)", "",
