@@ -69,7 +69,7 @@ class _Commands(LazyGroup):
             name="web",
             help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
         ),
-        "data": Place(module="judgelm.cli.data.build", name="app", help="Make training data for judges."),
+        "data": Place(module="judgelm.cli.data", name="app", help="Make training data for judges."),
         "study": Place(
             module="judgelm.cli.study",
             name="study_app",

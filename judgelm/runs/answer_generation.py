@@ -21,7 +21,7 @@ from judgelm.version import VERSION
 
 def collect(
     questions: Sequence[Sample],
-    answerer: AnswerGenerator,
+    generator: AnswerGenerator,
     out: Path,
     *,
     retry: Retry = "engine",
@@ -36,12 +36,12 @@ def collect(
         RunError: `out` cannot be written, or holds answers that were asked for otherwise.
         ModelError, EngineError: the model cannot be loaded, or broke.
     """
-    draws = [Draw(question, decoding) for question in questions for decoding in answerer.decodings]
-    asked = _asked(answerer)
+    draws = [Draw(question, decoding) for question in questions for decoding in generator.decodings]
+    asked = _asked(generator)
     if not overwrite and (done := _finished_stats(out, draws, asked, retry)):
         return done
-    engine_name = choose_engine()[0] if answerer.engine == "auto" else answerer.engine
-    options = answerer.options
+    engine_name = choose_engine()[0] if generator.engine == "auto" else generator.engine
+    options = generator.options
     if options.dtype == "auto" and engine_name in MODEL_ENGINES and not overwrite:
         options = replace(options, dtype=recorded_dtype(out) or "auto")
     engine = load_engine(engine_name, options)
@@ -56,10 +56,10 @@ def collect(
             overwrite=overwrite,
         ) as files:
             stats = AnswerStats(earlier_failures=files.finished.failures)
-            answering = replace(answerer.asking, chat=_takes_chat(answerer, engine_name))
+            answering = replace(generator.asking, chat=_takes_chat(generator, engine_name))
             with RunSession(files, stats, engine) as session:
                 for answer in drive(pending(draws, files.finished, stats), answering, engine):
-                    files.write_row(answer_row(answer, answerer.name))
+                    files.write_row(answer_row(answer, generator.name))
                     stats.add(answer)
                     session.tick()
                     on_answer(stats)
@@ -69,15 +69,21 @@ def collect(
         engine.close()
 
 
-def _asked(answerer: AnswerGenerator) -> dict[str, Any]:
+def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
-    options = asdict(answerer.options)
+    options = asdict(generator.options)
     model_options = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization")}
     model_options["window_tokens"] = options["max_model_len"]  # the key of manifests that earlier versions wrote
-    if answerer.options.thinking is not None:
-        model_options["thinking"] = [answerer.options.thinking, answerer.options.thinking_tokens]
-    asking = {name: value for name, value in asdict(answerer.asking).items() if name != "chat"}
-    return {"name": answerer.name, "engine": answerer.engine, "form": answerer.form, **asking, "options": model_options}
+    if generator.options.thinking is not None:
+        model_options["thinking"] = [generator.options.thinking, generator.options.thinking_tokens]
+    asking = {name: value for name, value in asdict(generator.asking).items() if name != "chat"}
+    return {
+        "name": generator.name,
+        "engine": generator.engine,
+        "form": generator.form,
+        **asking,
+        "options": model_options,
+    }
 
 
 def _finished_stats(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: Retry) -> AnswerStats | None:
@@ -92,14 +98,16 @@ def _finished_stats(out: Path, draws: Sequence[Draw], asked: dict[str, Any], ret
     return AnswerStats(skipped=len(draws), earlier_failures=finished.failures)
 
 
-def _takes_chat(answerer: AnswerGenerator, engine: str) -> bool:
-    """True where questions are asked as chat: by the answerer, else by the tokenizer or the server's API."""
-    if answerer.form != "auto":
-        return answerer.form == "chat"
+def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
+    """True where questions are asked as chat: by the generator, else by the tokenizer or the server's API."""
+    if generator.form != "auto":
+        return generator.form == "chat"
     if engine == "scripted":
         return False
     if engine == "openai":
-        return answerer.options.engine_args.get("api") != "completions"
+        return generator.options.engine_args.get("api") != "completions"
     from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and servers need none
 
-    return load_tokenizer(answerer.options.model, answerer.options.adapter, answerer.options).chat_template is not None
+    return (
+        load_tokenizer(generator.options.model, generator.options.adapter, generator.options).chat_template is not None
+    )

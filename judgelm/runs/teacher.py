@@ -6,6 +6,7 @@ sample of its own, so that it is paid for by itself. Their ids are the pair's (`
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +16,9 @@ from typing import Any, Literal, Self, get_args
 
 from judgelm.data.formats.labels import json_scores
 from judgelm.errors import ConfigError, InputError
+from judgelm.jsonl import Appender
 from judgelm.records import Judgment, Sample, Winner
+from judgelm.runs.batch import BatchJob, input_samples
 from judgelm.runs.serialization import judgment_from_row
 
 ReferenceUse = Literal["without", "with", "both"]
@@ -189,3 +192,25 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
         row["reference"] = {"text": sample.reference}
     category = {} if sample.category is None else {"category": sample.category}
     return row | labels | {"metadata": {**category, **metadata, **agree}}
+
+
+def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
+    """Write the rows that the replies so far allow, in input order; the file appears when it is complete.
+
+    Args:
+        job: the run of the teacher, with its input and its run file.
+        prompts: the prompts of each pair.
+        out: the file of JudgeLM rows.
+        drop_disagreeing: as `RowWriter` takes it.
+
+    Returns:
+        The number of pairs by outcome.
+    """
+    partial = Path(f"{out}.partial")
+    with ReplyIndex(Path(job.out)) as replies, Appender(partial, overwrite=True) as file:
+        writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
+        for sample in input_samples(job):
+            if (row := writer.row(sample)) is not None:
+                file.write(row)
+    os.replace(partial, out)
+    return writer.counts

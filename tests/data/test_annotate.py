@@ -1,4 +1,4 @@
-"""The teacher's recipe, as its own process or by its command, against a real server that does everything wrong."""
+"""`judgelm data annotate` by its door, in this process or its own, against a real server that does everything wrong."""
 
 import json
 import re
@@ -275,7 +275,7 @@ def test_a_cap_stops_it_with_clear_words_and_a_higher_one_goes_on(annotate):
         assert float(re.search("spent in all sessions, at most: (.*) USD", out)[1]) <= 0.012
 
         code, _, err = annotate(*arguments, "--max-cost", "0.001")
-        assert (code, "USD are spent already; raise it to go on" in err) == (1, True)
+        assert (code, "USD are spent already; raise it to continue" in err) == (1, True)
 
         code, out, err = annotate(*arguments, "--max-cost", "1")
         assert f"to ask: {30 - asked_first} prompts" in err
@@ -381,7 +381,7 @@ def test_ids_that_look_like_prompts_are_refused():
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (("pairs.jsonl", "-o", "pairs.jsonl"), "would replace what is read"),
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite an input"),
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),

@@ -1,1 +1,41 @@
 """`judgelm data`."""
+
+from typing import ClassVar
+
+import typer
+
+from judgelm.cli.lazy import LazyGroup, Place
+
+
+class _DataCommands(LazyGroup):
+    places: ClassVar = {
+        "build": Place(
+            module="judgelm.cli.data.build",
+            name="build_command",
+            help="Clean, split and augment labelled pairs into training and validation sets, with a report.",
+        ),
+        "import": Place(
+            module="judgelm.cli.data.import_benchmark",
+            name="import_command",
+            help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
+            no_args_is_help=False,
+        ),
+        "answers": Place(
+            module="judgelm.cli.data.answers",
+            name="app",
+            help="Collect answers of models to seed questions, and draw pairs of them.",
+        ),
+        "annotate": Place(
+            module="judgelm.cli.data.annotate",
+            name="annotate_command",
+            help="Let a teacher judge pairs, and write its judgments as training rows.",
+        ),
+    }
+
+
+app = typer.Typer(cls=_DataCommands, no_args_is_help=True, help="Make training data for judges.")
+
+
+@app.callback()
+def data() -> None:
+    """Make training data for judges."""

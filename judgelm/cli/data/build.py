@@ -8,14 +8,11 @@ import typer
 from rich.table import Table
 
 from judgelm.cli.console import console
-from judgelm.cli.data import import_benchmark as data_import
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import parse_yaml, read_yaml
 
-app = typer.Typer(no_args_is_help=True, help="Make training data for judges.")
-
-_EPILOG = """
+EPILOG = """
 Examples:
 
   judgelm data build --config configs/data/build.yaml
@@ -25,15 +22,7 @@ Examples:
 Exit codes: 0 done, 1 usage or input error.
 """
 
-app.command("import", epilog=data_import.EPILOG)(data_import.import_command)
 
-
-@app.callback()
-def data() -> None:
-    """Make training data for judges."""
-
-
-@app.command("build", epilog=_EPILOG, no_args_is_help=True)
 def build_command(
     config: Annotated[Path, typer.Option("--config", help="YAML file of the build; see configs/data/.")],
     changes: Annotated[

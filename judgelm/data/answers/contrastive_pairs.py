@@ -59,7 +59,7 @@ def _known(row: Row) -> Sample:
 
 
 def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The question's id and the text of each answer in files of `collect_answers.py collect`; failures are left out.
+    """The question's id and the text of each answer in files of `judgelm data answers collect`; failures are left out.
 
     Raises:
         InputError: a file cannot be read, or a row is no answer.

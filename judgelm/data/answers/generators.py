@@ -1,4 +1,4 @@
-"""Who answers seed questions: one loaded model with one or more ways to draw an answer, from YAML or a command line.
+"""Generators of answers to seed questions: a model with its ways to draw an answer, from YAML or a command line.
 
 name: vicuna-7b                      in one text: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1
 model: lmsys/vicuna-7b-v1.5
@@ -9,6 +9,7 @@ dtype: bfloat16                      any field of `EngineOptions`; in one text, 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.engines.base import EngineOptions, current_names
 from judgelm.errors import ConfigError
 from judgelm.modes.answer import Answering, Decoding
-from judgelm.yaml_files import parse_yaml
+from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
 """How a question is put: as chat, as plain text, or as chat where the model's tokenizer has a chat template."""
@@ -46,19 +47,19 @@ class AnswerGenerator:
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise ConfigError(f"answerer name {self.name!r}: use letters, digits, dots and dashes; it names a file")
+            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
         if self.form not in get_args(Form):
-            raise ConfigError(f"answerer {self.name}: form {self.form!r}: there are {', '.join(get_args(Form))}")
+            raise ConfigError(f"generator {self.name}: form {self.form!r}: there are {', '.join(get_args(Form))}")
 
 
 def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
-    """An answerer from a mapping, each of whose names is checked.
+    """A generator from a mapping, each of whose names is checked.
 
     Raises:
         ConfigError: a name that nothing has, a value of another type, or no `name` and `model`.
     """
     rest = dict(given)
-    label = f"answerer {rest.get('name', f'of {len(given)} settings')}"
+    label = f"generator {rest.get('name', f'of {len(given)} settings')}"
     if not rest.get("name") or not rest.get("model"):
         raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
     own = {name: rest.pop(name) for name in _OWN if name in rest}
@@ -79,6 +80,21 @@ def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
     )
 
 
+def read_generators(path: Path | None) -> list[AnswerGenerator]:
+    """The generators of a YAML file: a list under the key `generators` (formerly `answerers`); none without a file.
+
+    Raises:
+        ConfigError: the file cannot be read or has another shape, or a generator in it is wrong.
+    """
+    if path is None:
+        return []
+    values = read_yaml(path)
+    key = next(iter(values), None) if isinstance(values, dict) and len(values) == 1 else None
+    if key not in ("generators", "answerers") or not isinstance(values[key], list):
+        raise ConfigError(f"--config {path}: expected a list under the single key generators")
+    return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values[key]]
+
+
 def parse_generator(text: str) -> AnswerGenerator:
     """`name=a,model=b,temperature=0.7,engine_args.base_url=...`: values are YAML.
 
@@ -91,36 +107,36 @@ def parse_generator(text: str) -> AnswerGenerator:
         into, _, inner = name.strip().rpartition(".")
         if not equals or into not in ("", "engine_args"):
             raise ConfigError(
-                f"--answerer: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
+                f"--generator: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
                 "a --config file"
             )
         target = given.setdefault(into, {}) if into else given
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)
         except ConfigError as error:  # without the value, which may hold a password
-            raise ConfigError(f"--answerer {name}=...: the value is no YAML ({error}); quote it") from error
+            raise ConfigError(f"--generator {name}=...: the value is no YAML ({error}); quote it") from error
     return build_generator(given)
 
 
-def merge_generators(answerers: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
+def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
     """One entry for each name, with all its decodings, so that each model is loaded once.
 
     Raises:
         ConfigError: two entries of one name that differ in more than their decodings, or name a decoding twice.
     """
     by_name: dict[str, AnswerGenerator] = {}
-    for answerer in answerers:
-        earlier = by_name.get(answerer.name)
-        if earlier is not None and replace(earlier, decodings=answerer.decodings) != answerer:
+    for generator in generators:
+        earlier = by_name.get(generator.name)
+        if earlier is not None and replace(earlier, decodings=generator.decodings) != generator:
             raise ConfigError(
-                f"answerer {answerer.name} is given twice, with other settings; give the second another name"
+                f"generator {generator.name} is given twice, with other settings; give the second another name"
             )
-        by_name[answerer.name] = (
-            answerer if earlier is None else replace(answerer, decodings=earlier.decodings + answerer.decodings)
+        by_name[generator.name] = (
+            generator if earlier is None else replace(generator, decodings=earlier.decodings + generator.decodings)
         )
-    for answerer in by_name.values():
-        if len({decoding.name for decoding in answerer.decodings}) < len(answerer.decodings):
-            raise ConfigError(f"answerer {answerer.name} has a decoding twice; give each another temperature or seed")
+    for generator in by_name.values():
+        if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
+            raise ConfigError(f"generator {generator.name} has a decoding twice; give each another temperature or seed")
     return list(by_name.values())
 
 

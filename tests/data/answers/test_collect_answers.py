@@ -1,4 +1,4 @@
-"""Answers collected from models and servers, pairs drawn from them, and the whole way to a teacher's rows."""
+"""`judgelm data answers` by its door: answers of models and servers, pairs of them, and the way to a teacher's rows."""
 
 import json
 import runpy
@@ -56,7 +56,7 @@ def served_by(server, name, **more):
     """An answerer at a server, as the command line says it."""
     more = {"engine_args.base_url": server.base_url, "engine_args.backoff_s": 0.01, "max_tokens": 40} | more
     given = ",".join(f"{key}={value}" for key, value in more.items())
-    return ("--answerer", f"name={name},engine=openai,model=tiny,form=plain,{given}")
+    return ("--generator", f"name={name},engine=openai,model=tiny,form=plain,{given}")
 
 
 def rows_of(path):
@@ -66,7 +66,7 @@ def rows_of(path):
 def test_an_answer_row_has_the_fields_of_judgelms_answer_files(tool):
     questions(2)
     code, out, _ = tool(
-        "collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", "name=a,engine=scripted,model=so"
+        "collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", "name=a,engine=scripted,model=so"
     )
     assert (code, out) == (0, "a: 2 of 2 asked, 0 of them before, 0 at their token limit in ans/a.jsonl\n")
     row = rows_of("ans/a.jsonl")[0]
@@ -157,11 +157,11 @@ def test_a_model_that_has_finished_is_not_loaded_again(tool):
 def test_new_questions_and_decodings_go_on_and_other_settings_are_refused(tool):
     scripted = "name=a,engine=scripted,model=so"
     questions(2)
-    tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", scripted)
+    tool("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", scripted)
     questions(3)
     warm = f"{scripted},temperature=0.5"
-    arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--answerer", scripted)
-    _, out, _ = tool(*arguments, "--answerer", warm)
+    arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", "--generator", scripted)
+    _, out, _ = tool(*arguments, "--generator", warm)
     assert "a: 6 of 6 asked, 2 of them before" in out
     code, _, err = tool(*arguments[:-1], f"{scripted},max_tokens=9")
     assert (code, "asked.max_tokens: there 1024, now 9" in err) == (1, True)
@@ -171,7 +171,7 @@ def test_failures_of_a_server_are_redone_and_one_model_keeps_no_other_from_answe
     questions(4)
     with endpoint(AnswererBackend("ann")) as server:
         server.misbehave(lambda number, body: "400" if "what is 2" in str(body) else None)
-        unknown = ("--answerer", "name=x,engine=scripted,model=none.json")
+        unknown = ("--generator", "name=x,engine=scripted,model=none.json")
         arguments = ("collect_answers", "collect", "questions.jsonl", "-o", "ans", *unknown, *served_by(server, "ann"))
         code, out, err = tool(*arguments)
         assert (code, "x: error: " in err) == (1, True)
@@ -222,7 +222,7 @@ def test_the_config_of_the_house_is_understood():
     import yaml
 
     given = yaml.safe_load((TOOLS.parent / "configs" / "data" / "collect.yaml").read_text())
-    assert [one.name for one in merge_generators([build_generator(one) for one in given["answerers"]])] == [
+    assert [one.name for one in merge_generators([build_generator(one) for one in given["generators"]])] == [
         "vicuna-7b",
         "llama-7b",
         "served",

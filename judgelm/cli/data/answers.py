@@ -1,0 +1,191 @@
+"""`judgelm data answers`: answers of models to seed questions, and pairs drawn from them."""
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE
+from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_questions
+from judgelm.data.answers.generators import merge_generators, parse_generator, read_generators
+from judgelm.data.readers.rows import Reject
+from judgelm.errors import ConfigError, JudgelmError
+from judgelm.jsonl import Appender
+from judgelm.records import Sample
+from judgelm.runs.answer_generation import collect
+from judgelm.runs.process_cleanup import end_orphans, mark_children
+from judgelm.runs.stats import AnswerStats
+
+LOG_EVERY_S = 30.0
+
+_COLLECT_EPILOG = """
+Examples:
+
+  judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
+
+  judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
+
+A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server: \
+name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage \
+or input error or a model that cannot be loaded, 2 answers failed, 130 interrupted.
+"""
+_PAIRS_EPILOG = """
+Examples:
+
+  judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
+
+Exit codes: 0 done, 1 usage or input error.
+"""
+_EPILOG = """
+Examples:
+
+  judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
+
+  judgelm data answers pairs q.jsonl --answers answers/*.jsonl -o pairs.jsonl
+
+Exit codes: 0 done, 1 usage or input error, 2 answers failed, 130 interrupted.
+"""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Collect answers of models to seed questions, and draw pairs of them.",
+    epilog=_EPILOG,
+)
+
+Questions = Annotated[
+    str, typer.Argument(metavar="QUESTIONS", help="Rows of question_body or question; id, reference, category if any.")
+]
+
+
+class _SeveralFiles(TyperCommand):
+    """Lets `--answers` take several files, as a shell expands `answers/*.jsonl`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each file."""
+        words: list[str] = []
+        repeats = False
+        for word in args:
+            if word == "--answers":
+                repeats = True
+                continue
+            repeats = repeats and not word.startswith("-")
+            words += ["--answers", word] if repeats else [word]
+        return super().parse_args(ctx, words)
+
+
+@app.command("collect", epilog=_COLLECT_EPILOG, no_args_is_help=True)
+def collect_command(
+    questions: Questions,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="One file for each model.")],
+    config: Annotated[Path | None, typer.Option(help="YAML file with a list of generators.")] = None,
+    generator: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="A further model; may be repeated.")
+    ] = None,
+    answerer: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    limit: Annotated[int | None, typer.Option(help="Use only the first N questions.")] = None,
+    retry: Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures to redo.")] = "engine",
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over.")] = False,
+) -> None:
+    """Let models answer questions, one model after another.
+
+    Writes FOLDER/NAME.jsonl for each model, with its manifest beside it. The same command again continues an
+    interrupted run and does not load models that have finished. A model that cannot be loaded does not stop the others.
+    """
+    generators = merge_generators(
+        [*read_generators(config), *map(parse_generator, [*(generator or ()), *(answerer or ())])]
+    )
+    if not generators:
+        raise ConfigError("no generator; name one with --generator name=...,model=... or in a --config file")
+    samples = _questions(questions, limit)
+    out.mkdir(parents=True, exist_ok=True)
+    worst = 0
+    for model in generators:
+        file = out / f"{model.name}.jsonl"
+        end_orphans(str(file))
+        mark_children(str(file))
+        log = _Log(model.name, len(samples) * len(model.decodings))
+        try:
+            stats = collect(samples, model, file, retry=retry, overwrite=overwrite, on_answer=log)
+        except JudgelmError as error:
+            typer.echo(f"{model.name}: error: {error}", err=True)
+            worst = EXIT_USAGE
+            continue
+        except KeyboardInterrupt:
+            typer.echo("interrupted; run the same command again to continue", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        typer.echo(f"{log.line(stats)} in {file}")
+        if stats.failures:
+            typer.echo(f"{model.name}: the first failure: {stats.first_failure}", err=True)
+            worst = worst or EXIT_FAILURES
+    if worst:
+        raise typer.Exit(worst)
+
+
+@app.command("pairs", cls=_SeveralFiles, epilog=_PAIRS_EPILOG, no_args_is_help=True)
+def pairs_command(
+    questions: Questions,
+    answers: Annotated[list[str], typer.Option(metavar="FILE...", help="Files that `collect` wrote.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="JudgeLM rows without scores.")],
+    pairs_per_question: Annotated[int, typer.Option(help="Most pairs of a question.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the draw, together with the question's id.")] = 0,
+    with_reference: Annotated[
+        bool, typer.Option("--with-reference", help='Use references as answers too, of model "reference".')
+    ] = False,
+    same_model: Annotated[bool, typer.Option("--same-model", help="Pair two decodings of one model as well.")] = False,
+    drop_truncated: Annotated[
+        bool, typer.Option("--drop-truncated", help="Leave out answers that reached their token limit.")
+    ] = False,
+) -> None:
+    """Draw pairs of answers of different models, as rows for `judgelm data annotate`.
+
+    The draw depends on the seed and the question alone. The file appears when it is complete.
+    """
+    if pairs_per_question < 1:
+        raise ConfigError(f"--pairs-per-question {pairs_per_question}: it must be 1 or more")
+    samples = _questions(questions)
+    answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
+    sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
+    counts: Counter[str] = Counter()
+    partial = Path(f"{out}.partial")
+    with Appender(partial, overwrite=True) as file:
+        for row in pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts):
+            file.write(row)
+    os.replace(partial, out)
+    counts["answers that failed or were dropped"] = answer_set.left_out
+    for outcome, count in counts.items():
+        typer.echo(f"{count:>8}  {outcome}")
+
+
+class _Log:
+    """A line of progress every half minute."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total = name, total
+        self._logged = time.monotonic()
+
+    def __call__(self, stats: AnswerStats) -> None:
+        if time.monotonic() - self._logged > LOG_EVERY_S:
+            self._logged = time.monotonic()
+            typer.echo(self.line(stats), err=True)
+
+    def line(self, stats: AnswerStats) -> str:
+        failures = stats.failures + stats.earlier_failures
+        failed = ", ".join(f"{count} failed ({code})" for code, count in failures.items())
+        cost = f", {stats.engine_stats['cost_usd']:,.4f} USD" if stats.engine_stats.get("cost_usd") else ""
+        return (
+            f"{self._name}: {stats.answered + stats.skipped} of {self._total} asked, {stats.skipped} of them before, "
+            f"{stats.truncated} at their token limit{failed and f', {failed}'}{cost}"
+        )
+
+
+def _questions(path: str, limit: int | None = None) -> list[Sample]:
+    """The questions; a row that cannot be used is named and left out."""
+
+    def show(reject: Reject) -> None:
+        typer.echo(f"left out {reject.message}", err=True)
+
+    return read_questions(path, on_reject=show, limit=limit)
