@@ -22,7 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from trl.kernels import chunked_logprob
 from trl.trainer import utils as trl_utils
 
-from judgelm.training.trainer import score_labels_alone
+from judgelm.training.trainer import skip_unlabelled_logits
 
 SHAPE = {
     "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
@@ -83,7 +83,9 @@ def steps_of(options: argparse.Namespace) -> Callable[[str], float]:
     labels[:, : -options.labels] = -100
 
     def step(way: str) -> float:
-        score_labels_alone() if way == "labelled" else setattr(trl_utils, "_use_triton", chunked_logprob._use_triton)
+        skip_unlabelled_logits() if way == "labelled" else setattr(
+            trl_utils, "_use_triton", chunked_logprob._use_triton
+        )
         model.zero_grad()
         began = time.perf_counter()
         model(input_ids=ids, labels=labels, fused_lm_head=True).log_probs.sum().backward()

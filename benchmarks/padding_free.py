@@ -44,9 +44,9 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Unparsed
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions
-from judgelm.training.schedule import Passage, training_order
+from judgelm.training.schedule import Schedule, training_order
 from judgelm.training.tiny_model import make_tokenizer
 
 Row = dict[str, list[int]]
@@ -99,7 +99,7 @@ def world_rows() -> list[Row]:
         path.write_text("\n".join(texts), encoding="utf-8")
         tokenizer = make_tokenizer(texts[:1000], vocab_size=VOCABULARY, max_positions=WINDOW)
         options = RowOptions(template="judgelm-compact", window=WINDOW, swap_prob=0.5)
-        built = list(RowBuilder(tokenizer, options).read([str(path)]))
+        built = list(SFTRowBuilder(tokenizer, options).read([str(path)]))
     return [{"input_ids": row.input_ids.tolist(), "labels": row.labels.tolist()} for row in built]
 
 
@@ -123,7 +123,7 @@ def pandalm_rows(data: Path) -> list[Row]:
 def layouts_of(rows: list[Row], size: int, passes: int) -> dict[str, list[Any]]:
     """Batches of the same rows: in random order, by like length, and in random order without padding."""
     lengths = np.array([len(row["input_ids"]) for row in rows])
-    passage = Passage(epochs=1, steps=None, batch=GLOBAL_BATCH, group_by_length=True, seed=0)
+    passage = Schedule(epochs=1, steps=None, batch=GLOBAL_BATCH, group_by_length=True, seed=0)
     order = training_order(lengths, [len(rows)], passage).tolist()
     batches = [order[begin : begin + size] for begin in range(0, len(order) - size + 1, size)]
     spread = np.linspace(0, len(batches) - 1, passes).round().astype(int)

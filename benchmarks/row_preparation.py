@@ -23,7 +23,7 @@ import pyarrow.parquet
 from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 from judgelm.training.rows.workers import Chunk, RowJob, make_chunks, usable_workers
 
@@ -32,7 +32,7 @@ LONGEST = 900
 """Characters of an answer: what makes rows of some 680 tokens."""
 
 
-class TokenisedTwice(RowBuilder):
+class TokenisedTwice(SFTRowBuilder):
     """As rows were made: a target alone, its prompt, both together, with offsets, in every epoch again."""
 
     def __init__(self, tokenizer: Any, options: RowOptions) -> None:
@@ -68,7 +68,7 @@ def main() -> None:
         hashes = set()
         for _ in range(options.rounds):
             for (name, timed), kind, count in zip(
-                rates.items(), (TokenisedTwice, RowBuilder, RowBuilder), (1, 1, workers), strict=True
+                rates.items(), (TokenisedTwice, SFTRowBuilder, SFTRowBuilder), (1, 1, workers), strict=True
             ):
                 rate, tokens, digest = time_rows(str(file), tokenizer, kind, count)
                 timed.append(rate)
@@ -85,10 +85,10 @@ def main() -> None:
         )
 
 
-def time_rows(file: str, tokenizer: Any, kind: type[RowBuilder], workers: int) -> tuple[float, float, str]:
+def time_rows(file: str, tokenizer: Any, kind: type[SFTRowBuilder], workers: int) -> tuple[float, float, str]:
     """Rows a second, tokens a row, and a hash of all rows. Workers are started within the time."""
     made = RowOptions(template="judgelm-v1", window=2048, swap_prob=0.5, reference_drop_prob=0.5)
-    job = RowJob(make=kind, tokenizer=tokenizer, options=made, epochs=EPOCHS)
+    job = RowJob(builder=kind, tokenizer=tokenizer, options=made, epochs=EPOCHS)
     digest, rows, tokens = hashlib.sha256(), 0, 0
     began = time.perf_counter()
     chunks: Iterator[Chunk] = make_chunks(kind(tokenizer, made).items([file]), job, workers)

@@ -22,13 +22,13 @@ from judgelm.errors import JudgelmError, ModelError
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.preview import (
     LeftOut,
-    ShownRow,
-    as_text,
+    RowPreview,
+    pair_by_id,
+    preview_row,
+    preview_swap,
     random_pairs,
-    show,
-    show_swapped,
-    the_pair,
-    the_row,
+    render_row,
+    row_by_number,
     visible,
 )
 from judgelm.training.rows.records import RowOptions
@@ -81,7 +81,9 @@ def chosen(options: argparse.Namespace) -> list[LabelledPair]:
     """The rows asked for."""
     if options.random is not None:
         return random_pairs(options.file, options.random, options.seed)
-    return [the_pair(options.file, options.id) if options.id is not None else the_row(options.file, options.row)]
+    return [
+        pair_by_id(options.file, options.id) if options.id is not None else row_by_number(options.file, options.row)
+    ]
 
 
 def show_one(
@@ -89,13 +91,13 @@ def show_one(
 ) -> None:
     """One row, or with --swap two of them, one under the other."""
     if not options.swap:
-        show_row(console, f"row {pair.sample.id}", show(pair, tokenizer, rows), (), options)
+        show_row(console, f"row {pair.sample.id}", preview_row(pair, tokenizer, rows), (), options)
         return
-    swapped = show_swapped(pair, tokenizer, rows)
-    before, after = swapped.changed
-    show_row(console, f"row {pair.sample.id}", swapped.before, before, options)
-    show_row(console, f"row {pair.sample.id}, swapped", swapped.after, after, options)
-    for problem in swapped.ambiguous:
+    found = preview_swap(pair, tokenizer, rows)
+    before, after = found.changed
+    show_row(console, f"row {pair.sample.id}", found.before, before, options)
+    show_row(console, f"row {pair.sample.id}, swapped", found.after, after, options)
+    for problem in found.ambiguous:
         console.print(
             f"The reason is ambiguous ({problem.code}): “…{visible(problem.excerpt)}…”. A build leaves this pair "
             "unswapped (ambiguous: keep), or swaps it without the reason, as above (ambiguous: drop_reason).",
@@ -105,12 +107,12 @@ def show_one(
 
 
 def show_row(
-    console: Console, title: str, row: ShownRow | LeftOut, changed: Sequence[DiffPiece], options: argparse.Namespace
+    console: Console, title: str, row: RowPreview | LeftOut, changed: Sequence[DiffPiece], options: argparse.Namespace
 ) -> None:
     """One row under its counts."""
     console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")
     if isinstance(row, LeftOut):
-        console.print(f"training leaves this row out: {row.why}", style="yellow", markup=False)
+        console.print(f"training leaves this row out: {row.reason}", style="yellow", markup=False)
         return
     reference = "shown" if row.with_reference else "not shown"
     console.print(
@@ -120,7 +122,7 @@ def show_row(
         markup=False,
     )
     plain = console.no_color or not console.is_terminal
-    console.print(as_text(row, changed, plain=plain, boundaries=options.boundaries))
+    console.print(render_row(row, changed, plain=plain, boundaries=options.boundaries))
 
 
 if __name__ == "__main__":

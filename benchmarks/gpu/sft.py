@@ -7,6 +7,7 @@ without, and with FlashAttention too where flash-attn is installed. Each variant
 
 import importlib.util
 import json
+import runpy
 import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 import yaml
 from transformers import AutoConfig, TrainerCallback
-from trl import TrlParser
+from trl import ModelConfig, TrlParser
 
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model
 from benchmarks.gpu.peak_flops import layer_flops, synchronize
@@ -27,10 +28,12 @@ from benchmarks.gpu.step import Save, Setting
 from judgelm.doctor.probe import matmul_flops
 from judgelm.engines.parameters import prefill_parameters
 from judgelm.errors import RunError
-from judgelm.training.out_of_memory import out_of_memory_in_words
-from judgelm.training.sft import ARGUMENTS, prepare
+from judgelm.training.config import JudgeArguments
+from judgelm.training.precision import JudgeSFTConfig
+from judgelm.training.safeguards import out_of_memory_as_error
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs/train"
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = ROOT / "configs/train"
 RECIPES = {"1B": "judgelm_7b.yaml", "7B": "judgelm_7b_lora.yaml"}
 _WARM_UP = 3
 
@@ -134,19 +137,19 @@ class StepClock(TrainerCallback):
 def train(options: dict[str, Any]) -> dict[str, Any]:
     """Train by the options, in this process; what was measured, or why not."""
     device = "cpu" if options["use_cpu"] else "cuda"
-    judge, sft, model = TrlParser(ARGUMENTS).parse_dict(options)
+    arguments = TrlParser((JudgeArguments, JudgeSFTConfig, ModelConfig)).parse_dict(options)
+    recipe = runpy.run_path(str(ROOT / "train/sft.py"))
     clock = StepClock(device)
     try:
-        tuning = prepare(judge, sft, model)
-        tuning.trainer.add_callback(clock)
-        lengths = [len(row) for row in tuning.train.dataset["input_ids"]]
-        with out_of_memory_in_words(tuning.trainer):
-            tuning.trainer.train()
+        trainer = recipe["build_trainer"](*arguments, clock)
+        lengths = [len(row) for row in trainer.rows.dataset["input_ids"]]
+        with out_of_memory_as_error(trainer):
+            trainer.train()
     except (torch.OutOfMemoryError, RunError) as error:
         return {"error": str(error)[:500]}
     seconds = statistics.median(clock.seconds[_WARM_UP - 1 :])
-    losses = [entry["loss"] for entry in tuning.trainer.state.log_history if "loss" in entry]
-    tokens = sft.per_device_train_batch_size * statistics.mean(lengths)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    tokens = trainer.args.per_device_train_batch_size * statistics.mean(lengths)
     return {
         "tokens_per_row": statistics.mean(lengths), "tokens_per_step": tokens, "seconds_per_step": seconds,
         "steps_measured": len(clock.seconds) - _WARM_UP + 1, "tokens_per_s": tokens / seconds,

@@ -25,10 +25,14 @@ from judgelm.engines.catalog import load_engine
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import orders_of
+from judgelm.training.arguments import check_arguments, row_options
+from judgelm.training.base_model import load_base_model, load_tokenizer
 from judgelm.training.config import JudgeArguments
-from judgelm.training.save import save
-from judgelm.training.sft import prepare
+from judgelm.training.rows.builder import SFTRowBuilder
+from judgelm.training.rows.dataset import build_rows
+from judgelm.training.save import save_judge
 from judgelm.training.tiny_model import make_base
+from judgelm.training.trainer import JudgeTrainer
 
 TEMPLATE = "judgelm-compact"
 WINDOW = 512
@@ -96,12 +100,16 @@ def fine_tune(run: Run, plan: Plan, base: Path, folder: Path) -> None:
         swap_prob=0.5 if run.swap else 0.0,
         reference_drop_prob={"never": 1.0, "always": 0.0, "drop": 0.5}[run.reference],
         reason_prob=0.0,
-        overwrite_output_dir=True,  # a replication that was stopped may have left it behind, not yet tested
     )
-    model = ModelConfig(model_name_or_path=str(base))
-    tuning = prepare(arguments, _settings(folder, rate, batch=plan.batch, epochs=plan.epochs, seed=run.seed), model)
-    tuning.trainer.train()
-    save(tuning, arguments, model)
+    config = ModelConfig(model_name_or_path=str(base))
+    settings = _settings(folder, rate, batch=plan.batch, epochs=plan.epochs, seed=run.seed)
+    check_arguments(arguments, settings)
+    tokenizer = load_tokenizer(config, trust_remote_code=False)
+    rows, _ = build_rows(tokenizer, SFTRowBuilder, row_options(arguments, settings), arguments, settings)
+    model = load_base_model(config, settings)
+    trainer = JudgeTrainer(model=model, args=settings, rows=rows, processing_class=tokenizer)
+    trainer.train()
+    save_judge(trainer, arguments, config)
     data.unlink()
 
 

@@ -1,30 +1,26 @@
-"""The base model of a fine-tuning: which one, its tokenizer, and how its weights are to be loaded."""
+"""The base model of a training and its tokenizer."""
 
 from typing import Any
 
-from transformers import AutoTokenizer, GenerationConfig
-from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+from transformers import AutoTokenizer, GenerationConfig, set_seed
+from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
+    ModelConfig,
+    get_quantization_config,
+)
+from trl.trainer.utils import create_model_from_path
 
-from judgelm.engines.model_files import tokenizer_finding
+from judgelm.engines.model_files import first_line, tokenizer_finding
+from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.errors import ConfigError, ModelError
-
-
-def base_name(model: ModelConfig) -> str:
-    """The base model's folder or hub id.
-
-    Raises:
-        ConfigError: none is given.
-    """
-    if not model.model_name_or_path:
-        raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")
-    return str(model.model_name_or_path)
+from judgelm.training.attention import Attention, requested_attention
+from judgelm.training.config import base_name
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
-    """The base model's tokenizer, with a padding token.
+    """Load the base model's tokenizer; it gets a padding token where it has none.
 
     Raises:
-        ModelError: it cannot be loaded, is no fast one, or has no end-of-sequence token.
+        ModelError: it cannot be loaded, is not a fast one, or has no end-of-sequence token.
     """
     source = base_name(model)
     try:
@@ -40,28 +36,43 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
     return tokenizer
 
 
-def init_kwargs(model: ModelConfig, given: dict[str, Any] | str | None) -> dict[str, Any]:
-    """What the base model's weights are loaded with; what the user gives goes before the model's configuration.
+def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None) -> Any:
+    """Load the model to be trained, as TRL 1.16 would, but with pickled weights that cannot run code.
+
+    Args:
+        base: TRL's `ModelConfig`.
+        args: TRL's `SFTConfig` or `DPOConfig`; its `model_init_kwargs` take precedence over `base`.
+        attention: implementation; None leaves it to `base` and transformers.
 
     Raises:
         ConfigError: pickled weights would be read as more than tensors.
+        ModelError: the model cannot be loaded.
     """
-    own = given if isinstance(given, dict) else {}
+    own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     if own.get("weights_only", True) is not True:
         raise ConfigError("model_init_kwargs: weights_only: false would run code that the weights bring; leave it out")
-    return {
-        "revision": model.model_revision,
-        "attn_implementation": model.attn_implementation,
-        "dtype": model.dtype,
-        **own,
-    }
+    options = {"revision": base.model_revision, "dtype": base.dtype, "trust_remote_code": args.trust_remote_code, **own}
+    options["attn_implementation"] = attention.implementation if attention else requested_attention(base, args)
+    if (quantization := get_quantization_config(base)) is not None:
+        options["quantization_config"] = quantization
+    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
+        options["device_map"] = None
+    set_seed(args.seed)  # for weights that the files lack
+    name = base_name(base)
+    try:
+        with safe_unpickling(name, base.model_revision):
+            model = create_model_from_path(name, **options)
+    except OSError as error:
+        raise ModelError(f"{name}: cannot load the base model: {first_line(error)}") from error
+    drop_sampling(model)
+    return model
 
 
 def drop_sampling(model: Any) -> None:
-    """Make the base's generation config one that can be saved: greedy, as a judge's replies are.
+    """Replace a generation config that cannot be saved by a greedy one, as judges reply.
 
-    Vicuna v1.5 states a temperature without `do_sample`. transformers loads that and refuses to save it, which would be
-    at the first checkpoint.
+    Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads that, and refuses to save it at the first
+    checkpoint.
     """
     config = model.generation_config
     if config is None:

@@ -1,8 +1,8 @@
-"""Checkpoints that are known to be whole: a marker written last says what each must hold.
+"""Whole checkpoints: a marker that is written last lists the files of each.
 
-A process that is killed while it writes leaves files that lack their end, or are not there, and nothing in the folder
-says so. Here a checkpoint counts only if `judgelm_state.json` lies in it, which is written when everything else is on
-the disk, and if every file that it names has the size that it names. Older checkpoints go only then.
+A process that is killed while it writes leaves truncated or missing files without any sign of it. Here a checkpoint
+counts only if it holds `judgelm_state.json`, which is written once everything else is on the disk, and if every file
+that it lists has the listed size. Older checkpoints are removed only then.
 """
 
 import json
@@ -35,12 +35,12 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """What the marker says.
+    """Content of the marker.
 
     Attributes:
-        settings: what the run was told, as `run_settings` gives it.
+        settings: the run's settings, as `run_settings` returns them.
         versions: of the packages that wrote it.
-        resumable: whether optimiser states are there; `save_only_model` leaves them out.
+        resumable: whether it holds optimiser states; `save_only_model` leaves them out.
         files: bytes by path within the checkpoint.
     """
 
@@ -50,19 +50,30 @@ class CheckpointState:
     files: Mapping[str, int]
 
 
-class Checkpoints(transformers.TrainerCallback):
-    """Marks a checkpoint once all processes have written it, then removes those beyond the limit.
+class CheckpointCallback(transformers.TrainerCallback):
+    """Marks a checkpoint once all processes have written it, then removes those beyond `save_total_limit`.
 
-    The trainer's own removal comes before the new one is safe; it must be switched off (`save_total_limit = None`).
+    Where the trainer is built with it, it takes the limit over: transformers 5.x removes old checkpoints before the
+    new one is safe.
 
     Args:
-        settings: what the run was told.
+        settings: the run's settings, which the marker records.
         limit: checkpoints to keep, the best one counted; None keeps all.
     """
 
-    def __init__(self, settings: Mapping[str, Any], limit: int | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], limit: int | None = None) -> None:
+        self.limit = limit
         self._settings = settings
-        self._limit = limit
+
+    def on_init_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: transformers.TrainerState,
+        control: transformers.TrainerControl,
+        **_: Any,
+    ) -> None:
+        """Take the limit over from the trainer."""
+        self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(
         self,
@@ -71,7 +82,7 @@ class Checkpoints(transformers.TrainerCallback):
         control: transformers.TrainerControl,
         **_: Any,
     ) -> None:
-        """Bring the files to the disk, write the marker, remove what is beyond the limit."""
+        """Flush the files to the disk, write the marker, remove checkpoints beyond the limit."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
@@ -81,19 +92,19 @@ class Checkpoints(transformers.TrainerCallback):
             mark(folder, self._settings, resumable=not args.save_only_model)
             rotate_checkpoints(
                 output_dir=str(args.output_dir),
-                save_total_limit=self._limit,
+                save_total_limit=self.limit,
                 best_model_checkpoint=state.best_model_checkpoint,
                 use_mtime=True,
             )
-        processes.wait_for_everyone()  # a process that ended now would take the marker's writer with it
+        processes.wait_for_everyone()  # a process that exited now would end the one that writes the marker
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
     """Write the marker of a checkpoint whose other files are on the disk."""
     files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(_files(folder))}
-    found = {"settings": settings, "versions": VERSIONS, "resumable": resumable, "files": files}
+    state = {"settings": settings, "versions": VERSIONS, "resumable": resumable, "files": files}
     partial = folder / f"{STATE_NAME}.partial"
-    partial.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
     _fsync(partial)
     partial.replace(folder / STATE_NAME)
     _fsync(folder)
@@ -101,16 +112,15 @@ def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
 
 
 def read_state(checkpoint: Path) -> CheckpointState | None:
-    """What the marker says; None where it is missing or torn."""
+    """Read the marker; None where it is missing or torn."""
     try:
-        found = parse_json((checkpoint / STATE_NAME).read_text(encoding="utf-8"))
-        return CheckpointState(**found)
+        return CheckpointState(**parse_json((checkpoint / STATE_NAME).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Why a checkpoint is not whole, in words; empty where it is."""
+    """The reason why a checkpoint is not whole; empty where it is."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -125,18 +135,18 @@ def flaw_of(checkpoint: Path) -> str:
 
 def checkpoints_in(folder: Path) -> list[Path]:
     """The checkpoints of an output folder, whole or not, the newest (by its step) first."""
-    found = [path for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
-    return sorted(found, key=step_of, reverse=True)
+    paths = [path for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(paths, key=step_of, reverse=True)
 
 
-def going_on(folder: Path) -> str:
-    """What the same command will do after a fault: `goes on from <the last whole checkpoint>` or `begins anew`."""
-    whole = next((one for one in checkpoints_in(folder) if not flaw_of(one)), None)
-    return f"goes on from {whole}" if whole else "begins anew"
+def resume_hint(folder: Path) -> str:
+    """What the same command does after a fault: `resumes from <the last whole checkpoint>` or `starts over`."""
+    whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
+    return f"resumes from {whole}" if whole else "starts over"
 
 
 def step_of(checkpoint: Path) -> int:
-    """The optimiser steps behind a checkpoint, from its name."""
+    """Optimiser steps before a checkpoint, from its name."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
 
@@ -147,7 +157,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _flush(folder: Path) -> None:
-    """Bring all files to the disk, and the folders that name them; another process may have done some."""
+    """Flush all files and their folders to the disk; another process may have flushed some."""
     for path in folder.rglob("*"):
         _fsync(path)
 

@@ -125,3 +125,19 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 def processes(args: Any) -> int:
     """Devices that take rows of their own; one process drives several where torch's DataParallel is left to do it."""
     return int(args.world_size) * max(1, int(args.n_gpu))
+
+
+def rows_per_step(args: Any) -> int:
+    """Rows of one optimiser step over all processes."""
+    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
+
+
+def base_name(base: Any) -> str:
+    """The base model's folder or hub id.
+
+    Raises:
+        ConfigError: none is given.
+    """
+    if not base.model_name_or_path:
+        raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")
+    return str(base.model_name_or_path)

@@ -1,8 +1,7 @@
-"""`README.md` beside `judge.json`: the same facts for people, in the form that the Hugging Face hub shows.
+"""`README.md` beside `judge.json`: the card's facts for people, in the Hugging Face hub's format.
 
-Whoever finds the folder later learns from it what the judge was taught, on which files, how to ask it and what it is
-not good for. It holds nothing that the card does not: what was measured while it was trained stands here, its agreement
-with other people's labels is measured by `judgelm eval`.
+It states what the judge was taught, on which files, how to ask it, and its limits, with the metrics of its training.
+Its agreement with other labels is measured by `judgelm eval`.
 """
 
 import json
@@ -30,7 +29,7 @@ _REFERENCE = {
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder, in place of what other libraries put there.
+    """Write `README.md` into a judge's folder, over that of other libraries.
 
     Raises:
         RunError: the folder cannot be written.
@@ -43,19 +42,19 @@ def write_model_card(folder: str | Path, card: Card) -> None:
 
 
 def render_model_card(card: Card, *, name: str) -> str:
-    """The model card as Markdown with the hub's metadata in front; facts that the card lacks are left out.
+    """The model card as Markdown after the hub's metadata, without facts that the card lacks.
 
     Args:
-        card: the judge's card, with what `train/sft.py` or `train/merge_lora.py` put under `training`.
+        card: the judge's card, with the facts of `train/sft.py` or `train/merge_lora.py` under `training`.
         name: the judge's name, for the title and the command.
     """
     facts = card.training
     parts = [
         _metadata(facts),
         f"# {name}",
-        _what(card),
+        _description(card),
         "## How to ask it",
-        _how(card, name),
+        _usage(card, name),
         "## What it was trained on",
         _data(facts),
         "## How it was trained",
@@ -81,18 +80,18 @@ def _metadata(facts: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "---"])
 
 
-def _what(card: Card) -> str:
+def _description(card: Card) -> str:
     facts = card.training
     kinds = [_KINDS.get(kind, kind) for kind, count in (facts.get("rows_by_kind") or {}).items() if count]
-    what = ", ".join(kinds) or "answers to a question"
+    answers = ", ".join(kinds) or "answers to a question"
     low, high = card.scale
     return (
-        f"A judge model: it reads a question with {what} and writes one line of scores from {low:g} to {high:g} in "
+        f"A judge model: it reads a question with {answers} and writes one line of scores from {low:g} to {high:g} in "
         f"steps of {card.step:g}, and on request a reason behind it. {_REFERENCE.get(card.reference, '')}"
     ).rstrip()
 
 
-def _how(card: Card, name: str) -> str:
+def _usage(card: Card, name: str) -> str:
     form = "through the tokenizer's chat template" if card.prompt_format == "chat" else "as plain text"
     window = f" Prompt and reply had at most {card.window:,} tokens." if card.window else ""
     return (
@@ -111,12 +110,12 @@ def _data(facts: Mapping[str, Any]) -> str:
         ("rows that show a reference", facts.get("rows_with_reference")),
         ("rows with a reason", facts.get("rows_with_reason")),
     ]
-    counts += [(f"left out: {why}", count) for why, count in (facts.get("rows_left_out") or {}).items()]
+    counts += [(f"left out: {reason}", count) for reason, count in (facts.get("rows_left_out") or {}).items()]
     return "\n\n".join(part for part in (_table(files, "file", "sha256"), _table(counts, "rows", "number")) if part)
 
 
 def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Name and value of everything that is neither data nor a result told elsewhere."""
+    """Name and value of everything that is neither data nor a result."""
     names = {
         "base_model": "base model",
         "global_batch": "batch",
@@ -127,20 +126,20 @@ def _settings(facts: Mapping[str, Any]) -> list[tuple[str, Any]]:
         "quantization": "base quantised to",
         "last_loss": "last training loss",
     }
-    told = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics"}
+    elsewhere = {"data", "rows", "rows_by_kind", "rows_with_reference", "rows_with_reason", "rows_left_out", "metrics"}
     settings: list[tuple[str, Any]] = []
     for key, value in facts.items():
-        if key in told:
+        if key in elsewhere:
             continue
         if isinstance(value, Mapping):
-            settings += [(f"{key}: {inner}", one) for inner, one in value.items()]
+            settings += [(f"{key}: {inner}", each) for inner, each in value.items()]
         else:
             settings.append((names.get(key, key), value))
     return settings
 
 
 def _metrics(facts: Mapping[str, Any]) -> list[str]:
-    """What evaluations by judging found, with how they were made; nothing where there were none."""
+    """Metrics of the evaluations and their protocol; nothing where there were none."""
     metrics = facts.get("metrics")
     if not metrics:
         return []
@@ -166,14 +165,14 @@ def _metrics(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _figure(value: Mapping[str, float] | float | None) -> str | None:
-    """A share, with its interval and number where it has them."""
+    """A share, with interval and n where it has them."""
     if not isinstance(value, Mapping):
         return None if value is None else f"{value:.3f}"
     return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f}, n = {value['n']})"
 
 
 def _table(rows: Iterable[tuple[str, Any]], left: str = "setting", right: str = "value") -> str:
-    """A Markdown table without the rows that have no value; nothing where none is left."""
+    """A Markdown table of the rows that have a value; nothing where none has."""
     lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows if value is not None]
     return "\n".join([f"| {left} | {right} |", "|---|---|", *lines]) if lines else ""
 

@@ -1,7 +1,6 @@
-"""Stops a training whose loss or weights are no numbers any more, and writes down which rows it was at.
+"""Stops a training whose loss or weights are not finite, and writes down the rows of that step.
 
-By itself the trainer would go on: it leaves such losses out of its logs, and puts broken checkpoints in the place of
-the good ones.
+transformers 5.x would continue: it leaves such losses out of its logs, and replaces good checkpoints by broken ones.
 """
 
 import json
@@ -22,9 +21,9 @@ class Step:
     """An optimiser step.
 
     Attributes:
-        step: how many were done before it.
+        step: number of steps before it.
         loss: over all its rows.
-        learning_rate: with which the weights are changed.
+        learning_rate: of this step.
     """
 
     step: int
@@ -32,11 +31,11 @@ class Step:
     learning_rate: float
 
 
-class NanGuard(transformers.Trainer):
-    """To be put before a trainer's class; its `train_dataset` has a column `sample_id` and is trained on in sequence.
+class NanGuardMixin(transformers.Trainer):
+    """Placed before a trainer's class; its `train_dataset` has a column `sample_id` and is trained on in sequence.
 
-    Every optimiser step's loss is looked at before the last of its backward passes, so before the weights change, and
-    by all processes together: one number goes to the host. The weights are looked at before they are saved, since
+    Every optimiser step's loss is checked before the last of its backward passes, so before the weights change, and
+    by all processes together: one number goes to the host. The weights are checked before they are saved, since
     gradients can break where the loss does not.
     """
 
@@ -49,10 +48,10 @@ class NanGuard(transformers.Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The loss of a micro-batch.
+        """Compute the loss of a micro-batch.
 
         Raises:
-            TrainingError: the loss of the step that it ends is no finite number; `nan_step_N.json` has its rows.
+            TrainingError: the loss of the step that it ends is not finite; `nan_step_N.json` lists its rows.
         """
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
@@ -70,10 +69,10 @@ class NanGuard(transformers.Trainer):
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model, as a checkpoint or as what training came to.
+        """Save the model, as a checkpoint or at the end.
 
         Raises:
-            TrainingError: trained weights are no finite numbers; nothing is written in their place.
+            TrainingError: trained weights are not finite; nothing is written.
         """
         if self._last_step is not None and not self._weights_are_finite():
             self._stop(self._last_step, "weights")
@@ -83,30 +82,30 @@ class NanGuard(transformers.Trainer):
         finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
         for weight in self.model.parameters():
             if weight.requires_grad:
-                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 keeps a process's share there
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's share there
                 part = part.to_local() if isinstance(part, DTensor) else part
                 finite = finite & torch.isfinite(part).all().to(finite.device)
         return bool(self.accelerator.gather(finite).all().item())
 
-    def _stop(self, at: Step, what: Literal["loss", "weights"]) -> None:
-        """Write the step's rows and raise, in all processes; the first has written before another ends them all."""
+    def _stop(self, at: Step, broken: Literal["loss", "weights"]) -> None:
+        """Write the step's rows, then raise on all processes."""
         file = Path(str(self.args.output_dir)) / f"nan_step_{at.step}.json"
         if self.is_world_process_zero():
             batch = self.get_total_train_batch_size(self.args)
             begin, end = at.step * batch, min((at.step + 1) * batch, len(self.train_dataset))
-            found = asdict(at) | {
-                "what": what,
-                "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no word for it
+            report = asdict(at) | {
+                "what": broken,
+                "loss": at.loss if math.isfinite(at.loss) else str(at.loss),  # JSON has no NaN
                 "sample_ids": self.train_dataset.select(range(begin, end))["sample_id"][:],
             }
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         self.accelerator.wait_for_everyone()
-        finding = f"the loss is {at.loss}" if what == "loss" else "weights are not finite"
+        finding = f"the loss is {at.loss}" if broken == "loss" else "weights are not finite"
         raise TrainingError(
             f"{file}: in step {at.step} (the first is 0) {finding}, so training stops; lower learning_rate "
-            f"({at.learning_rate:g}), look at the rows that the file names{_precision(self.args)}, and start again or "
-            "go on from the last checkpoint (resume_from_checkpoint)"
+            f"({at.learning_rate:g}), check the rows that the file lists{_precision(self.args)}, and start again or "
+            "resume from the last checkpoint (resume_from_checkpoint)"
         )
 
 

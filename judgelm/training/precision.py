@@ -1,8 +1,8 @@
-"""The numeric formats of a training on a CPU, where bfloat16 may be emulated.
+"""Numeric formats of a training on a CPU, where bfloat16 may be emulated.
 
-TRL trains in bf16 unless told otherwise. A CPU without bfloat16 instructions is several times slower in it than in
-float32: there `bf16` is off where nobody asked for it, and `dtype: auto` is chosen as for judging. What was asked for
-stays, and its cost is said. A run that goes on from a checkpoint keeps the formats that it began with.
+TRL 1.16 trains in bf16 by default. A CPU without bfloat16 instructions is several times slower in it than in float32:
+there `bf16` is off where the config leaves it open, and `dtype: auto` is chosen as for judging. Configured formats
+stay, and a note states their cost. A resumed run keeps the formats that it began with.
 """
 
 from dataclasses import dataclass
@@ -22,16 +22,16 @@ from judgelm.engines.dtype import (
     this_cpu_flags,
 )
 from judgelm.engines.parameters import all_parameters
-from judgelm.training.base_model import base_name
-from judgelm.training.broadcast import decided_by_first
 from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
+from judgelm.training.config import base_name
+from judgelm.training.distributed import broadcast_from_rank0
 
 _TRAINED_BYTES = 12
-"""Of each float32 weight that is trained, beside itself: a gradient and AdamW's two states."""
+"""Bytes per trained float32 weight beside itself: a gradient and AdamW's two states."""
 
 
-class _OpenPrecision:
-    """Put before a config of TRL: remembers that `bf16` was left open, which TRL makes true."""
+class _OpenPrecisionMixin:
+    """Placed before a config of TRL: records that `bf16` was left open, which TRL 1.16 makes true."""
 
     bf16: bool | None
     fp16: bool
@@ -39,20 +39,20 @@ class _OpenPrecision:
 
     def __post_init__(self) -> None:
         self.bf16_is_open = self.bf16 is None and not self.fp16
-        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which stands behind
+        super().__post_init__()  # type: ignore[misc]  # of TRL's config, which follows
 
 
-class JudgeSFTConfig(_OpenPrecision, SFTConfig):  # type: ignore[misc]  # untyped in trl
+class JudgeSFTConfig(_OpenPrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
     """TRL's `SFTConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
 
 
-class JudgeDPOConfig(_OpenPrecision, DPOConfig):  # type: ignore[misc]  # untyped in trl
+class JudgeDPOConfig(_OpenPrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
     """TRL's `DPOConfig`; on a CPU that emulates bfloat16, `bf16` is false where it is left open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """The formats of a training: of its products (`bf16`) and of the base's weights; and lines for the user."""
+    """Formats of a training: of its products (`bf16`) and of the base's weights; and notes for the user."""
 
     bf16: bool
     dtype: str | None
@@ -60,7 +60,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Choose what was left open, on all processes alike, and put it into the arguments.
+    """Choose formats that were left open, on all processes alike, and set them in the arguments.
 
     Args:
         judge: the recipe's own arguments.
@@ -68,11 +68,11 @@ def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ..
         model: TRL's `ModelConfig`.
 
     Returns:
-        lines for the user on what was chosen, and on what was asked for and is slow here.
+        notes for the user on chosen formats, and on configured ones that are slow here.
     """
     if args.device.type != "cpu":
         return ()
-    settled = decided_by_first(lambda: _settled(judge, args, model))
+    settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
     if args.bf16 and not settled.bf16:
         args.bf16, args.mixed_precision = False, "no"
     model.dtype = settled.dtype
@@ -84,7 +84,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
     recorded = _recorded(judge, args)
     quantized = model.load_in_4bit or model.load_in_8bit
     bf16, dtype = bool(args.bf16), model.dtype
-    if recorded:  # where they differ from what was asked for, the run is refused as another one
+    if recorded:  # where they differ from the config, the run is refused as another one
         bf16 = bool(recorded.get("bf16", bf16)) if is_open else bf16
         dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
         is_open = False
@@ -93,7 +93,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
             base_name(model), revision=model.model_revision, trust_remote_code=args.trust_remote_code
         )
     except (OSError, ValueError, KeyError):
-        return Precision(bf16=bf16, dtype=dtype)  # loading the model says it better
+        return Precision(bf16=bf16, dtype=dtype)  # loading the model reports it better
     notes = []
     if not quantized and not recorded:
         dtype, note = _weights(model, config, args)
@@ -104,12 +104,12 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
             bf16 = False
             notes.append(f"bf16: false ({finding} than float32)")
         elif finding:
-            notes.append(f"bf16: true, as asked ({finding} than float32; bf16: false makes it faster)")
+            notes.append(f"bf16: true, as configured ({finding} than float32; bf16: false makes it faster)")
     return Precision(bf16=bf16, dtype=dtype, notes=tuple(note for note in notes if note))
 
 
 def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, str]:
-    """The format of the base's weights, and a line for the user."""
+    """The format of the base's weights, and a note for the user."""
     if model.dtype is None:
         return None, ""
     if model.dtype != "auto":
@@ -126,10 +126,10 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
 
 
 def _recorded(judge: Any, args: Any) -> dict[str, Any]:
-    """The settings of the checkpoint that the run goes on from; empty where there is none."""
+    """Settings of the checkpoint that the run resumes from; empty where there is none."""
     if judge.overwrite_output_dir:
         return {}
-    given = args.resume_from_checkpoint
-    folders = [Path(given)] if given is not None else checkpoints_in(Path(str(args.output_dir)))
+    checkpoint = args.resume_from_checkpoint
+    folders = [Path(checkpoint)] if checkpoint is not None else checkpoints_in(Path(str(args.output_dir)))
     states = (read_state(folder) for folder in folders if not flaw_of(folder))
     return next((dict(state.settings) for state in states if state is not None and state.resumable), {})

@@ -1,6 +1,6 @@
-"""A labelled row as the model will see it: its tokens, which of them carry loss, and what was cut.
+"""Preview of a labelled row as the model sees it: its tokens, which of them carry loss, and what is cut.
 
-The row is `RowBuilder`'s own. Tokens become text again piece by piece, so that the pieces joined are the row's text.
+The row comes from `SFTRowBuilder`. Tokens are decoded piece by piece, so that the joined pieces are the row's text.
 """
 
 import heapq
@@ -22,15 +22,15 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions, TokenRow
 
 LINE_END, SPECIAL, LOSS, CHANGED, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), ("«", "»"), "│"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownToken:
-    """The text of one token, or of the few that only together make characters."""
+class TokenPreview:
+    """The text of one token, or of several that only together form characters."""
 
     text: str
     loss: bool
@@ -38,16 +38,16 @@ class ShownToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownRow:
+class RowPreview:
     """A row in pieces; `prompt_tokens` and `loss_tokens` are counts of the model's tokens.
 
     Attributes:
         tokens: joined, their texts are the row's text.
-        cuts: what is missing, by where: so many characters into the text.
+        cuts: what is missing, by position in the text, in characters.
         with_reference: whether the prompt shows the reference.
     """
 
-    tokens: tuple[ShownToken, ...]
+    tokens: tuple[TokenPreview, ...]
     prompt_tokens: int
     loss_tokens: int
     cuts: dict[int, str]
@@ -61,36 +61,36 @@ class ShownRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A row that training leaves out, and why."""
+    """A row that training leaves out, with the reason."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownSwap:
-    """A pair's rows before and after it is swapped, and which words of their targets differ.
+class SwapPreview:
+    """A pair's rows before and after its swap, and the words of their targets that differ.
 
-    A reason that cannot be exchanged is dropped from the row after; `ambiguous` says what was found in it.
+    A reason that cannot be swapped is dropped from the row after; `ambiguous` lists its problems.
     """
 
-    before: ShownRow | LeftOut
-    after: ShownRow | LeftOut
+    before: RowPreview | LeftOut
+    after: RowPreview | LeftOut
     changed: tuple[list[DiffPiece], list[DiffPiece]]
     ambiguous: tuple[Ambiguous, ...]
 
 
 def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Iterator[tuple[int, LabelledPair]]:
-    """Every usable row of a labelled file with its number, from 1; the others are told of with theirs.
+    """Every usable row of a labelled file with its row number, from 1; `on_reject` receives the others with theirs.
 
     Raises:
         InputError: the file cannot be read or its format is not recognised.
     """
-    number = 0
+    row_number = 0
 
     def refuse(reject: Reject) -> None:
-        nonlocal number
-        number += 1
-        on_reject(number, reject)
+        nonlocal row_number
+        row_number += 1
+        on_reject(row_number, reject)
 
     stream = SampleStream([path], on_reject=refuse)
     for row, sample in stream.pairs():
@@ -99,35 +99,35 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
         except InputError as error:
             refuse(reject_row(row, error))
             continue
-        number += 1
-        yield number, LabelledPair(sample=sample, plain=plain, referenced=referenced)
+        row_number += 1
+        yield row_number, LabelledPair(sample=sample, plain=plain, referenced=referenced)
 
 
-def the_row(path: str, number: int) -> LabelledPair:
-    """The row of that number.
+def row_by_number(path: str, row_number: int) -> LabelledPair:
+    """The row of a number, from 1.
 
     Raises:
         InputError: it cannot be used, or the file has fewer rows.
     """
     rejects: dict[int, Reject] = {}
-    found = 0
-    for found, pair in numbered_pairs(path, rejects.__setitem__):
-        if found == number:
+    last = 0
+    for last, pair in numbered_pairs(path, rejects.__setitem__):
+        if last == row_number:
             return pair
-        if found > number:
+        if last > row_number:
             break
-    if number in rejects:
-        raise InputError(rejects[number].message)
-    raise InputError(f"{path}: no row {number}; the file has {max([found, *rejects])} rows, counted from 1")
+    if row_number in rejects:
+        raise InputError(rejects[row_number].message)
+    raise InputError(f"{path}: no row {row_number}; the file has {max([last, *rejects])} rows, counted from 1")
 
 
-def the_pair(path: str, pair_id: str) -> LabelledPair:
-    """The row of that id.
+def pair_by_id(path: str, pair_id: str) -> LabelledPair:
+    """The row of an id.
 
     Raises:
         InputError: there is none.
     """
-    for _, pair in numbered_pairs(path, lambda number, reject: None):
+    for _, pair in numbered_pairs(path, lambda row_number, reject: None):
         if pair.sample.id == pair_id:
             return pair
     raise InputError(f"{path}: no usable row with id {pair_id!r}; check the id, or choose by number")
@@ -135,17 +135,17 @@ def the_pair(path: str, pair_id: str) -> LabelledPair:
 
 def random_pairs(path: str, count: int, seed: int) -> list[LabelledPair]:
     """Rows drawn by seed and id alone, in the file's order."""
-    pairs = numbered_pairs(path, lambda number, reject: None)
-    drawn = heapq.nsmallest(count, pairs, key=lambda one: (uniform_hash(seed, one[1].sample.id, "show"), one[0]))
-    return [pair for _, pair in sorted(drawn, key=lambda one: one[0])]
+    pairs = numbered_pairs(path, lambda row_number, reject: None)
+    drawn = heapq.nsmallest(count, pairs, key=lambda each: (uniform_hash(seed, each[1].sample.id, "show"), each[0]))
+    return [pair for _, pair in sorted(drawn, key=lambda each: each[0])]
 
 
-def show(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> ShownRow | LeftOut:
-    """The row that training makes of a pair; what `options` leaves to chance is drawn as training draws it."""
-    builder = RowBuilder(tokenizer, options)
-    row = builder.build(pair.sample, pair.plain, pair.referenced)
+def preview_row(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> RowPreview | LeftOut:
+    """The row that training builds from a pair, with the random draws of its first epoch."""
+    builder = SFTRowBuilder(tokenizer, options)
+    row = builder.build(pair)
     if row is None:
-        return LeftOut(why=next(iter(builder.counts.left_out)))
+        return LeftOut(reason=next(iter(builder.counts.left_out)))
     tokens = tuple(_pieces(tokenizer, row))
     counts = builder.counts
     cuts: dict[int, str] = {}
@@ -159,7 +159,7 @@ def show(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> ShownRow | 
     if counts.with_reason and int(row.input_ids[-1]) != tokenizer.eos_token_id:
         cuts[sum(len(token.text) for token in tokens)] = "the reason is cut at half the window"
     loss = int(np.count_nonzero(row.labels != IGNORED))
-    return ShownRow(
+    return RowPreview(
         tokens=tokens,
         prompt_tokens=len(row.labels) - loss,
         loss_tokens=loss,
@@ -168,7 +168,7 @@ def show(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> ShownRow | 
     )
 
 
-def show_swapped(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> ShownSwap:
+def preview_swap(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> SwapPreview:
     """The row of a pair, and the row of the same pair with its answers exchanged.
 
     Raises:
@@ -176,31 +176,33 @@ def show_swapped(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> Sho
     """
     if len(pair.sample.answers) != 2:
         raise ConfigError(f"row {pair.sample.id} has {len(pair.sample.answers)} answers; only a pair can be swapped")
-    done = swap_answers(pair, "drop_reason")
-    before, after = (show(one, tokenizer, options) for one in (pair, done.pair))
-    targets = (row.target if isinstance(row, ShownRow) else "" for row in (before, after))
-    return ShownSwap(before=before, after=after, changed=diff_words(*targets), ambiguous=done.ambiguous)
+    swapped = swap_answers(pair, "drop_reason")
+    before, after = (preview_row(each, tokenizer, options) for each in (pair, swapped.pair))
+    targets = (row.target if isinstance(row, RowPreview) else "" for row in (before, after))
+    return SwapPreview(before=before, after=after, changed=diff_words(*targets), ambiguous=swapped.ambiguous)
 
 
-def as_text(row: ShownRow, changed: Sequence[DiffPiece] = (), *, plain: bool = False, boundaries: bool = False) -> Text:
-    """The row for a terminal: line ends, special tokens and cuts visible, control characters harmless.
+def render_row(
+    row: RowPreview, changed: Sequence[DiffPiece] = (), *, plain: bool = False, boundaries: bool = False
+) -> Text:
+    """The row for a terminal: line ends, special tokens and cuts visible, control characters escaped.
 
     Args:
         row: the row.
-        changed: its target in pieces, as `ShownSwap` has them.
-        plain: mark what carries loss and what is changed by brackets, since colours are not to be had.
-        boundaries: show where each token ends.
+        changed: its target in pieces, from `SwapPreview`.
+        plain: mark loss and changed words by brackets instead of colours.
+        boundaries: mark the end of each token.
     """
     shown = Text()
     marks = [piece.changed for piece in changed for _ in piece.text]
     cuts = sorted(row.cuts.items())
     at = in_target = 0
-    for number, token in enumerate(row.tokens):
+    for index, token in enumerate(row.tokens):
         while cuts and cuts[0][0] <= at:
             shown.append(f"[✂ {cuts.pop(0)[1]}]", "bold red")
         if token.loss and plain and not in_target:
             shown.append(LOSS[0])
-        style = ("green", "cyan")[number % 2] if token.loss else "dim"
+        style = ("green", "cyan")[index % 2] if token.loss else "dim"
         end = in_target + len(token.text) if token.loss else in_target
         flags = marks[in_target:end] if token.loss and marks else [False] * len(token.text)
         if token.special:
@@ -212,13 +214,13 @@ def as_text(row: ShownRow, changed: Sequence[DiffPiece] = (), *, plain: bool = F
         at, in_target = at + len(token.text), end
     if plain and in_target:
         shown.append(LOSS[1])
-    for _, what in cuts:
-        shown.append(f"[✂ {what}]", "bold red")
+    for _, cut in cuts:
+        shown.append(f"[✂ {cut}]", "bold red")
     return shown
 
 
 def _append(shown: Text, text: str, flags: Sequence[bool], style: str, *, plain: bool) -> None:
-    """One token's characters, in runs of changed and unchanged ones."""
+    """Append one token's characters, in runs of changed and unchanged ones."""
     start = 0
     for end in range(1, len(text) + 1):
         if end < len(text) and flags[end] == flags[start]:
@@ -230,7 +232,7 @@ def _append(shown: Text, text: str, flags: Sequence[bool], style: str, *, plain:
 
 
 def visible(text: str) -> str:
-    """Line ends marked, and characters that would steer a terminal or hide written as escapes."""
+    """Text with marked line ends, and control and invisible characters as escapes."""
     return "".join(
         f"{LINE_END}\n"
         if character == "\n"
@@ -241,10 +243,10 @@ def visible(text: str) -> str:
     )
 
 
-def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[ShownToken]:
-    """Tokens as text. Those that hold parts of one character come together, and so do those without any text.
+def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[TokenPreview]:
+    """Tokens as text; parts of one character, and tokens without text, are joined.
 
-    A piece is what a token adds to the text of the piece before it, since some tokenizers drop a leading blank.
+    A piece is what a token adds to the text of the piece before, since some tokenizers drop a leading blank.
     """
     ids, special = row.input_ids.tolist(), set(tokenizer.all_special_ids)
     before = start = 0
@@ -253,7 +255,7 @@ def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[ShownToken]:
         text = tokenizer.decode(ids[before:end], skip_special_tokens=False)
         if end < len(ids) and (text.endswith("\ufffd") or len(text) <= len(known)):
             continue
-        yield ShownToken(
+        yield TokenPreview(
             text=text[len(known) :],
             loss=bool(row.labels[end - 1] != IGNORED),
             special=ids[end - 1] in special,
@@ -262,7 +264,7 @@ def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[ShownToken]:
 
 
 def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, str]:
-    """Where answers end that were longer: each ends where the template goes on behind it."""
+    """Ends of truncated answers: each ends where the template continues after it."""
     cuts: dict[int, str] = {}
     at, answer, shown = 0, "", 0
     for span in prompt.spans:
@@ -270,12 +272,12 @@ def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, s
             answer, shown = truncator.sanitize(span.text, chat=prompt.chat)[0].strip(), shown + 1
         if span.kind != "template" or not (words := span.text.strip()):
             continue
-        found = text.find(words, at)
-        if found < 0:
-            return {at: "an answer is cut before or behind this"}
-        kept = text[at:found].rstrip()
-        if answer and len(kept.strip()) < len(answer):
-            missing = len(answer) - len(kept.strip())
-            cuts[at + len(kept)] = f"answer {shown} is cut by {missing:,} characters"
-        at, answer = found + len(words), ""
+        end = text.find(words, at)
+        if end < 0:
+            return {at: "an answer is cut before or after this"}
+        visible_part = text[at:end].rstrip()
+        if answer and len(visible_part.strip()) < len(answer):
+            missing = len(answer) - len(visible_part.strip())
+            cuts[at + len(visible_part)] = f"answer {shown} is cut by {missing:,} characters"
+        at, answer = end + len(words), ""
     return cuts

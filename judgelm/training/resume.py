@@ -1,10 +1,10 @@
-"""Where a training begins: at the last whole checkpoint of the same run, or anew; never over somebody's judge."""
+"""Starting point of a training: the last whole checkpoint of the same run, or the beginning."""
 
 import json
 import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from judgelm.errors import ConfigError, RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME
 from judgelm.training.checkpoints import VERSIONS, checkpoints_in, flaw_of, read_state, step_of
-from judgelm.training.config import processes
-from judgelm.training.schedule import Passage, file_sha
+from judgelm.training.config import processes, rows_per_step
+from judgelm.training.distributed import broadcast_from_rank0, require_shared_disk
+from judgelm.training.rows.dataset import EpochRows, file_sha
 
 _DECISIVE = (
     "learning_rate",
@@ -50,7 +51,7 @@ _DECISIVE = (
     "bf16",
     "fp16",
 )
-"""Of the trainer's arguments, those that change what is learned; batch, order and length stand beside them."""
+"""Arguments of the trainer that change what is learned; batch, order and length are recorded beside them."""
 
 _WITHOUT_EFFECT = (
     "train_data",
@@ -61,12 +62,12 @@ _WITHOUT_EFFECT = (
     "attn_implementation",
     "trust_remote_code",
 )
-"""Of a judge's and a model's arguments, beside all that begin with `eval`; data and batch stand beside them."""
+"""Arguments of judge and model that do not decide it, like all that begin with `eval`; data and batch stand apart."""
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
 """Files of a judge, by pattern: whole or an adapter."""
 
-_ANEW = "overwrite_output_dir: true trains anew over it"
+_OVERWRITE = "set overwrite_output_dir: true"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,143 +75,165 @@ class StartingPoint:
     """Where training begins.
 
     Attributes:
-        checkpoint: what the trainer goes on from; None at the beginning.
-        notes: sentences for the user: what it goes on from, which checkpoints were left out, and why.
+        checkpoint: what the trainer resumes from; None at the beginning.
+        notes: sentences for the user: the checkpoint, and which others were left out and why.
+        settings: the run's settings, which its own checkpoints record.
     """
 
     checkpoint: str | None = None
     notes: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def run_settings(judge: Any, args: Any, model: Any, *, rows: str, passage: Passage) -> dict[str, Any]:
-    """What decides what a run learns, by name, as JSON keeps it; two runs that agree in it are one.
-
-    How many rows a process takes at once is not in it: with the same global batch, the steps are the same.
+def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoint:
+    """Decide on all processes alike where a run begins.
 
     Args:
-        judge: the recipe's own arguments, a dataclass.
+        judge: the recipe's own arguments.
         args: TRL's `SFTConfig` or `DPOConfig`.
-        model: TRL's `ModelConfig`.
-        rows: the name of the rows (`EpochRows.name`), which stands for their bytes.
-        passage: how they are passed through.
+        base: TRL's `ModelConfig`.
+        rows: those to train on.
+
+    Raises:
+        ConfigError: `resume_from_checkpoint` is no checkpoint.
+        RunError: the output folder holds another run's checkpoints, or is not on a disk of all machines.
     """
+    settings = broadcast_from_rank0(lambda: run_settings(judge, args, base, rows))
+    folder, checkpoint = Path(str(args.output_dir)), args.resume_from_checkpoint
+    overwrite = judge.overwrite_output_dir
+    start = broadcast_from_rank0(lambda: choose_start(folder, settings, checkpoint, overwrite=overwrite))
+    if start.checkpoint is not None:
+        require_shared_disk(Path(start.checkpoint))
+    return replace(start, settings=settings)
+
+
+def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
+    """Settings that decide what a run learns, by name, as JSON stores them; two runs with the same settings are one.
+
+    The rows that a process takes at once do not count: with the same global batch, the steps are the same.
+
+    Args: see `find_start`.
+    """
+    schedule = rows.schedule
     own = {
         name: value
         for name, value in asdict(judge).items()
         if name not in _WITHOUT_EFFECT and not name.startswith("eval")
     }
-    base = {name: value for name, value in asdict(model).items() if name not in _WITHOUT_EFFECT}
-    found = {
+    of_base = {name: value for name, value in asdict(base).items() if name not in _WITHOUT_EFFECT}
+    settings = {
         **own,
-        **base,
+        **of_base,
         **{name: getattr(args, name) for name in _DECISIVE if hasattr(args, name)},
         "train_data": [f"{Path(path).name} {file_sha(path)[:16]}" for path in judge.train_data],
         "template_sha": get_template(judge.template).sha,
-        "num_train_epochs": passage.epochs if passage.steps is None else None,
-        "max_steps": passage.steps,
-        "global_batch": passage.batch,
+        "num_train_epochs": schedule.epochs if schedule.steps is None else None,
+        "max_steps": schedule.steps,
+        "global_batch": schedule.batch,
         "processes": processes(args),
         "distribution": PartialState().distributed_type.value,
         "zero_stage": args.deepspeed_plugin.zero_stage if args.deepspeed_plugin else None,
-        "seed": passage.seed,
-        "group_by_length": passage.group_by_length,
-        "rows": rows,
+        "seed": schedule.seed,
+        "group_by_length": schedule.group_by_length,
+        "rows": rows.name,
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return plain
 
 
-def refuse_finished(folder: Path, *, overwrite: bool) -> None:
-    """Refuse to train over a finished judge unless told to.
+def refuse_finished(judge: Any, args: Any) -> None:
+    """Refuse to train over a finished judge without `overwrite_output_dir`.
 
     Raises:
         RunError: the output folder holds one.
     """
-    if not overwrite and (folder / CARD_NAME).exists():
-        raise RunError(f"{folder}: holds a finished judge ({CARD_NAME}); choose another output_dir, or {_ANEW}")
+    folder = Path(str(args.output_dir))
+    if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
+        raise RunError(f"{folder}: holds a finished judge ({CARD_NAME}); choose another output_dir, or {_OVERWRITE}")
 
 
-def find_start(folder: Path, settings: Mapping[str, Any], *, given: str | None, overwrite: bool) -> StartingPoint:
-    """Choose where to begin, and clear away what would be in the way: torn checkpoints, or all if told to overwrite.
+def choose_start(
+    folder: Path, settings: Mapping[str, Any], checkpoint: str | None = None, *, overwrite: bool = False
+) -> StartingPoint:
+    """Choose the starting point; remove torn checkpoints, or all of them with `overwrite`.
 
     Args:
         folder: the output folder; may not exist yet.
-        settings: what this run was told.
-        given: `resume_from_checkpoint`; None goes on from the last whole checkpoint by itself.
-        overwrite: whether to begin anew over what the folder holds.
+        settings: those of this run.
+        checkpoint: `resume_from_checkpoint`; None resumes from the last whole checkpoint.
+        overwrite: whether to start over and replace what the folder holds.
 
     Raises:
-        ConfigError: the given checkpoint is none.
+        ConfigError: `checkpoint` is not one.
         RunError: the folder holds another run's checkpoints.
     """
-    if overwrite and given is not None:
-        raise ConfigError(f"resume_from_checkpoint {given} and overwrite_output_dir exclude each other; give one")
+    if overwrite and checkpoint is not None:
+        raise ConfigError(f"resume_from_checkpoint {checkpoint} and overwrite_output_dir exclude each other; give one")
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
-    return _found(folder, settings) if given is None else _given(Path(given), settings)
+    return _last_checkpoint(folder, settings) if checkpoint is None else _check_given(Path(checkpoint), settings)
 
 
-def leave_nothing_to_train(trainer: Any, start: StartingPoint, *, batch: int) -> None:
-    """Keep a run that goes on from its last step from training one step more.
+def skip_if_done(trainer: Any, start: StartingPoint) -> None:
+    """Keep a run that resumes from its last step from training one more.
 
-    The trainer looks whether it is done only behind a step; it takes none where its data end with the last step, and
-    where they go on (part of an epoch, or `max_steps`) it would.
+    transformers 5.x checks for the end only after a step. It takes no step where the data end with the last one, but
+    would where they continue (part of an epoch, or `max_steps`).
 
     Args:
         trainer: not yet trained.
-        start: where it will begin.
-        batch: rows of one optimiser step.
+        start: where it begins.
     """
     if start.checkpoint is None:
         return
-    last, rows = last_step(trainer, batch=batch), trainer.train_dataset
+    last, rows = last_step(trainer), trainer.train_dataset
     if step_of(Path(start.checkpoint)) >= last:
-        trainer.train_dataset = rows.select(range(min(len(rows), last * batch)))
+        trainer.train_dataset = rows.select(range(min(len(rows), last * rows_per_step(trainer.args))))
         trainer.args.num_train_epochs = 1
 
 
-def last_step(trainer: Any, *, batch: int) -> int:
-    """Optimiser steps of the whole run, for rows that are passed through once in batches of so many."""
+def last_step(trainer: Any) -> int:
+    """Optimiser steps of the whole run, which passes once through its rows."""
     args = trainer.args
-    whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / batch))
+    whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole
 
 
-def _given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
+def _check_given(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     if not (checkpoint / "trainer_state.json").is_file():
         raise ConfigError(
-            f"resume_from_checkpoint {checkpoint}: no checkpoint's folder; leave it out to go on from the last whole "
-            f"one in output_dir, or {_ANEW}"
+            f"resume_from_checkpoint {checkpoint}: not a checkpoint folder; leave it out to resume from the last whole "
+            f"one in output_dir, or {_OVERWRITE}"
         )
     state = read_state(checkpoint)
     if state is None:
         return StartingPoint(
-            checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm; whether it fits is not known",)
+            checkpoint=str(checkpoint), notes=(f"{checkpoint}: not written by judgelm, so whether it fits is unknown",)
         )
     if flaw := flaw_of(checkpoint):
-        raise RunError(f"{checkpoint}: is torn: {flaw}; leave resume_from_checkpoint out to go on from a whole one")
+        raise RunError(f"{checkpoint}: is torn: {flaw}; leave resume_from_checkpoint out to resume from a whole one")
     if not state.resumable:
-        raise RunError(f"{checkpoint}: holds weights alone (save_only_model), from which no run can go on")
+        raise RunError(f"{checkpoint}: holds only weights (save_only_model), from which no run can resume")
     return _same_run(checkpoint, settings)
 
 
-def _found(folder: Path, settings: Mapping[str, Any]) -> StartingPoint:
+def _last_checkpoint(folder: Path, settings: Mapping[str, Any]) -> StartingPoint:
     flaws = {checkpoint: flaw_of(checkpoint) for checkpoint in checkpoints_in(folder)}
     whole = [checkpoint for checkpoint, flaw in flaws.items() if not flaw]
     start = StartingPoint()
     if whole:
-        last = next((one for one in whole if (state := read_state(one)) and state.resumable), None)
+        last = next((path for path in whole if (state := read_state(path)) and state.resumable), None)
         if last is None:
             raise RunError(
-                f"{whole[0]}: holds weights alone (save_only_model), from which no run can go on; choose another "
-                f"output_dir, or {_ANEW}"
+                f"{whole[0]}: holds only weights (save_only_model), from which no run can resume; choose another "
+                f"output_dir, or {_OVERWRITE}"
             )
         start = _same_run(last, settings)
     torn = [(checkpoint, flaw) for checkpoint, flaw in flaws.items() if flaw]
     for checkpoint, _ in torn:
         shutil.rmtree(checkpoint)
-    notes = tuple(f"{checkpoint}: is torn, and was removed: {flaw}" for checkpoint, flaw in torn)
+    notes = tuple(f"{checkpoint}: is torn and was removed: {flaw}" for checkpoint, flaw in torn)
     return StartingPoint(checkpoint=start.checkpoint, notes=notes + start.notes)
 
 
@@ -218,18 +241,20 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     """The checkpoint as starting point.
 
     Raises:
-        RunError: it is another run's; says in what.
+        RunError: it belongs to another run; names what differs.
     """
     state = read_state(checkpoint)
     assert state is not None
     names = sorted({*state.settings, *settings})
-    other = [name for name in names if state.settings.get(name) != settings.get(name)]
-    if other != ["rows"]:
-        other = [name for name in other if name != "rows"]  # they differ because something else does
-    if other:
-        found = ", ".join(f"{name} was {state.settings.get(name)!r} and is {settings.get(name)!r}" for name in other)
+    changed = [name for name in names if state.settings.get(name) != settings.get(name)]
+    if changed != ["rows"]:
+        changed = [name for name in changed if name != "rows"]  # they differ because something else does
+    if changed:
+        changes = ", ".join(
+            f"{name} was {state.settings.get(name)!r} and is {settings.get(name)!r}" for name in changed
+        )
         raise RunError(
-            f"{checkpoint}: belongs to another run: {found}; put it back, choose another output_dir, or {_ANEW}"
+            f"{checkpoint}: belongs to another run: {changes}; put it back, choose another output_dir, or {_OVERWRITE}"
         )
     old = ", ".join(
         f"{name} {version} (now {VERSIONS.get(name)})"
@@ -237,15 +262,16 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
         if version != VERSIONS.get(name)
     )
     older = f"; it was written with {old}, so losses may differ" if old else ""
-    return StartingPoint(checkpoint=str(checkpoint), notes=(f"goes on from {checkpoint}{older}",))
+    return StartingPoint(checkpoint=str(checkpoint), notes=(f"resumes from {checkpoint}{older}",))
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove what would make the folder look finished or half done, and the judge that is trained over.
+    """Remove the checkpoints, the card, and the weights of the judge that is overwritten.
 
-    Of an adapter and a whole model in one folder, transformers loads the adapter, and vLLM the whole model.
+    From a folder with an adapter and a whole model, transformers 5.x loads the adapter, and vLLM the whole model.
     """
-    if any(one.resolve() in (Path(base).resolve(), *Path(base).resolve().parents) for one in checkpoints_in(folder)):
+    of_base = (Path(base).resolve(), *Path(base).resolve().parents)
+    if any(path.resolve() in of_base for path in checkpoints_in(folder)):
         raise ConfigError(f"overwrite_output_dir would remove the base model {base}; choose another output_dir")
     if (folder / CARD_NAME).exists():
         (folder / CARD_NAME).unlink()

@@ -1,97 +1,129 @@
-"""What keeps a long training from being lost, in every recipe: its start, its stop, its room."""
+"""Preemption and out of memory: a signal saves and stops a training, and a lack of memory names what needs less.
+
+SIGTERM is sent by `kill`, a container's end and a preemption; Slurm sends what `#SBATCH --signal` names. The signal
+must reach a training process, not the launcher alone; where one process receives it, all stop at the same step.
+`accelerate launch` with several processes passes SIGTERM on, and kills them TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds
+later (30 if not set); it does not pass SIGUSR1 on, and with one process it passes on nothing.
+"""
 
 import contextlib
+import os
 import signal
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from judgelm.training.broadcast import decided_by_first, refuse_unshared
-from judgelm.training.checkpoints import Checkpoints
-from judgelm.training.disk import check_disk, disk_need, full_disk_in_words
-from judgelm.training.preemption import Preemption
-from judgelm.training.resume import StartingPoint, find_start, last_step, leave_nothing_to_train, run_settings
-from judgelm.training.schedule import Passage
+import torch
+import transformers
+
+from judgelm.engines.transformers.memory import is_out_of_memory
+from judgelm.errors import RunError
+from judgelm.training.checkpoints import resume_hint
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+SAME_REQUEST_S = 2.0
+"""Signals this close to the first are the same request: a launcher passes on what its processes received as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Safeguards:
-    """Of one run.
+class PreemptionCallback(transformers.TrainerCallback):
+    """Saves and stops at the next step's end after SIGTERM or SIGUSR1; a second signal ends the process at once.
 
     Attributes:
-        start: where it begins; `start.checkpoint` is for the trainer's `resume_from_checkpoint`.
-        folder: the output folder.
-        preemption: `preemption.stopped_by` says, after training, whether it was stopped before its end.
-        checkpoints: marks them, and removes old ones.
-        limit: most checkpoints that are kept; None keeps all.
-        batch: rows of one optimiser step.
+        stopped_by: number of the signal that stopped the training, on every process; None until then.
     """
 
-    start: StartingPoint
-    folder: Path
-    preemption: Preemption
-    checkpoints: Checkpoints
-    limit: int | None
-    batch: int
+    def __init__(self) -> None:
+        self.stopped_by: int | None = None
+        self._received = 0
+        self._received_at = 0.0
 
-    def attach(self, trainer: Any) -> None:
-        """Give the trainer the callbacks, once its model is loaded.
-
-        Raises:
-            ConfigError: the disk has no room for its checkpoints.
-        """
-        trainer.add_callback(self.checkpoints)
-        trainer.add_callback(self.preemption)
-        leave_nothing_to_train(trainer, self.start, batch=self.batch)
-        need = disk_need(trainer, limit=self.limit, steps=last_step(trainer, batch=self.batch))
-        decided_by_first(lambda: check_disk(self.folder, need))
-
-    def stopped(self, trainer: Any) -> str:
-        """One sentence for a run that a signal stopped: where it is, and how to go on."""
-        assert self.preemption.stopped_by is not None
-        name, step = signal.Signals(self.preemption.stopped_by).name, trainer.state.global_step
-        return (
-            f"stopped by {name} after step {step} of {trainer.state.max_steps}; the same command goes on from "
-            f"{self.folder / f'checkpoint-{step}'}"
-        )
+    @property
+    def exit_code(self) -> int:
+        """0, or 128 and the number of the signal that stopped the training."""
+        return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """To train and save in: signals stop it with a checkpoint, and a full disk ends it with a sentence.
-
-        Raises:
-            RunError: the disk is full.
-        """
-        with self.preemption.listening(), full_disk_in_words(self.folder):
+    def handle_signals(self) -> Iterator[None]:
+        """Handle the signals within the context, and restore their handlers afterwards; for the main thread."""
+        before = [signal.signal(signum, self._receive) for signum in SIGNALS]
+        try:
             yield
+        finally:
+            for signum, handler in zip(SIGNALS, before, strict=True):
+                signal.signal(signum, handler)
+
+    def on_step_end(
+        self,
+        args: transformers.TrainingArguments,
+        state: transformers.TrainerState,
+        control: transformers.TrainerControl,
+        **_: Any,
+    ) -> None:
+        """Make the trainer save and stop if any process received a signal.
+
+        The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped: it may take longer than
+        the remaining time.
+        """
+        received = self._received
+        if args.world_size > 1:
+            highest = torch.tensor(received, device=args.device)
+            torch.distributed.all_reduce(highest, torch.distributed.ReduceOp.MAX)
+            received = int(highest.item())
+        if received:
+            self.stopped_by = received
+            args.save_only_model = False
+            control.should_save = control.should_training_stop = True
+            control.should_evaluate = False
+
+    def summary(self, trainer: Any) -> str:
+        """One sentence after training: the judge's folder, or the step at which a signal stopped it."""
+        folder, state = trainer.args.output_dir, trainer.state
+        if self.stopped_by is None:
+            return f"judge in {folder}"
+        return (
+            f"stopped by {signal.Signals(self.stopped_by).name} after step {state.global_step} of {state.max_steps}; "
+            f"the same command resumes from {Path(folder) / f'checkpoint-{state.global_step}'}"
+        )
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not self._received:
+            self._received, self._received_at = signum, now
+        elif now - self._received_at > SAME_REQUEST_S:
+            signal.signal(signum, signal.SIG_DFL)
+            os.kill(os.getpid(), signum)
 
 
-def safeguards(judge: Any, args: Any, model: Any, *, rows: str, passage: Passage) -> Safeguards:
-    """Decide where a run begins, on all processes alike; the limit of checkpoints is taken over from the trainer.
-
-    Args:
-        judge: the recipe's own arguments.
-        args: TRL's `SFTConfig` or `DPOConfig`.
-        model: TRL's `ModelConfig`.
-        rows: the name of the rows (`EpochRows.name`).
-        passage: how they are passed through.
+@contextlib.contextmanager
+def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
+    """Turn torch's error into one that names the ways out. The same batch of fewer rows at once resumes the same run.
 
     Raises:
-        ConfigError: `resume_from_checkpoint` is no checkpoint.
-        RunError: the output folder holds another run's checkpoints, or is not on a disk of all machines.
+        RunError: memory ran out.
     """
-    settings = decided_by_first(lambda: run_settings(judge, args, model, rows=rows, passage=passage))
-    folder, given = Path(str(args.output_dir)), args.resume_from_checkpoint
-    start = decided_by_first(lambda: find_start(folder, settings, given=given, overwrite=judge.overwrite_output_dir))
-    if start.checkpoint is not None:
-        refuse_unshared(Path(start.checkpoint))
-    limit, args.save_total_limit = args.save_total_limit, None
-    return Safeguards(
-        start=start,
-        folder=folder,
-        preemption=Preemption(),
-        checkpoints=Checkpoints(settings, limit),
-        limit=limit,
-        batch=passage.batch,
-    )
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        args, state = trainer.args, trainer.state
+        message = str(error).partition("\n")[0] or type(error).__name__
+        raise RunError(
+            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); "
+            f"{'; or '.join(_ways_out(args))}; the run then {resume_hint(Path(args.output_dir))}"
+        ) from error
+
+
+def _ways_out(args: Any) -> list[str]:
+    """What needs less memory, the cheapest first."""
+    rows, ways = args.per_device_train_batch_size, []
+    if rows > 1:
+        ways.append(
+            f"per_device_train_batch_size {rows // 2} (now {rows}) with gradient_accumulation_steps raised "
+            f"accordingly (now {args.gradient_accumulation_steps}) makes the same steps of fewer rows at once"
+        )
+    if not args.gradient_checkpointing:
+        ways.append("gradient_checkpointing: true keeps fewer activations")
+    return [*ways, "`judgelm doctor --train` says what would fit"]

@@ -1,33 +1,52 @@
-"""Writes what a fine-tuning made: model, tokenizer, card and README."""
+"""Saving a finished judge: model, tokenizer, card and README, in the dtype that engines load."""
 
+import json
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-import trl
+from torch import Tensor
+from transformers import PreTrainedModel, Trainer
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
+from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from judgelm.training.config import JudgeArguments, processes
+from judgelm.training.checkpoints import VERSIONS
+from judgelm.training.config import JudgeArguments, rows_per_step
 from judgelm.training.model_card import write_model_card
-from judgelm.training.save_dtype import save_dtype_of
-from judgelm.training.schedule import file_sha
-from judgelm.training.sft import ROWS, FineTuning
-from judgelm.training.validation_judging import step_of_weights
-from judgelm.version import VERSION
+from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
+from judgelm.training.rows.records import RowCounts
+from judgelm.training.validation.evaluator import step_of_weights
+
+SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
-def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
+def save_judge(
+    trainer: Any,
+    judge: JudgeArguments,
+    base: ModelConfig,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    tuned_from: Card | None = None,
+) -> None:
     """Write model, tokenizer, `judge.json` and `README.md` into the output folder.
 
-    To be called on every process, since shards are gathered.
+    Call it on every process, since shards are gathered.
+
+    Args:
+        trainer: a `JudgeTrainer` or another trainer with `SinglePassMixin`, trained.
+        judge: data and target.
+        base: TRL's `ModelConfig`.
+        facts: more of the training, for the card.
+        tuned_from: the card of the judge that was trained further; None for a base model.
     """
-    trainer: Any = done.trainer
-    folder = str(trainer.args.output_dir)
-    metrics = {"metrics": done.judging.card_facts(trainer)} if done.judging is not None else {}
+    folder, rows = str(trainer.args.output_dir), trainer.rows
+    metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
     with trainer.saving_in(save_dtype_of(judge.save_dtype, trainer.args)):
         trainer.save_model(folder)
     if not trainer.is_world_process_zero():
@@ -37,32 +56,31 @@ def save(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> None:
         template=template.id,
         template_sha=template.sha,
         scale=(judge.scale[0], judge.scale[1]),
-        step=min(done.train.counts.step, done.began_from.step if done.began_from else 1),
+        step=min(rows.counts.step, tuned_from.step if tuned_from else 1),
         prompt_format="chat" if template.chat else "text",
-        reference=_reference(done),
-        window=done.window,
-        training={**_facts(done, judge, model), **done.facts, **metrics},
+        reference=_reference(rows.counts, tuned_from),
+        window=rows.window,
+        training={**_facts(trainer, judge, base), **(facts or {}), **metrics},
     )
     write_card(folder, card)
     write_model_card(folder, card)
-    shutil.rmtree(Path(folder) / ROWS, ignore_errors=True)
+    shutil.rmtree(Path(folder) / ROWS_FOLDER, ignore_errors=True)
 
 
-def _reference(done: FineTuning) -> str:
-    """Which prompts it saw; what it saw as the judge that it was before counts too."""
-    counts, before = done.train.counts, done.began_from
-    having = "with" if counts.with_reference == counts.made - counts.kinds["single"] else "both"
-    found = having if counts.with_reference else "without"
-    return found if before is None or before.reference == found else "both"
+def _reference(counts: RowCounts, tuned_from: Card | None) -> str:
+    """Kind of prompts that the judge saw, in earlier trainings too."""
+    always = counts.with_reference == counts.made - counts.kinds["single"]
+    seen = ("with" if always else "both") if counts.with_reference else "without"
+    return seen if tuned_from is None or tuned_from.reference == seen else "both"
 
 
-def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[str, Any]:
-    """How the judge was trained, for its card."""
-    args, state, counts = done.trainer.args, done.trainer.state, done.train.counts
-    steps = step_of_weights(done.trainer)
+def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, Any]:
+    """The training in the judge's card."""
+    args, state, rows = trainer.args, trainer.state, trainer.rows
+    counts, steps = rows.counts, step_of_weights(trainer)
     losses = [entry["loss"] for entry in state.log_history if "loss" in entry and entry["step"] <= steps]
     return {
-        "base_model": model.model_name_or_path,
+        "base_model": base.model_name_or_path,
         "data": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.train_data],
         "rows": counts.made,
         "rows_by_kind": dict(counts.kinds),
@@ -76,33 +94,29 @@ def _facts(done: FineTuning, judge: JudgeArguments, model: ModelConfig) -> dict[
         "loss_on": judge.loss_on,
         "score_weight": judge.score_weight,
         "steps": steps,
-        "epochs": done.epochs * steps / state.max_steps,  # fewer than configured where it ended early
-        "global_batch": args.per_device_train_batch_size * args.gradient_accumulation_steps * processes(args),
+        # fewer than configured where it ended early
+        "epochs": rows.schedule.epochs_of(rows.per_epoch) * steps / state.max_steps,
+        "global_batch": rows_per_step(args),
         "learning_rate": args.learning_rate,
         "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
-        "dtype": _dtype(done.trainer, judge),
-        "lora": {"r": model.lora_r, "alpha": model.lora_alpha} if model.use_peft else None,
-        "quantization": "4bit" if model.load_in_4bit else "8bit" if model.load_in_8bit else None,
-        "versions": {
-            "judgelm": VERSION,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "trl": trl.__version__,
-        },
+        "dtype": _dtype(trainer, judge),
+        "lora": {"r": base.lora_r, "alpha": base.lora_alpha} if base.use_peft else None,
+        "quantization": "4bit" if base.load_in_4bit else "8bit" if base.load_in_8bit else None,
+        "versions": VERSIONS,
     }
 
 
 def _dtype(trainer: Any, judge: JudgeArguments) -> str | None:
-    """What the weights are written in; None of an adapter, whose base has its own."""
+    """Dtype that the weights are written in; None for an adapter, whose base has its own."""
     if hasattr(trainer.model, "peft_config"):
         return None
     return str(save_dtype_of(judge.save_dtype, trainer.args) or trainer.model.dtype).removeprefix("torch.")
 
 
 def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
-    """The hyper-parameters that Table 7 of the paper names, beside those the card has of its own."""
+    """Hyper-parameters of the paper's Table 7 that have no entry of their own in the card."""
     return {
         "optimizer": getattr(args.optim, "value", args.optim),
         "betas": [args.adam_beta1, args.adam_beta2],
@@ -114,3 +128,87 @@ def _optimisation(args: transformers.TrainingArguments) -> dict[str, Any]:
         "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "float32",
         "gradient_checkpointing": args.gradient_checkpointing,
     }
+
+
+def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
+    """The dtype of a finished judge's weights; None leaves them as they were trained.
+
+    Args:
+        requested: `save_dtype`; `auto` is bfloat16 where training computed in it, else as trained.
+        args: the trainer's arguments.
+
+    Raises:
+        ConfigError: no such dtype, or one that DeepSpeed cannot gather.
+    """
+    if requested not in SAVE_DTYPES:
+        raise ConfigError(f"save_dtype {requested!r} does not exist; available: {', '.join(SAVE_DTYPES)}")
+    if requested == "auto":
+        return torch.bfloat16 if args.bf16 else None
+    if requested == "float32" and args.deepspeed_plugin is not None and (args.bf16 or args.fp16):
+        raise ConfigError(
+            "save_dtype is float32, but DeepSpeed gathers the weights in 16 bits; leave it out, and convert a "
+            "checkpoint to float32 with DeepSpeed's zero_to_fp32.py"
+        )
+    dtype: torch.dtype = getattr(torch, requested)
+    return dtype
+
+
+class SaveDtypeMixin(Trainer):
+    """Placed before a trainer's class: writes whole models in another dtype within `saving_in`.
+
+    Checkpoints keep the float32 master weights of the training, and an adapter is small and is written as trained.
+    """
+
+    _save_dtype: torch.dtype | None = None
+
+    @contextmanager
+    def saving_in(self, dtype: torch.dtype | None) -> Iterator[None]:
+        """Write models that are saved within the context in this dtype; None leaves them as they are."""
+        self._save_dtype = dtype
+        try:
+            yield
+        finally:
+            self._save_dtype = None
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write model, configuration and tokenizer; `state_dict` holds gathered weights."""
+        dtype, model = self._save_dtype, self.model
+        if dtype is None or not isinstance(model, PreTrainedModel) or getattr(model, "hf_quantizer", None) is not None:
+            super()._save(output_dir, state_dict)
+            return
+        weights = model.state_dict() if state_dict is None else state_dict
+        exempt = {*(model._keep_in_fp32_modules_strict or ()), *(model._keep_in_fp32_modules or ())}
+        super()._save(output_dir, cast_weights(weights, dtype, exempt))
+        _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
+
+
+def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
+    """Cast floating-point weights to a dtype, on the CPU; shared ones stay shared.
+
+    Args:
+        weights: by name.
+        dtype: the new one.
+        exempt: names of modules that keep their dtype: the model's authors keep them in float32.
+    """
+    by_storage: dict[tuple[Any, ...], Tensor] = {}
+    cast = {}
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point() or not exempt.isdisjoint(name.split(".")):
+            cast[name] = tensor
+            continue
+        key = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride())
+        if key not in by_storage:
+            by_storage[key] = tensor.to("cpu", dtype)
+        cast[name] = by_storage[key]
+    return cast
+
+
+def _write_dtype(path: Path, dtype: torch.dtype) -> None:
+    """Write the dtype into the model's configuration: transformers 5.x writes that of the weights in memory."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
+        if "dtype" in part:
+            part["dtype"] = str(dtype).removeprefix("torch.")
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    partial.replace(path)

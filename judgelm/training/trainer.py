@@ -1,58 +1,49 @@
-"""TRL's supervised trainer, as a judge's rows need it."""
+"""The trainer of `train/sft.py`: TRL's supervised one, with weights on score lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Trainer
-from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
 from transformers.utils.generic import is_flash_attention_requested
 from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils
 
-from judgelm.errors import ConfigError, MissingExtraError
-from judgelm.training.config import JudgeArguments
-from judgelm.training.nan_guard import NanGuard
+from judgelm.training.attention import Attention
+from judgelm.training.config import processes, rows_per_step
+from judgelm.training.nan_guard import NanGuardMixin
+from judgelm.training.resume import last_step
+from judgelm.training.rows.dataset import EpochRows
 from judgelm.training.rows.records import IGNORED
-from judgelm.training.save_dtype import SavesInDtype
-from judgelm.training.validation_judging import JudgesWhenEvaluating
+from judgelm.training.save import SaveDtypeMixin
+from judgelm.training.schedule import SinglePassMixin
+from judgelm.training.validation.evaluator import ValidationMixin
 
 _SCORE_LINE = "score_line"
 
 
-class PassesOnce(Trainer):
-    """To be put before a trainer's class whose rows are those of several epochs, one behind another.
-
-    Attributes:
-        epochs_in_data: how many; the logs' `epoch` counts them rather than passages through the data.
-    """
-
-    epochs_in_data: int = 1
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, with `epoch` in passages through the user's files."""
-        passed = self.state.epoch
-        if passed is not None:
-            self.state.epoch = passed * self.epochs_in_data
-        super().log(logs, start_time)
-        self.state.epoch = passed
-
-
-class JudgeTrainer(JudgesWhenEvaluating, NanGuard, SavesInDtype, PassesOnce, SFTTrainer):
+class JudgeTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMixin, SFTTrainer):
     """An `SFTTrainer` for a judge's rows.
 
+    The rows bring their own labels and lie within the window, so TRL cuts nothing, and to rows of tokens it adds no
+    end-of-sequence token. Without padding they are laid one behind another: where `padding_free` asks for it, and
+    where the attention kernel takes any lengths.
+
     Args:
-        args: as `SFTTrainer` takes them.
+        model: the base, loaded.
+        args: TRL's `SFTConfig`.
         score_weight: weight of a score line's token in the loss, where a reason's has 1. The loss of a step is
             sum(weight * nll) / sum(weight) over the tokens of all its rows, whichever process and pass they are in.
-        options: as `SFTTrainer` takes them.
+        options: `rows` (`EpochRows`), `validation`, `patience`, and what `SFTTrainer` takes.
     """
 
-    def __init__(self, *args: Any, score_weight: float = 1.0, **options: Any) -> None:
-        super().__init__(*args, **options)
-        # Only their ratio matters; TRL divides by 1 at least, so neither may be less.
+    def __init__(self, *, model: Any, args: Any, score_weight: float = 1.0, **options: Any) -> None:
+        args.completion_only_loss = False
+        args.padding_free = is_padding_free(args.padding_free, model.config._attn_implementation)
+        skip_unlabelled_logits()
+        super().__init__(model=model, args=args, **options)
+        # Only their ratio matters; TRL 1.16 divides by 1 at least, so neither may be less.
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
         if score_weight != 1:
             self.data_collator = ScoreLineCollator(self.data_collator, self.processing_class)
@@ -64,7 +55,7 @@ class JudgeTrainer(JudgesWhenEvaluating, NanGuard, SavesInDtype, PassesOnce, SFT
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """TRL's loss, of weighted log-probabilities where tokens have weights."""
+        """TRL's loss, from weighted log-probabilities where tokens have weights."""
         forward = model
         if _SCORE_LINE in inputs:
             weights = self._token_weights(inputs)
@@ -75,39 +66,44 @@ class JudgeTrainer(JudgesWhenEvaluating, NanGuard, SavesInDtype, PassesOnce, SFT
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
 
     def _get_num_items_in_batch(self, batch_samples: list[dict[str, Tensor]], device: torch.device) -> Any:
-        """What the step's summed loss is divided by: its tokens, or their weights."""
+        """The divisor of the step's summed loss: its tokens, or their weights."""
         if not batch_samples or _SCORE_LINE not in batch_samples[0]:
             return super()._get_num_items_in_batch(batch_samples, device)
         total = torch.stack([self._token_weights(batch).sum() for batch in batch_samples]).sum().to(device)
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Shape (rows, tokens - 1), one place ahead as labels are; 0 where there is no loss."""
+        """Shape (rows, tokens - 1), shifted by one like the labels; 0 where there is no loss."""
         score, reason = self._weights
         counted = batch["labels"][:, 1:] != IGNORED
         return counted * torch.where(batch[_SCORE_LINE][:, 1:], score, reason)
 
 
-def score_labels_alone() -> None:
-    """Have TRL's output layer compute the vocabulary of labelled positions alone on every device it trains judges on.
+def is_padding_free(requested: bool, attention: str) -> bool:
+    """Whether rows are laid one behind another: on request, and where the attention kernel takes any lengths."""
+    return bool(requested or is_flash_attention_requested(requested_attention_implementation=attention))
 
-    TRL does so where it has Triton, and elsewhere for all positions: a device that compiles would compile anew for each
-    number of labels. A CPU, or CUDA without Triton, does not. The loss, its gradients and the metrics are the same; a
-    batch without a label still passes every layer, so that processes which share weights stay in step.
+
+def skip_unlabelled_logits() -> None:
+    """Make TRL compute logits of labelled positions only, on a CPU and on CUDA without Triton too.
+
+    TRL 1.16 does so only with Triton, since a device that compiles would compile anew for each number of labels. Loss,
+    gradients and metrics are the same; a batch without a label still passes every layer, so that processes which share
+    weights stay in step.
     """
-    trl_utils._use_triton = _scores_labels_alone  # type: ignore[attr-defined]  # TRL imports it there
+    trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
 
 
-def _scores_labels_alone(device: torch.device) -> bool:
+def _skips_unlabelled(device: torch.device) -> bool:
     return device.type in ("cpu", "cuda") or bool(_use_triton(device))
 
 
 class ScoreLineCollator:
-    """A collator of TRL, and where in its batches the score lines stand: `score_line`, of the labels' shape.
+    """A collator that adds `score_line` to TRL's batches: a mask of the score lines, of the labels' shape.
 
     Args:
         collator: TRL's, which pads rows at their ends or lays them one behind another.
-        tokenizer: the rows'.
+        tokenizer: of the rows.
     """
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], dict[str, Any]], tokenizer: Any) -> None:
@@ -115,14 +111,14 @@ class ScoreLineCollator:
         self._tokenizer = tokenizer
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch of some rows."""
+        """Collate rows into a batch."""
         batch = self._collator(examples)
         marks = torch.zeros_like(batch["labels"], dtype=torch.bool)
         padded = "attention_mask" in batch
         begin = 0
         for example in examples:
             labels = example["labels"]
-            first = next((place for place, label in enumerate(labels) if label != IGNORED), len(labels))
+            first = next((index for index, label in enumerate(labels) if label != IGNORED), len(labels))
             length = score_line_tokens(labels[first:], self._tokenizer)
             marks.view(-1)[begin + first : begin + first + length] = True
             begin += marks.shape[1] if padded else len(labels)
@@ -130,7 +126,7 @@ class ScoreLineCollator:
 
 
 def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """How many tokens of a target are its score line: up to the first line's end and with it."""
+    """Number of tokens of a target's score line, its line end included."""
     ends = range(1, len(target) + 1)
     return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
 
@@ -146,33 +142,17 @@ def _weighted(model: Any, weights: Tensor) -> Callable[..., Any]:
     return forward
 
 
-def check_trainable(judge: JudgeArguments, sft: Any) -> None:
-    """Refuse options of the loss and its kernels that cannot be, before anything is loaded.
-
-    Raises:
-        ConfigError: a score weight that is no weight, or with a loss that has none; Liger kernels are not installed.
-    """
-    if not 0 < judge.score_weight < float("inf"):
-        raise ConfigError(f"score_weight is {judge.score_weight}; it is a number above 0, and 1 weighs nothing")
-    if judge.score_weight != 1:
-        if judge.loss_on != "completion":
-            raise ConfigError(f"score_weight needs loss_on: completion, as loss_on {judge.loss_on!r} has no score line")
-        if sft.loss_type != "nll" or sft.label_smoothing_factor:
-            raise ConfigError(
-                f"score_weight weighs the plain loss; loss_type is {sft.loss_type!r} and label_smoothing_factor "
-                f"{sft.label_smoothing_factor}: use nll and 0, or score_weight 1"
-            )
-    if sft.use_liger_kernel and not is_liger_kernel_available():
-        raise MissingExtraError(
-            "use_liger_kernel needs liger-kernel and a GPU; run: pip install liger-kernel, or set it to false"
-        )
-
-
-def without_padding(sft: Any) -> bool:
-    """Whether rows are laid one behind another: where asked for, and where the attention kernel takes any lengths.
-
-    Args:
-        sft: TRL's `SFTConfig`, with the attention that the model is loaded with.
-    """
-    attention = sft.model_init_kwargs["attn_implementation"]
-    return bool(sft.padding_free or is_flash_attention_requested(requested_attention_implementation=attention))
+def run_summary(trainer: Any, evaluation: EpochRows | None, attention: Attention, notes: Iterable[str]) -> list[str]:
+    """Lines for the user before training: rows, steps, attention, evaluation and notes."""
+    args = trainer.args
+    rows, passes, devices = args.per_device_train_batch_size, args.gradient_accumulation_steps, processes(args)
+    padding = "no padding" if getattr(args, "padding_free", False) else "padded rows"
+    return [
+        f"train: {trainer.rows.counts}",
+        f"steps: {last_step(trainer)} of {rows_per_step(args)} rows (per device {rows} x accumulation {passes} x "
+        f"processes {devices})",
+        f"attention: {attention.note}; {padding}",
+        *([f"eval: {evaluation.counts}"] if evaluation else []),
+        *([f"eval: {trainer.validation.pairs}"] if trainer.validation else []),
+        *notes,
+    ]

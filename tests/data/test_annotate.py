@@ -18,7 +18,7 @@ from judgelm.jsonl import read_jsonl
 from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.teacher import TeacherPrompts
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 from tests.support.endpoint.server import endpoint
 from tests.support.teachers import Ledger, TeacherBackend
@@ -115,7 +115,9 @@ def test_the_rows_are_read_by_whatever_reads_judgelm_rows(annotate, tiny_model):
         words = tuple(float(len(answer.split())) for answer in sample.answers)
         assert stream.format.label(row, False).scores == stream.format.label(row, True).scores == words
     assert read_labels("train.jsonl", with_reference=True).labels["q3"].reason.startswith("Assistant 1 says")
-    builder = RowBuilder(AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512))
+    builder = SFTRowBuilder(
+        AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512)
+    )
     assert len(list(builder.read(["train.jsonl"]))) == 6
     assert builder.counts.with_reason == 6
 

@@ -1,4 +1,4 @@
-"""Runs of `train/sft.py`, here or in processes of their own, that can be stopped and gone on with."""
+"""Trainers of the recipes, and runs of `train/sft.py` in this process or in others that can be stopped and resumed."""
 
 import json
 import os
@@ -18,6 +18,11 @@ SETTINGS = {
     "gradient_checkpointing": False, "logging_steps": 1,
 }  # fmt: skip
 """96 rows and 8 a step: 12 steps an epoch, 18 in all, which end within the second epoch."""
+
+
+def build(recipe, judge, args, base):
+    """The trainer of a recipe ("sft" or "dpo"), not yet trained."""
+    return runpy.run_path(str(ROOT / f"train/{recipe}.py"))["build_trainer"](judge, args, base)
 
 
 def configure(folder, **options):

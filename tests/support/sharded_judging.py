@@ -13,7 +13,7 @@ from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.loading import LoadedModel
 from judgelm.modes import Pairwise
 from judgelm.runs.runner import judge
-from judgelm.training.live_model import lent
+from judgelm.training.validation.live_model import unwrapped
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
 PROCESSES = 2
@@ -21,7 +21,7 @@ PROCESSES = 2
 
 def texts_of(model, forward, tokenizer, samples, *, in_step):
     """What the model writes about each sample, by id, in both orders."""
-    with lent(model, forward, device=torch.device("cpu"), in_step=in_step) as live:
+    with unwrapped(model, forward, device=torch.device("cpu"), in_step=in_step) as live:
         eos = frozenset({tokenizer.eos_token_id})
         loaded = LoadedModel(model=live, tokenizer=tokenizer, window=256, eos_ids=eos, quantization=None, identity={})
         engine = TransformersEngine(loaded, max_num_batched_tokens=128)

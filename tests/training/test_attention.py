@@ -8,9 +8,9 @@ from transformers import GPT2Config, LlamaConfig
 from trl import ModelConfig, SFTConfig, TrlParser
 
 from judgelm.errors import ConfigError
-from judgelm.training.attention import Installed, choose_attention, look_at_machine, takes_flash_attention
+from judgelm.training.attention import Installed, best_attention, installed_attention, supports_flash_attention
 from judgelm.training.config import JudgeArguments
-from judgelm.training.trainer import without_padding
+from judgelm.training.trainer import is_padding_free
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path for path in (ROOT / "configs/train").glob("judgelm_*.yaml") if "dpo" not in path.stem)
@@ -19,7 +19,7 @@ A100 = Installed(generation=8, versions=(2,), kernels=False)
 
 def chosen(asked=None, *, generation=8, versions=(2,), kernels=False, supported=True, half=True):
     installed = Installed(generation=generation, versions=versions, kernels=kernels)
-    found = choose_attention(asked, installed, supported=supported, half=half)
+    found = best_attention(asked, installed, supported=supported, half=half)
     return found.implementation, found.note
 
 
@@ -45,7 +45,7 @@ def test_the_fastest_that_is_installed_for_the_gpu_is_taken(generation, versions
         ({"generation": 7}, "FlashAttention needs an Ampere GPU or a later one"),
         ({"half": False}, "FlashAttention multiplies in 16 bits; bf16: true would allow it"),
         ({"versions": ()}, "flash-attn is not installed"),
-        ({"supported": False}, "the model does not take FlashAttention"),
+        ({"supported": False}, "the model does not support FlashAttention"),
     ],
 )
 def test_else_it_is_sdpa_and_why_is_told(options, why):
@@ -59,31 +59,31 @@ def test_a_kernel_of_the_hub_is_never_taken_by_itself_and_named_where_it_could_b
 
 
 def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
-    assert chosen("eager") == ("eager", "eager, as asked")
-    assert chosen("flash_attention_2", half=False) == ("flash_attention_2", "flash_attention_2, as asked")
-    assert chosen("kernels-community/flash-attn2")[1].endswith("as asked, a kernel of the hub")
+    assert chosen("eager") == ("eager", "eager, as requested")
+    assert chosen("flash_attention_2", half=False) == ("flash_attention_2", "flash_attention_2, as requested")
+    assert chosen("kernels-community/flash-attn2")[1].endswith("as requested, a kernel of the hub")
     assert "loads the kernel from the hub" in chosen("flash_attention_3", kernels=True)[1]
     with pytest.raises(ConfigError, match=r"flash_attention_3, but its package is not installed.*leave"):
         chosen("flash_attention_3")
 
 
 def test_a_cpu_has_no_version_whatever_is_installed():
-    assert look_at_machine(SFTConfig(use_cpu=True, bf16=False)).generation is None
-    assert not look_at_machine(SFTConfig(use_cpu=True, bf16=False)).versions
+    assert installed_attention(SFTConfig(use_cpu=True, bf16=False)).generation is None
+    assert not installed_attention(SFTConfig(use_cpu=True, bf16=False)).versions
 
 
 def test_whether_a_model_takes_it_is_read_off_its_configuration(tiny_model, tmp_path):
-    assert takes_flash_attention(str(tiny_model))
+    assert supports_flash_attention(str(tiny_model))
     wide = LlamaConfig(hidden_size=1024, num_attention_heads=2, architectures=["LlamaForCausalLM"])  # heads of 512
     wide.save_pretrained(tmp_path / "wide")
-    assert not takes_flash_attention(str(tmp_path / "wide"))
+    assert not supports_flash_attention(str(tmp_path / "wide"))
     GPT2Config(architectures=["NoSuchModel"]).save_pretrained(tmp_path / "other")
-    assert not takes_flash_attention(str(tmp_path / "other"))
+    assert not supports_flash_attention(str(tmp_path / "other"))
     (tmp_path / "own").mkdir()
     (tmp_path / "own/config.json").write_text(
         json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}, "architectures": ["Own"]})
     )
-    assert not takes_flash_attention(str(tmp_path / "own"))
+    assert not supports_flash_attention(str(tmp_path / "own"))
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -92,9 +92,8 @@ def test_the_recipes_take_flash_attention_without_padding_where_the_page_says_so
     _, sft, model = TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
     assert (model.attn_implementation, sft.padding_free) == (None, False)  # "No recipe names one"
     for installed, unpadded in ((A100, True), (Installed(generation=8, versions=(), kernels=True), False)):
-        found = choose_attention(model.attn_implementation, installed, supported=True, half=sft.bf16)
-        sft.model_init_kwargs = {"attn_implementation": found.implementation}
-        assert without_padding(sft) == unpadded
+        found = best_attention(model.attn_implementation, installed, supported=True, half=sft.bf16)
+        assert is_padding_free(sft.padding_free, found.implementation) == unpadded
 
 
 def test_the_page_says_what_the_recipes_do():

@@ -6,8 +6,8 @@ import pytest
 import transformers
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.training.checkpoints import STATE_NAME, Checkpoints, checkpoints_in, flaw_of, mark
-from judgelm.training.resume import StartingPoint, find_start
+from judgelm.training.checkpoints import STATE_NAME, CheckpointCallback, checkpoints_in, flaw_of, mark
+from judgelm.training.resume import StartingPoint, choose_start
 
 SETTINGS = {"learning_rate": 0.1, "model_name_or_path": "base", "rows": "abc"}
 
@@ -25,7 +25,7 @@ def checkpoint(folder, step, *, marked=True, resumable=True, settings=SETTINGS):
 
 
 def start(folder, settings=SETTINGS, *, given=None, overwrite=False):
-    return find_start(folder, settings, given=given, overwrite=overwrite)
+    return choose_start(folder, settings, given, overwrite=overwrite)
 
 
 def test_a_marked_checkpoint_is_whole_and_names_its_files(tmp_path):
@@ -64,7 +64,7 @@ def test_a_save_marks_the_new_one_before_the_old_ones_go(tmp_path):
         checkpoint(tmp_path, step)
     new = checkpoint(tmp_path, 9, marked=False)
     state = transformers.TrainerState(global_step=9, best_model_checkpoint=str(tmp_path / "checkpoint-3"))
-    Checkpoints(SETTINGS, 2).on_save(args, state, transformers.TrainerControl())
+    CheckpointCallback(SETTINGS, 2).on_save(args, state, transformers.TrainerControl())
     assert flaw_of(new) == ""
     assert [path.name for path in checkpoints_in(tmp_path)] == ["checkpoint-9", "checkpoint-3"]  # the last, the best
 
@@ -73,7 +73,7 @@ def test_without_a_limit_all_are_kept(tmp_path):
     args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     for step in (3, 6):
         checkpoint(tmp_path, step)
-    Checkpoints(SETTINGS, None).on_save(args, transformers.TrainerState(global_step=6), transformers.TrainerControl())
+    CheckpointCallback(SETTINGS).on_save(args, transformers.TrainerState(global_step=6), transformers.TrainerControl())
     assert len(checkpoints_in(tmp_path)) == 2
 
 
@@ -86,8 +86,8 @@ def test_torn_ones_are_removed_and_the_last_whole_one_is_gone_on_from(tmp_path):
     found = start(tmp_path)
     assert found.checkpoint == str(whole)
     assert found.notes == (
-        f"{torn}: is torn, and was removed: judgelm_state.json, which is written last, is missing",
-        f"goes on from {whole}",
+        f"{torn}: is torn and was removed: judgelm_state.json, which is written last, is missing",
+        f"resumes from {whole}",
     )
     assert not torn.exists()
 
@@ -126,9 +126,9 @@ def test_other_versions_are_said_not_refused(tmp_path):
 
 def test_weights_alone_are_nothing_to_go_on_from(tmp_path):
     path = checkpoint(tmp_path, 6, resumable=False)
-    with pytest.raises(RunError, match="checkpoint-6: holds weights alone"):
+    with pytest.raises(RunError, match="checkpoint-6: holds only weights"):
         start(tmp_path)
-    with pytest.raises(RunError, match="checkpoint-6: holds weights alone"):
+    with pytest.raises(RunError, match="checkpoint-6: holds only weights"):
         start(tmp_path, given=str(path))
     preempted = checkpoint(tmp_path, 4)
     assert start(tmp_path).checkpoint == str(preempted)
@@ -147,13 +147,13 @@ def test_a_given_checkpoint_is_taken_if_it_is_whole_and_of_this_run(tmp_path):
 
 def test_a_given_checkpoint_of_another_tool_is_taken_as_it_is(tmp_path):
     path = checkpoint(tmp_path, 3, marked=False)
-    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm; whether it fits is not known",)
+    assert start(tmp_path, given=str(path)).notes == (f"{path}: not written by judgelm, so whether it fits is unknown",)
 
 
 @pytest.mark.parametrize("given", ["false", "runs/checkpoint-7"])
 def test_a_given_folder_that_is_no_checkpoint_is_refused_with_the_ways_out(tmp_path, given):
     with pytest.raises(
-        ConfigError, match=rf"{given}: no checkpoint's folder; leave it out .* overwrite_output_dir: true"
+        ConfigError, match=rf"{given}: not a checkpoint folder; leave it out .* overwrite_output_dir: true"
     ):
         start(tmp_path, given=given)
 

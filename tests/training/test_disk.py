@@ -17,10 +17,9 @@ from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
 from judgelm.training.config import JudgeArguments
-from judgelm.training.disk import DiskNeed, check_disk, disk_need, full_disk_in_words
-from judgelm.training.save import save
-from judgelm.training.sft import prepare
-from tests.support.recipe_runs import SETTINGS, configure, run_here
+from judgelm.training.disk import DiskNeed, check_disk, disk_full_as_error, disk_need
+from judgelm.training.save import save_judge
+from tests.support.recipe_runs import SETTINGS, build, configure, run_here
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,8 @@ def prepared(tiny_model, train_file, tmp_path, *, model=None, **options):
     own = {name: value for name, value in SETTINGS.items() if name != "template"}
     judge = JudgeArguments(train_data=[str(train_file)], template="judgelm-compact")
     model = ModelConfig(model_name_or_path=str(tiny_model), **(model or {}))
-    return prepare(judge, SFTConfig(**(own | {"output_dir": str(tmp_path / "out")} | options)), model), judge, model
+    args = SFTConfig(**(own | {"output_dir": str(tmp_path / "out")} | options))
+    return build("sft", judge, args, model), judge, model
 
 
 def bytes_of(folder):
@@ -57,10 +57,10 @@ LORA = {"use_peft": True, "lora_r": 64, "lora_target_modules": ["all-linear"]}
     ids=["full", "lora", "weights alone", "adafactor", "rmsprop"],
 )
 def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_file, tmp_path, model, options):
-    tuning, judge, model = prepared(tiny_model, train_file, tmp_path, model=model, max_steps=3, **options)
-    need = disk_need(tuning.trainer, limit=2, steps=3)
-    tuning.trainer.train()
-    save(tuning, judge, model)
+    trainer, judge, model = prepared(tiny_model, train_file, tmp_path, model=model, max_steps=3, **options)
+    need = disk_need(trainer, 2)
+    trainer.train()
+    save_judge(trainer, judge, model)
     [checkpoint] = checkpoints_in(tmp_path / "out")
     assert need.checkpoints == 1
     assert need.checkpoint == pytest.approx(bytes_of(checkpoint), rel=0.1)
@@ -81,11 +81,11 @@ def test_the_estimate_is_within_a_tenth_of_what_is_written(tiny_model, train_fil
 def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(
     tiny_model, train_file, tmp_path, limit, options, at_once
 ):
-    tuning, *_ = prepared(tiny_model, train_file, tmp_path, **options)
-    assert disk_need(tuning.trainer, limit=limit, steps=18).checkpoints == at_once
-    tuning.trainer.args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
+    trainer, *_ = prepared(tiny_model, train_file, tmp_path, **options)
+    assert disk_need(trainer, limit).checkpoints == at_once
+    trainer.args.metric_for_best_model = "eval_loss"  # the best one stays beside the last
     best = at_once + (limit == 1)
-    assert disk_need(tuning.trainer, limit=limit, steps=18).checkpoints == best
+    assert disk_need(trainer, limit).checkpoints == best
 
 
 def test_a_disk_too_small_is_refused_with_what_would_do(tmp_path, monkeypatch):
@@ -129,13 +129,13 @@ def test_a_recipe_asks_before_it_trains(tiny_model, train_file, tmp_path, monkey
     ],
 )
 def test_a_full_disk_is_one_sentence(tmp_path, error):
-    sentence = r"no room left on the disk; free .* and the same command begins anew"
-    with pytest.raises(RunError, match=sentence), full_disk_in_words(tmp_path):
+    sentence = r"no space left on the disk; free .* and the same command starts over"
+    with pytest.raises(RunError, match=sentence), disk_full_as_error(tmp_path):
         raise error
 
 
 def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(RuntimeError, match="CUDA"), full_disk_in_words(tmp_path):
+    with pytest.raises(RuntimeError, match="CUDA"), disk_full_as_error(tmp_path):
         raise RuntimeError("CUDA out of memory")
 
 
@@ -172,8 +172,8 @@ def test_a_disk_that_fills_up_while_saving_leaves_the_last_good_checkpoint(
     thread.start()
     said = run_here(config)
     thread.join()
-    assert said.startswith(f"error: {out}: no room left on the disk; free 1.5 MB or more")
-    assert said.endswith(f"goes on from {out / 'checkpoint-6'}")
+    assert said.startswith(f"error: {out}: no space left on the disk; free 1.5 MB or more")
+    assert said.endswith(f"resumes from {out / 'checkpoint-6'}")
     assert flaw_of(out / "checkpoint-6") == ""
     filler.unlink()
     assert run_here(config) is None

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.judge import Judge
-from judgelm.training.extension_locks import build_root
+from judgelm.training.distributed import build_root
 from tests.support import recipe_runs
 from tests.support.vicuna_folders import pickle_weights
 
@@ -257,11 +257,11 @@ import os
 from pathlib import Path
 from accelerate import PartialState
 from judgelm.errors import RunError
-from judgelm.training.broadcast import refuse_unshared
+from judgelm.training.distributed import require_shared_disk
 state = PartialState(cpu=True)
-refuse_unshared(Path())  # each has its own
+require_shared_disk(Path())  # each has its own
 try:
-    refuse_unshared(Path("first") if state.is_main_process else Path("second"))
+    require_shared_disk(Path("first") if state.is_main_process else Path("second"))
 except RunError as error:
     print(f"{state.process_index}: {error}", flush=True)
 state.wait_for_everyone()
@@ -278,5 +278,5 @@ def test_machines_that_share_no_disk_do_not_go_on_each_from_another_row(tmp_path
         capture_output=True, text=True, check=True, timeout=280, cwd=tmp_path,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert "0: first: is not there on every machine" in done.stdout
-    assert "1: second: is not there on every machine" in done.stdout
+    assert "0: first: not found on every machine" in done.stdout
+    assert "1: second: not found on every machine" in done.stdout

@@ -25,10 +25,13 @@ from judgelm.prompts.judge_card import find_card
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.serialization import judgment_from_row
 from judgelm.training.config import accumulation_steps
-from judgelm.training.preference import DpoArguments, prepare_preference
+from judgelm.training.dpo import DPOArguments, dpo_facts, find_tuned_card
 from judgelm.training.resume import run_settings
-from judgelm.training.save import save
-from judgelm.training.schedule import Passage
+from judgelm.training.rows.dataset import EpochRows
+from judgelm.training.rows.records import RowCounts
+from judgelm.training.save import save_judge
+from judgelm.training.schedule import Schedule
+from tests.support import recipe_runs
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
 
 ROOT = Path(__file__).parents[2]
@@ -68,10 +71,16 @@ def files(tiny_judge, tmp_path_factory):
 
 def arguments(files, judge, out, **options):
     """What the recipe would be told: its own arguments, TRL's, the model's."""
-    own = {name: options.pop(name) for name in list(options) if name in DpoArguments.__dataclass_fields__}
+    own = {name: options.pop(name) for name in list(options) if name in DPOArguments.__dataclass_fields__}
     told = {"train_data": [files[0]], "judgments": [files[1]], "template": TEMPLATE, "swap_prob": 0.0} | own
     dpo = DPOConfig(output_dir=str(out), **COMMON | options)
-    return DpoArguments(**told), dpo, ModelConfig(model_name_or_path=str(judge))
+    return DPOArguments(**told), dpo, ModelConfig(model_name_or_path=str(judge))
+
+
+def tune(judge, dpo, model):
+    """The recipe's trainer, and the card of the judge to be tuned."""
+    card = find_tuned_card(model, judge)
+    return recipe_runs.build("dpo", judge, dpo, model), card
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +88,10 @@ def tuned(tiny_judge, files, tmp_path_factory):
     """A tuning that is done, and its folder."""
     out = tmp_path_factory.mktemp("tuned") / "judge"
     judge, dpo, model = arguments(files, tiny_judge, out, eval_data=[files[0]])
-    tuning = prepare_preference(judge, dpo, model)
-    tuning.trainer.train()
-    save(tuning, judge, model)
-    return tuning, out
+    trainer, card = tune(judge, dpo, model)
+    trainer.train()
+    save_judge(trainer, judge, model, facts=dpo_facts(judge, dpo, model, card), tuned_from=card)
+    return trainer, out
 
 
 def log_probability(model, prompt, target):
@@ -104,18 +113,18 @@ def margins(folder, rows):
 
 
 def test_the_chosen_judgments_gain_on_the_rejected_ones(tuned, tiny_judge):
-    tuning, out = tuned
-    rows = list(tuning.train.dataset.select(range(20)))
+    trainer, out = tuned
+    rows = list(trainer.rows.dataset.select(range(20)))
     before, after = margins(tiny_judge, rows), margins(out, rows)
     assert max(before) < 0  # the judge preferred what it wrote itself
     assert all(new > old + 1 for old, new in zip(before, after, strict=True))
-    logged = [entry["rewards/margins"] for entry in tuning.trainer.state.log_history if "rewards/margins" in entry]
+    logged = [entry["rewards/margins"] for entry in trainer.state.log_history if "rewards/margins" in entry]
     assert logged[-1] > logged[0]
 
 
 def test_the_verdicts_turn_to_the_chosen_ones(tuned, tiny_judge):
-    tuning, out = tuned
-    mistaken = set(tuning.train.dataset["sample_id"])
+    trainer, out = tuned
+    mistaken = set(trainer.rows.dataset["sample_id"])
     assert len(mistaken) >= 15
     for folder, right in ((tiny_judge, 0), (out, 0.8 * len(mistaken))):
         with Judge(str(folder)) as judge:
@@ -126,18 +135,18 @@ def test_the_verdicts_turn_to_the_chosen_ones(tuned, tiny_judge):
 
 
 def test_the_prompts_are_those_that_the_judge_was_asked_with(tuned, files):
-    tuning, _ = tuned
+    trainer, _ = tuned
     asked = {row["id"]: judgment_from_row(row).prompt_tokens for _, row in read_jsonl(files[1])}
-    assert all(len(row["prompt_ids"]) == asked[row["sample_id"]] for row in tuning.train.dataset)
+    assert all(len(row["prompt_ids"]) == asked[row["sample_id"]] for row in trainer.rows.dataset)
 
 
 def test_trl_is_given_the_tokens_as_they_are(tuned):
-    tuning, out = tuned
+    trainer, out = tuned
     tokenizer = AutoTokenizer.from_pretrained(out)
-    batch = next(iter(tuning.trainer.get_train_dataloader()))
+    batch = next(iter(trainer.get_train_dataloader()))
     targets = [ids[mask.bool()] for ids, mask in zip(batch["input_ids"], batch["completion_mask"], strict=True)]
     assert all(re.fullmatch(r"\d+ \d+\n", tokenizer.decode(target)) for target in targets)  # no end of sequence
-    rows = tuning.train.dataset.select(range(8))
+    rows = trainer.rows.dataset.select(range(8))
     assert [target.tolist() for target in targets] == rows["chosen_ids"][:] + rows["rejected_ids"][:]
 
 
@@ -158,8 +167,8 @@ def test_the_card_says_what_it_was_and_what_was_done(tuned, tiny_judge, files):
 
 
 def test_evaluations_judge_pairs_as_those_of_a_fine_tuning(tuned):
-    tuning, out = tuned
-    [found] = [entry for entry in tuning.trainer.state.log_history if "eval_agreement" in entry]
+    trainer, out = tuned
+    [found] = [entry for entry in trainer.state.log_history if "eval_agreement" in entry]
     assert found["eval_delta_bias"] > 0.8  # shown in both orders, it goes by the place
     assert found["eval_agreement"] == find_card(str(out)).training["metrics"]["agreement"]["value"]
 
@@ -191,7 +200,9 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
     )
     card = find_card(str(whole))
     assert (card.training["method"], card.training["merged"]["adapter"]) == ("dpo", "adapter")
-    rows = list(prepare_preference(*arguments(files, tiny_judge, tmp_path / "rows")).train.dataset.select(range(8)))
+    rows = list(
+        recipe_runs.build("dpo", *arguments(files, tiny_judge, tmp_path / "rows")).rows.dataset.select(range(8))
+    )
     assert all(new > old for old, new in zip(margins(tiny_judge, rows), margins(whole, rows), strict=True))
     said = run_recipe(monkeypatch, capsys, "dpo.py", "--config", config)
     assert said.startswith(f"error: {out}: holds a finished judge")
@@ -204,23 +215,27 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
         ({"scale": [1, 5]}, CardError, r"on the scale 1 to 10, but scale is \[1, 5\]; set scale: \[1, 10\]"),
         ({"loss_on": "all"}, ConfigError, "loss_on is 'all', but DPO compares whole judgments"),
         ({"score_weight": 2.0}, ConfigError, "score_weight is 2.0, but DPO"),
-        ({"beta": 0.0}, ConfigError, "beta is 0.0; it is above 0"),
+        ({"beta": 0.0}, ConfigError, "beta is 0.0; it must be above 0"),
         ({"max_length": None}, ConfigError, "max_length is missing"),
         ({"judgments": []}, InputError, r"no two judgments to tune on \(40 without two judgments\)"),
         ({"judgments": ["nowhere.jsonl"]}, InputError, r"cannot read nowhere\.run\.json beside it"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_way_out(tiny_judge, files, tmp_path, options, error, sentence):
+    judge, dpo, model = arguments(files, tiny_judge, tmp_path / "out", **options)
     with pytest.raises(error, match=sentence):
-        prepare_preference(*arguments(files, tiny_judge, tmp_path / "out", **options))
+        tune(judge, dpo, model)
 
 
 def test_a_setting_of_dpo_alone_makes_another_run(tiny_judge, files, tmp_path):
-    passage = Passage(epochs=1.0, steps=None, batch=8, group_by_length=False, seed=0)
+    schedule = Schedule(epochs=1.0, steps=None, batch=8, group_by_length=False, seed=0)
+    rows = EpochRows(
+        name="", dataset=None, counts=RowCounts(), epochs=1, per_epoch=8, schedule=schedule, window=256
+    )  # fmt: skip
     found = []
     for options in ({}, {"label_smoothing": 0.1}, {"f_divergence_type": "js_divergence"}, {"ld_alpha": 0.5}):
         told = arguments(files, tiny_judge, tmp_path, **options)
-        found.append(json.dumps(run_settings(*told, rows="", passage=passage)))
+        found.append(json.dumps(run_settings(*told, rows)))
     assert len(set(found)) == 4
 
 
@@ -229,10 +244,10 @@ def test_the_loss_of_a_broken_step_is_the_mean_over_its_passes(tiny_judge, files
         files, tiny_judge, tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=4,
         save_strategy="steps", save_steps=1,
     )  # fmt: skip
-    tuning = prepare_preference(judge, dpo, model)
-    tuning.trainer.add_callback(BreakWeight())
+    trainer = recipe_runs.build("dpo", judge, dpo, model)
+    trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match="weights are not finite"):
-        tuning.trainer.train()
+        trainer.train()
     found = json.loads((tmp_path / "nan_step_0.json").read_text())
     assert found["loss"] == pytest.approx(math.log(2), abs=1e-4)  # the judge and its reference are still one
 
@@ -246,14 +261,15 @@ class BreakWeight(TrainerCallback):
 
 def test_an_adapter_is_no_judge_to_begin_from(tiny_judge, files, tmp_path):
     adapter = make_adapter(tiny_judge, tmp_path / "adapter", seed=1)
+    judge, _, model = arguments(files, adapter, tmp_path / "out")
     with pytest.raises(ConfigError, match=r"is an adapter; merge it into its base first: python train/merge_lora\.py"):
-        prepare_preference(*arguments(files, adapter, tmp_path / "out"))
+        find_tuned_card(model, judge)
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_config_is_parsed_and_states_its_batch(path):
     told = ["--config", str(path), "--use_cpu", "true", "--tf32", "false"]  # this machine need not have a GPU
-    judge, dpo, model = TrlParser((DpoArguments, DPOConfig, ModelConfig)).parse_args_and_config(told)
+    judge, dpo, model = TrlParser((DPOArguments, DPOConfig, ModelConfig)).parse_args_and_config(told)
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     command = re.search(
         r"accelerate launch --config_file (\S+) train/dpo\.py --config (\S+)",

@@ -12,8 +12,8 @@ from trl.trainer import utils as trl_utils
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.config import JudgeArguments
-from judgelm.training.preference import DpoArguments, prepare_preference
-from judgelm.training.sft import prepare
+from judgelm.training.dpo import DPOArguments
+from tests.support.recipe_runs import build
 
 COMMON = {
     "max_length": 384, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "max_steps": 1,
@@ -50,7 +50,7 @@ def tune(tiny_model, train_file, tmp_path):
     def prepared(base=tiny_model, judge=None, model=None, **options):
         arguments = JudgeArguments(train_data=[train_file], template="judgelm-compact", **(judge or {}))
         sft = SFTConfig(output_dir=str(tmp_path / "judge"), **COMMON | options)
-        return prepare(arguments, sft, ModelConfig(model_name_or_path=str(base), **(model or {}))).trainer
+        return build("sft", arguments, sft, ModelConfig(model_name_or_path=str(base), **(model or {})))
 
     return prepared
 
@@ -143,9 +143,9 @@ def test_a_batch_without_a_label_gives_nought_and_gradients_of_nought(tune):
 def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_path, monkeypatch):
     row = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row | {"id": str(number)}) + "\n" for number in range(4)))
-    judge = DpoArguments(train_data=[str(tmp_path / "rows.jsonl")], template="judgelm-compact", swap_prob=0)
+    judge = DPOArguments(train_data=[str(tmp_path / "rows.jsonl")], template="judgelm-compact", swap_prob=0)
     dpo = DPOConfig(output_dir=str(tmp_path / "out"), **COMMON)
-    trainer = prepare_preference(judge, dpo, ModelConfig(model_name_or_path=str(tiny_model))).trainer
+    trainer = build("dpo", judge, dpo, ModelConfig(model_name_or_path=str(tiny_model)))
     batch = batch_of(trainer)
     tokens = int(batch["completion_mask"].sum())  # 8 judgments of 3 tokens
     assert tokens == 24

@@ -15,7 +15,7 @@ from trl import ModelConfig, SFTConfig
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import TrainingError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.sft import prepare
+from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
 COMMON = {
@@ -35,7 +35,7 @@ def train_file(tmp_path_factory):
 def tune(base, train_file, folder, **model):
     judge = JudgeArguments(train_data=[train_file], template="judgelm-compact")
     sft = SFTConfig(output_dir=str(folder), **COMMON)
-    return prepare(judge, sft, ModelConfig(model_name_or_path=str(base), **model))
+    return build("sft", judge, sft, ModelConfig(model_name_or_path=str(base), **model))
 
 
 def poisoned(base, folder, *tokens):
@@ -71,11 +71,11 @@ def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, tr
     assert step > 0
     folder = tmp_path / "judge"
     # an adapter, since the base would itself be refused as a checkpoint
-    tuning = tune(poisoned(tiny_model, tmp_path / "base", token), train_file, folder, use_peft=True, lora_r=2)
+    trainer = tune(poisoned(tiny_model, tmp_path / "base", token), train_file, folder, use_peft=True, lora_r=2)
     with pytest.raises(
         TrainingError, match=rf"nan_step_{step}\.json: in step {step} .* the loss is nan.*learning_rate"
     ):
-        tuning.trainer.train()
+        trainer.train()
     path, found = broken(folder)
     assert path.name == f"nan_step_{step}.json"
     assert (found["step"], found["what"], found["loss"]) == (step, "loss", "nan")
@@ -95,23 +95,23 @@ class BreakWeight(TrainerCallback):
 
 
 def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, train_file, tmp_path):
-    tuning = tune(tiny_model, train_file, tmp_path)
-    tuning.trainer.add_callback(BreakWeight())
+    trainer = tune(tiny_model, train_file, tmp_path)
+    trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match=r"nan_step_2\.json: in step 2 .* weights are not finite"):
-        tuning.trainer.train()
+        trainer.train()
     _, found = broken(tmp_path)
     assert found["what"] == "weights"
     assert 0 < found["loss"] < 20  # the loss of that step was still one
-    assert found["sample_ids"] == tuning.train.dataset["sample_id"][8:12]
+    assert found["sample_ids"] == trainer.rows.dataset["sample_id"][8:12]
     assert checkpoints(tmp_path) == ["checkpoint-2"]
     with pytest.raises(TrainingError):
-        tuning.trainer.save_model(str(tmp_path))
+        trainer.save_model(str(tmp_path))
     assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_sound_training_leaves_no_such_file(tiny_model, train_file, tmp_path):
-    tuning = tune(tiny_model, train_file, tmp_path)
-    tuning.trainer.train()
+    trainer = tune(tiny_model, train_file, tmp_path)
+    trainer.train()
     assert checkpoints(tmp_path) == ["checkpoint-6"]
     assert not list(tmp_path.glob("nan_step_*"))
 

@@ -12,11 +12,12 @@ import torch
 import yaml
 from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from trl import ModelConfig
 
 from judgelm.judge import Judge
-from judgelm.training.preference import ARGUMENTS as DPO_ARGUMENTS
-from judgelm.training.preference import prepare_preference
-from judgelm.training.run import read_arguments
+from judgelm.training.arguments import parse_arguments
+from judgelm.training.dpo import DPOArguments
+from judgelm.training.precision import JudgeDPOConfig
 from tests.support import recipe_runs
 from tests.support.tiny_judges import reply_of, word_sample
 from tests.support.vicuna_folders import Executed, pickle_weights
@@ -105,10 +106,10 @@ def test_preference_tuning_begins_from_a_pickled_judge(trained, tmp_path, monkey
     config.write_text(yaml.safe_dump(recipe | {"global_batch": 8, "max_steps": 1, "logging_steps": 1}))
     arguments = ["train/dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", arguments)
-    tuning = prepare_preference(*read_arguments(*DPO_ARGUMENTS))
-    tuning.trainer.train()
+    trainer = recipe_runs.build("dpo", *parse_arguments(DPOArguments, JudgeDPOConfig, ModelConfig))
+    trainer.train()
     # judge and reference are one at the first step: the loss is ln 2
-    assert tuning.trainer.state.log_history[0]["loss"] == pytest.approx(math.log(2), abs=1e-3)
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(math.log(2), abs=1e-3)
 
 
 def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):

@@ -55,7 +55,7 @@ def test_a_run_keeps_the_formats_it_began_with_on_another_cpu(settings, tmp_path
     (tmp_path / "out/judge.json").unlink()
     shutil.rmtree(tmp_path / "out/checkpoint-6")
     formats, said = train(config)  # on this machine's own CPU, which may compute bfloat16
-    assert f"goes on from {tmp_path / 'out/checkpoint-3'}" in said
+    assert f"resumes from {tmp_path / 'out/checkpoint-3'}" in said
     assert formats == []
     card = json.loads((tmp_path / "out/judge.json").read_text())
     assert card["training"]["optimisation"]["precision"] == "float32"
@@ -64,7 +64,7 @@ def test_a_run_keeps_the_formats_it_began_with_on_another_cpu(settings, tmp_path
 def test_what_was_asked_for_stays_and_its_cost_is_said(settings, tmp_path):
     config = recipe_runs.configure(tmp_path, **settings, max_steps=1, save_strategy="no")
     formats, said = train(config, "--bf16", "true", ONEDNN_MAX_CPU_ISA="AVX2")
-    assert formats == ["bf16: true, as asked"]
+    assert formats == ["bf16: true, as configured"]
     assert "than float32; bf16: false makes it faster)" in said
     card = json.loads((tmp_path / "out/judge.json").read_text())
     assert card["training"]["optimisation"]["precision"] == "bf16"

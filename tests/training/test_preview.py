@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,16 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Label, Sample
-from judgelm.training.preview import LeftOut, as_text, random_pairs, show, show_swapped, the_pair, the_row
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.preview import (
+    LeftOut,
+    pair_by_id,
+    preview_row,
+    preview_swap,
+    random_pairs,
+    render_row,
+    row_by_number,
+)
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 
 ROOT = Path(__file__).parents[2]
@@ -60,20 +69,20 @@ HARD = pair(
 @pytest.mark.parametrize("one", [pair(), HARD], ids=["plain", "hard"])
 def test_shown_tokens_joined_are_the_rows_text(request, name, one):
     tokenizer = request.getfixturevalue(name)
-    made = RowBuilder(tokenizer, options()).build(one.sample, one.plain, None)
-    row = show(one, tokenizer, options())
+    made = SFTRowBuilder(tokenizer, options()).build(replace(one, referenced=None))
+    row = preview_row(one, tokenizer, options())
     assert "".join(token.text for token in row.tokens) == tokenizer.decode(made.input_ids)
     assert row.target == tokenizer.decode(made.input_ids[made.labels >= 0])
     assert row.prompt_tokens + row.loss_tokens == len(made.input_ids)
 
 
 def test_loss_line_ends_and_specials_are_marked_without_colours(tokenizer):
-    text = as_text(show(pair(), tokenizer, options()), plain=True).plain
+    text = render_row(preview_row(pair(), tokenizer, options()), plain=True).plain
     assert text == "[Q] what is it⏎\n[1] a fox⏎\n[2] a dog⏎\n[S]⟦8 6⏎\nAssistant 1 can jump⟨</s>⟩⟧"
 
 
 def test_with_colours_loss_has_another_style_than_the_prompt(tokenizer):
-    text = as_text(show(pair(), tokenizer, options()))
+    text = render_row(preview_row(pair(), tokenizer, options()))
     styles = {str(span.style): text.plain[span.start : span.end] for span in text.spans}
     assert "⟦" not in text.plain
     assert {style.split()[0] for style in styles} == {"dim", "green", "cyan"}
@@ -81,50 +90,50 @@ def test_with_colours_loss_has_another_style_than_the_prompt(tokenizer):
 
 
 def test_boundaries_separate_tokens(tokenizer):
-    row = show(pair(), tokenizer, options())
-    assert as_text(row, plain=True, boundaries=True).plain.count("│") == len(row.tokens)
+    row = preview_row(pair(), tokenizer, options())
+    assert render_row(row, plain=True, boundaries=True).plain.count("│") == len(row.tokens)
 
 
 def test_a_row_cannot_steer_the_terminal(tokenizer):
-    row = show(pair(("a \x1b[31m\u202efox\x07", "b")), tokenizer, options())
-    text = as_text(row, plain=True).plain
+    row = preview_row(pair(("a \x1b[31m\u202efox\x07", "b")), tokenizer, options())
+    text = render_row(row, plain=True).plain
     assert r"\x1b[31m\u202efox\x07" in text
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
 
 
 def test_a_cut_answer_is_marked_where_it_ends(tokenizer):
-    row = show(pair((" fox" * 300, "a dog")), tokenizer, options(window=200))
+    row = preview_row(pair((" fox" * 300, "a dog")), tokenizer, options(window=200))
     [what] = row.cuts.values()
-    text = as_text(row, plain=True).plain
+    text = render_row(row, plain=True).plain
     # 300 words of 4 characters without the first blank, less what is still there
     assert what == f"answer 1 is cut by {1199 - (4 * text.count('fox') - 1):,} characters"
     assert f"fox[✂ {what}]⏎\n[2] a dog" in text
 
 
 def test_both_answers_may_be_cut(tokenizer):
-    row = show(pair((" fox" * 300, "big dog" * 90)), tokenizer, options(window=200))
+    row = preview_row(pair((" fox" * 300, "big dog" * 90)), tokenizer, options(window=200))
     assert [what.split(" is cut")[0] for what in row.cuts.values()] == ["answer 1", "answer 2"]
 
 
 def test_a_cut_reason_is_marked_at_the_end(tokenizer):
-    row = show(pair(reason="fox " * 400), tokenizer, options())
-    assert as_text(row, plain=True).plain.endswith("⟧[✂ the reason is cut at half the window]")
+    row = preview_row(pair(reason="fox " * 400), tokenizer, options())
+    assert render_row(row, plain=True).plain.endswith("⟧[✂ the reason is cut at half the window]")
 
 
 def test_a_bare_score_line_is_not_called_cut(tokenizer):
-    row = show(pair(reason=None), tokenizer, options())
+    row = preview_row(pair(reason=None), tokenizer, options())
     assert row.target == "8 6\n"
     assert row.cuts == {}
 
 
 def test_what_training_leaves_out_is_said(tokenizer):
-    assert show(pair(scores=(0, 6)), tokenizer, options()) == LeftOut(why="scores outside the scale")
+    assert preview_row(pair(scores=(0, 6)), tokenizer, options()) == LeftOut(reason="scores outside the scale")
 
 
 def test_a_swapped_row_stands_beside_its_own_with_changed_words_marked(tokenizer):
-    found = show_swapped(pair(), tokenizer, options())
+    found = preview_swap(pair(), tokenizer, options())
     before, after = (
-        as_text(row, changed, plain=True).plain
+        render_row(row, changed, plain=True).plain
         for row, changed in zip((found.before, found.after), found.changed, strict=True)
     )
     assert before.endswith("[1] a fox⏎\n[2] a dog⏎\n[S]⟦«8» «6»⏎\nAssistant «1» can jump⟨</s>⟩⟧")
@@ -133,14 +142,14 @@ def test_a_swapped_row_stands_beside_its_own_with_changed_words_marked(tokenizer
 
 
 def test_an_ambiguous_reason_is_dropped_and_said(tokenizer):
-    found = show_swapped(pair(reason="The former is better than the latter."), tokenizer, options())
+    found = preview_swap(pair(reason="The former is better than the latter."), tokenizer, options())
     assert [problem.code for problem in found.ambiguous] == ["former_latter"]
     assert found.after.target == "6 8\n"
 
 
 def test_only_pairs_are_swapped(tokenizer):
     with pytest.raises(ConfigError, match="has 3 answers; only a pair can be swapped"):
-        show_swapped(pair(("a", "b", "c")), tokenizer, options())
+        preview_swap(pair(("a", "b", "c")), tokenizer, options())
 
 
 def line(number):
@@ -160,14 +169,14 @@ def rows(tmp_path):
 
 
 def test_rows_are_found_by_number_and_id(rows):
-    assert the_row(str(rows), 2).sample.id == "1"  # the first line is no row
-    assert the_pair(str(rows), "30").sample.id == "30"
+    assert row_by_number(str(rows), 2).sample.id == "1"  # the first line is no row
+    assert pair_by_id(str(rows), "30").sample.id == "30"
     with pytest.raises(InputError, match="1: not JSON"):
-        the_row(str(rows), 1)
+        row_by_number(str(rows), 1)
     with pytest.raises(InputError, match="no row 32; the file has 31 rows"):
-        the_row(str(rows), 32)
+        row_by_number(str(rows), 32)
     with pytest.raises(InputError, match="no usable row with id '31'"):
-        the_pair(str(rows), "31")
+        pair_by_id(str(rows), "31")
 
 
 def test_random_rows_depend_on_seed_and_id_alone(rows, tmp_path):
@@ -214,6 +223,6 @@ def test_a_built_parquet_file_is_shown_too(rows, tokenizer, tmp_path):
 
     values = {"inputs": [str(rows)], "out": str(tmp_path / "built"), "format": "parquet", "validation": 0}
     build(build_options(values | {"near_duplicates": 1.0, "reference": "ignore", "swap": "both"}, "test"))
-    found = the_row(str(tmp_path / "built" / "train.parquet"), 2)
+    found = row_by_number(str(tmp_path / "built" / "train.parquet"), 2)
     assert found.sample.id == "1:swapped"
-    assert show(found, tokenizer, options()).target.startswith("6 8\nAssistant 2 can jump")
+    assert preview_row(found, tokenizer, options()).target.startswith("6 8\nAssistant 2 can jump")

@@ -14,8 +14,9 @@ from trl import ModelConfig, SFTConfig, TrlParser, get_peft_config, get_quantiza
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
+from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments, accumulation_steps
-from judgelm.training.sft import prepare, row_options
+from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
@@ -54,7 +55,7 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     )
     if stated := re.search(r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process", path.read_text()):
         assert tuple(map(int, stated.groups())) == (rows, passes, processes)
-    assert get_template(judge.template).id == row_options(judge, window=sft.max_length, seed=0).template
+    assert get_template(judge.template).id == row_options(judge, sft).template
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
 
 
@@ -184,4 +185,4 @@ def test_the_stated_batch_is_checked_before_anything_is_loaded(tmp_path):
     judge, sft, model = parse(ROOT / "configs/train/judgelm_33b.yaml", *more)
     # one process here instead of sixteen: 128 / 2 = 64
     with pytest.raises(ConfigError, match="x 1 processes make 8; gradient_accumulation_steps: 64 would give it"):
-        prepare(judge, sft, model)
+        build("sft", judge, sft, model)

@@ -9,9 +9,9 @@ from trl import SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import InputError
+from judgelm.training.rows.dataset import build_epochs
 from judgelm.training.rows.records import RowOptions
-from judgelm.training.schedule import Passage, lay_out, training_order
-from judgelm.training.sft import pass_once
+from judgelm.training.schedule import Schedule, training_order, use_single_pass
 
 ROWS = 40
 
@@ -30,8 +30,8 @@ def file(tmp_path_factory):
 
 def laid_out(tokenizer, file, folder, *, epochs=3.0, steps=None, group=False, seed=0, **options):
     rows = RowOptions(template="judgelm-compact", window=300, seed=seed, **options)
-    passage = Passage(epochs=epochs, steps=steps, batch=8, group_by_length=group, seed=seed)
-    return lay_out(tokenizer, rows, [file], passage, folder)
+    schedule = Schedule(epochs=epochs, steps=steps, batch=8, group_by_length=group, seed=seed)
+    return build_epochs(tokenizer, rows, [file], schedule, folder)
 
 
 def test_every_epoch_holds_every_row_once(tokenizer, file, tmp_path):
@@ -102,8 +102,8 @@ def test_steps_decide_how_many_epochs_there_are(tokenizer, file, tmp_path):
 
 def test_grouping_by_length_keeps_epochs_whole_and_saves_padding():
     lengths = np.random.default_rng(0).integers(10, 1000, 640)
-    passage = Passage(epochs=2, steps=None, batch=16, group_by_length=True, seed=0)
-    order = training_order(lengths, [320, 320], passage)
+    schedule = Schedule(epochs=2, steps=None, batch=16, group_by_length=True, seed=0)
+    order = training_order(lengths, [320, 320], schedule)
     assert sorted(order[:320]) == list(range(320))
     assert sorted(order[320:]) == list(range(320, 640))
 
@@ -139,7 +139,8 @@ def test_rows_that_would_be_others_are_not_taken_for_those_of_an_earlier_run(tok
 def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tokenizer, file, tmp_path):
     options = {"eval_strategy": "epoch", "eval_delay": 2, "save_strategy": "epoch", "bf16": False, "use_cpu": True}
     args = SFTConfig(output_dir=str(tmp_path), **options)
-    passage = Passage(epochs=3.0, steps=None, batch=16, group_by_length=False, seed=0)
-    pass_once(args, laid_out(tokenizer, file, tmp_path), passage)
+    schedule = Schedule(epochs=3.0, steps=None, batch=16, group_by_length=False, seed=0)
+    rows = laid_out(tokenizer, file, tmp_path)
+    use_single_pass(args, schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
     # 40 rows, 16 a step: an epoch ends within the third
     assert (args.eval_steps, args.save_steps, args.eval_delay) == (3, 3, 6)

@@ -126,8 +126,8 @@ def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_
     from trl import ModelConfig, SFTConfig
 
     from judgelm.training.config import JudgeArguments
-    from judgelm.training.save import save
-    from judgelm.training.sft import prepare
+    from judgelm.training.save import save_judge
+    from tests.support.recipe_runs import build
 
     rows = [
         {"question": "q", "answer": "a fox", "score": 7, "reference": "a dog"},
@@ -139,9 +139,9 @@ def test_rows_of_one_answer_and_of_several_train_beside_pairs(tiny_model, train_
     own = {name: value for name, value in COMMON.items() if name != "template"} | {"max_steps": 1}
     sft = SFTConfig(output_dir=str(tmp_path / "judge"), **own)
     model = ModelConfig(model_name_or_path=str(tiny_model))
-    tuning = prepare(judge, sft, model)
-    tuning.trainer.train()
-    save(tuning, judge, model)
+    trainer = build("sft", judge, sft, model)
+    trainer.train()
+    save_judge(trainer, judge, model)
     card = json.loads((tmp_path / "judge" / "judge.json").read_text())
     assert card["training"]["rows_by_kind"] == {"pair": 96, "single": 1, "multi": 1}
     assert (card["reference"], card["step"]) == ("both", 0.5)  # of several answers there was none

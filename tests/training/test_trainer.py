@@ -18,8 +18,8 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
 from judgelm.training.config import JudgeArguments
-from judgelm.training.sft import prepare
-from judgelm.training.trainer import ScoreLineCollator, score_line_tokens, without_padding
+from judgelm.training.trainer import ScoreLineCollator, is_padding_free, score_line_tokens
+from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
 COMMON = {
@@ -38,24 +38,24 @@ def train_file(tmp_path_factory):
 
 @pytest.fixture
 def tune(tiny_model, train_file, tmp_path):
-    """Prepares a fine-tuning of the tiny model on the world's rows."""
+    """Builds a trainer of the tiny model on the world's rows."""
 
     def prepared(judge=None, **options):
         arguments = JudgeArguments(train_data=[train_file], template="judgelm-compact", **(judge or {}))
         sft = SFTConfig(output_dir=str(tmp_path / "judge"), **COMMON | options)
-        return prepare(arguments, sft, ModelConfig(model_name_or_path=str(tiny_model)))
+        return build("sft", arguments, sft, ModelConfig(model_name_or_path=str(tiny_model)))
 
     return prepared
 
 
-def logged(tuning):
+def logged(trainer):
     """Train; each step's loss and norm of its gradients."""
-    tuning.trainer.train()
-    return [(entry["loss"], entry["grad_norm"]) for entry in tuning.trainer.state.log_history if "loss" in entry]
+    trainer.train()
+    return [(entry["loss"], entry["grad_norm"]) for entry in trainer.state.log_history if "loss" in entry]
 
 
-def batch_of(tuning):
-    return next(iter(tuning.trainer.get_train_dataloader()))
+def batch_of(trainer):
+    return next(iter(trainer.get_train_dataloader()))
 
 
 def weighted_by_hand(base, rows, weight):
@@ -88,8 +88,8 @@ def test_the_loss_and_its_gradients_are_the_same_without_padding(tune, bf16, tol
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_does_not_see_the_tokens_of_another(tune, dtype):
-    tuning = tune(padding_free=True)
-    batch, model = batch_of(tuning), tuning.trainer.model.to(dtype).eval()
+    trainer = tune(padding_free=True)
+    batch, model = batch_of(trainer), trainer.model.to(dtype).eval()
     first = int(batch["cu_seq_lens_q"][1])
     other = batch | {"input_ids": batch["input_ids"].clone()}
     other["input_ids"][0, :first] = other["input_ids"][0, :first].flip(0)
@@ -111,23 +111,22 @@ def test_a_row_does_not_see_the_tokens_of_another(tune, dtype):
     ],
 )
 def test_a_kernel_that_takes_any_lengths_gets_no_padding(asked, attention, expected):
-    sft = SFTConfig(padding_free=asked, model_init_kwargs={"attn_implementation": attention}, use_cpu=True, bf16=False)
-    assert without_padding(sft) is expected
+    assert is_padding_free(asked, attention) is expected
 
 
 @pytest.mark.parametrize("padding_free", [False, True])
 @pytest.mark.parametrize("weight", [3.0, 0.25])
 def test_score_tokens_weigh_more_or_less_over_the_whole_step(tune, tiny_model, weight, padding_free):
-    tuning = tune({"score_weight": weight}, padding_free=padding_free, max_steps=1)
-    rows = tuning.train.dataset.select(range(8))  # two passes of four rows
-    assert logged(tuning) == [pytest.approx(weighted_by_hand(tiny_model, rows, weight), rel=1e-4)]
+    trainer = tune({"score_weight": weight}, padding_free=padding_free, max_steps=1)
+    rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
+    assert logged(trainer) == [pytest.approx(weighted_by_hand(tiny_model, rows, weight), rel=1e-4)]
 
 
 def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file):
     judge = {"score_weight": 3.0, "eval_data": [train_file], "swap_prob": 0}
-    tuning = tune(judge, per_device_eval_batch_size=40)
-    expected, _ = weighted_by_hand(tiny_model, tuning.trainer.eval_dataset, 3.0)
-    assert tuning.trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
+    trainer = tune(judge, per_device_eval_batch_size=40)
+    expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_where_all_is_score_line_the_weight_changes_nothing(tune):
@@ -138,9 +137,9 @@ def test_where_all_is_score_line_the_weight_changes_nothing(tune):
 
 
 def test_without_a_weight_the_batches_are_trls_own(tune):
-    tuning = tune()
-    assert type(tuning.trainer.data_collator) is DataCollatorForLanguageModeling
-    assert "score_line" not in batch_of(tuning)
+    trainer = tune()
+    assert type(trainer.data_collator) is DataCollatorForLanguageModeling
+    assert "score_line" not in batch_of(trainer)
     assert "score_line" in batch_of(tune({"score_weight": 2}))
 
 

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaC
 from judgelm.doctor.training_plan.configs import Configured
 from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
 from judgelm.errors import ConfigError, JudgelmError, ModelError
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 
 
@@ -179,7 +179,7 @@ def look_at_data(configured: Configured) -> DataFacts:
     except (OSError, ValueError):
         return DataFacts(left_out={}, why=f"no tokenizer of {configured.model} on this machine")
     try:
-        builder = RowBuilder(tokenizer, _row_options(configured))
+        builder = SFTRowBuilder(tokenizer, _row_options(configured))
         lengths = [len(row.input_ids) for row in builder.read(files)]
     except JudgelmError as error:
         return DataFacts(left_out={}, why=str(error))

@@ -1,11 +1,11 @@
 """Labelled answers -> token rows that TRL trains on: pairs, single answers, three answers and more.
 
-A row is made by the same template and the same `fit` that batch runs use. The prompt's tokens carry no loss; a target
-that ends with its reason gets the end-of-sequence token; a bare score line does not, since a judge may go on from it,
-and neither does a reason that had to be cut (to half the window). What does not fit is counted and left out.
+A row uses the same template and the same truncation as batch runs. The prompt's tokens carry no loss. A target that
+ends with its whole reason gets the end-of-sequence token; a bare score line does not, since a judge may continue it,
+nor does a reason that is cut (to half the window). Rows that do not fit are counted and left out.
 
-Of a single answer the prompt ends in the forced score of its reference, `10`, which is tokenised with the prompt and
-carries no loss, as at test time; the target is what the judge writes behind it: a blank, its score, the line's end.
+The prompt of a single answer ends in the forced score of its reference, `10`, which is tokenised with the prompt and
+carries no loss, as at test time; the target is what the judge writes after it: a blank, its score, the line's end.
 """
 
 from abc import abstractmethod
@@ -27,18 +27,17 @@ from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 from judgelm.training.rows.records import IGNORED, Kind, RowCounts, RowOptions, TokenRow
 
 _CONTEXT = 32
-"""Characters before a target that decide how its first token is split off."""
+"""Characters before a target that affect how its first token is split off."""
 _VARIANTS = 8
 """Prompts of one sample that its epochs repeat: either order, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
-    """What a sample can teach."""
     return "pair" if len(sample.answers) == 2 else "single" if len(sample.answers) == 1 else "multi"
 
 
-class WithoutOffsets:
-    """A fast tokenizer that keeps track of offsets only where they are asked for: the same tokens in half the time.
+class FastTokenizer:
+    """A tokenizer that tracks offsets only on request: the same tokens in half the time (tokenizers 0.22).
 
     Args:
         tokenizer: transformers' own.
@@ -49,10 +48,10 @@ class WithoutOffsets:
         self._backend = tokenizer.backend_tokenizer
 
     def __call__(self, text: str, *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
-        """Token ids, and offsets where options ask for them."""
+        """Token ids, and offsets where options request them."""
         if options.get("return_offsets_mapping"):
-            found: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
-            return found
+            encoded: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
+            return encoded
         self._backend.no_truncation()
         self._backend.no_padding()
         [encoding] = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
@@ -62,15 +61,15 @@ class WithoutOffsets:
         return getattr(self._tokenizer, name)
 
 
-class RowMaker:
-    """What every kind of row is made with: the template, the length policy, the checks; `counts` grows as it is used.
+class RowBuilder:
+    """Shared parts of all builders: template, length policy and checks; `counts` grows with use.
 
-    What a row is made of (`items`) is the same in every epoch, so it is read once; `make` turns it into one epoch's
-    row. The few prompts that the epochs of one sample repeat are tokenised once.
+    The items that rows are made of are the same in every epoch, so they are read once; `build` turns an item into one
+    epoch's row. The few prompts that the epochs of one sample repeat are tokenised once.
 
     Args:
         tokenizer: a fast tokenizer with an end-of-sequence token.
-        options: how.
+        options: how labelled answers become rows.
 
     Raises:
         ConfigError: no such template, or a probability outside 0 to 1.
@@ -86,40 +85,40 @@ class RowMaker:
         self.counts = RowCounts()
         self._template = get_template(options.template)
         self._tokenizer = tokenizer
-        self._truncator = Truncator(WithoutOffsets(tokenizer), options.window)
+        self._truncator = Truncator(FastTokenizer(tokenizer), options.window)
         self._tokens = lru_cache(_VARIANTS)(self._tokenise)
         self._ids = lru_cache(_VARIANTS)(self._truncator.ids)
         self._text_before = lru_cache(_VARIANTS)(self._truncator.text)
 
     @abstractmethod
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
-        """What rows are made of, one for each row of an epoch at most."""
+        """Items that rows are made of: at most one row of an epoch each."""
 
     @abstractmethod
-    def make(self, item: Any, epoch: int) -> Any | None:
-        """The row of an item in one epoch (from 0); None where it is left out, which `counts` then says."""
+    def build(self, item: Any, epoch: int = 0) -> Any | None:
+        """Build the row of an item in one epoch (from 0); None where it is left out, which `counts` records."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse files that nothing was made of, by `counts` after one epoch.
+        """Refuse files without any usable row, by the `counts` of one epoch.
 
         Raises:
-            InputError: names the file, and what became of its rows.
+            InputError: names the file, and why its rows were left out.
         """
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
-        """Rows of labelled files, as one epoch (from 0) draws them.
+        """Rows of labelled files in one epoch (from 0).
 
         Raises:
-            InputError: a file cannot be read, or has no row that could be used.
+            InputError: a file cannot be read, or has no usable row.
         """
         for item in self.items(paths):
-            if (row := self.make(item, epoch)) is not None:
+            if (row := self.build(item, epoch)) is not None:
                 yield row
         self.check(paths)
 
     def _problem(self, sample: Sample, scores: tuple[float, ...]) -> str:
-        """Why nothing can be learned from these scores; empty where it can."""
+        """The reason why nothing can be learned from these scores; empty where it can."""
         low, high = self.options.scale
         if len(scores) != len(sample.answers):
             return "not one score for each answer"
@@ -130,7 +129,7 @@ class RowMaker:
     def _choose(
         self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
     ) -> tuple[Label | None, str | None]:
-        """The judgment to learn and the reference to show: prompt and target are dropped together."""
+        """Choose the judgment to learn and the reference to show, which belong together."""
         if len(sample.answers) == 1:
             return referenced or plain, sample.reference
         if sample.reference is None or referenced is None:
@@ -145,11 +144,11 @@ class RowMaker:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | None:
-        """A prompt with room behind it for the longest of its targets, at most half the window, and the targets.
+        """Tokenise a prompt, with room for the longest of its targets (at most half the window), and the targets.
 
         Args:
-            prompt: what the targets follow.
-            texts: first line and reason of each target; the end-of-sequence token stands behind a whole reason only.
+            prompt: of all targets.
+            texts: first line and reason of each target; only a whole reason gets the end-of-sequence token.
 
         Returns:
             The prompt and each target's tokens; None if the prompt is too long.
@@ -170,10 +169,10 @@ class RowMaker:
         return tokenized, targets
 
     def _behind(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
-        """A target's tokens behind the prompt's last characters, and the token that they follow.
+        """A target's tokens after the prompt's last characters, and the token before them.
 
-        A tokenizer that neither splits nor merges across the border there does not do so behind the whole prompt
-        either, if the prompt ends in the same token: merges look at neighbours alone. None where it does.
+        A tokenizer that neither splits nor merges across the border there does not do so after the whole prompt
+        either, if the prompt ends in the same token: merges depend on neighbours alone. None where it does.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
         context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]
@@ -184,7 +183,7 @@ class RowMaker:
         return None, self._truncator.ids(text)
 
     def _behind_whole(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
-        """A target's tokens behind the whole prompt; by themselves where a token would span the border."""
+        """A target's tokens after the whole prompt; tokenised alone where a token would span the border."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)
         return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)
@@ -203,13 +202,13 @@ class RowMaker:
         self.counts.left_out["unusable line"] += 1
 
 
-class RowBuilder(RowMaker):
-    """Turns labelled answers into token rows."""
+class SFTRowBuilder(RowBuilder):
+    """Builds the rows of `train/sft.py` from labelled answers."""
 
     row: ClassVar[type] = TokenRow
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Labelled answers of any number, each with its file as `source`.
+        """Samples with one label or two, each with its file as `source`.
 
         Raises:
             InputError: a file cannot be read.
@@ -225,27 +224,22 @@ class RowBuilder(RowMaker):
                 bare = replace(sample, metadata={})
                 yield LabelledPair(sample=bare, plain=plain, referenced=referenced, source=path)
 
-    def make(self, item: LabelledPair, epoch: int) -> TokenRow | None:
-        """A row of labelled answers in one epoch."""
-        return self.build(item.sample, item.plain, item.referenced, epoch, item.source)
-
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse a file without a row that could be used.
+        """Refuse a file without a usable row.
 
         Raises:
             InputError: names it.
         """
         for path in paths:
             if not self.counts.files[path]:
-                why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
-                raise InputError(f"{path}: no row can be trained on ({why or 'the file has no rows'})")
+                reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
+                raise InputError(f"{path}: no row can be trained on ({reasons or 'the file has no rows'})")
 
-    def build(
-        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int = 0, file: str = ""
-    ) -> TokenRow | None:
-        """A row of one sample in one epoch, or None where it is left out, which `counts` then says."""
-        sample, plain, referenced = self._swapped(sample, plain, referenced, epoch)
-        label, reference = self._choose(sample, plain, referenced, epoch)
+    def build(self, item: LabelledPair, epoch: int = 0) -> TokenRow | None:
+        """Build the row of labelled answers in one epoch; None where it is left out, which `counts` records."""
+        pair = self._swap(item, epoch)
+        sample = pair.sample
+        label, reference = self._choose(sample, pair.plain, pair.referenced, epoch)
         if label is None or label.scores is None:
             self.counts.left_out["no teacher scores"] += 1
             return None
@@ -256,12 +250,12 @@ class RowBuilder(RowMaker):
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         line = " ".join(f"{score:g}" for score in label.scores) + "\n"
         prompt = self._prompt(sample, reference)
-        found = self._tokens(prompt, ((f" {line}" if len(label.scores) == 1 else line, reason),))
-        if found is None:
+        tokens = self._tokens(prompt, ((f" {line}" if len(label.scores) == 1 else line, reason),))
+        if tokens is None:
             self.counts.left_out["too long"] += 1
             return None
-        tokenized, [target] = found
-        self._count(sample, file, reference, tokenized, with_reason=bool(reason))
+        tokenized, [target] = tokens
+        self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))
         self.counts.scores.update(label.scores)
         ids = np.array(tokenized.ids + target, dtype=np.int32)
         labels = ids.copy()
@@ -269,18 +263,16 @@ class RowBuilder(RowMaker):
             labels[: len(tokenized.ids)] = IGNORED
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
-    def _swapped(
-        self, sample: Sample, plain: Label | None, referenced: Label | None, epoch: int
-    ) -> tuple[Sample, Label | None, Label | None]:
-        """The pair the other way round where this epoch draws it so; everything else as it is.
+    def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
+        """The pair with its answers exchanged where this epoch draws so; everything else unchanged.
 
-        The draw has a name of its own: the data builder's, by the same seed, would undo what it had swapped.
+        The draw's name differs from the data builder's, which by the same seed would undo its swaps.
         """
-        labelled = any(label is not None and label.scores is not None for label in (plain, referenced))
-        drawn = uniform_hash(self.options.seed, sample.id, "swap while training", epoch) < self.options.swap_prob
-        if not drawn or not labelled or len(sample.answers) != 2:
-            return sample, plain, referenced
-        done = swap_answers(LabelledPair(sample=sample, plain=plain, referenced=referenced)).pair
-        self.counts.swapped += done.swapped
-        self.counts.not_swapped += not done.swapped
-        return done.sample, done.plain, done.referenced
+        labelled = any(label is not None and label.scores is not None for label in (item.plain, item.referenced))
+        drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
+        if not drawn or not labelled or len(item.sample.answers) != 2:
+            return item
+        pair = swap_answers(item).pair
+        self.counts.swapped += pair.swapped
+        self.counts.not_swapped += not pair.swapped
+        return pair

@@ -1,4 +1,4 @@
-"""Progress of the making of rows: on a terminal one line that is written over, elsewhere a line now and then."""
+"""Progress of building rows: on a terminal one line that is overwritten, elsewhere a line now and then."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +7,8 @@ from typing import TextIO
 
 import pyarrow.parquet
 
-from judgelm.training.schedule import Progress
+Progress = Callable[[int, int], None]
+"""Called with the number of labelled answers whose rows are built, and of epochs that are built at once."""
 
 _EVERY_S = (0.5, 30.0)
 """Seconds between two lines: on a terminal, elsewhere."""
@@ -17,12 +18,12 @@ _EVERY_S = (0.5, 30.0)
 def row_progress(
     paths: Sequence[str], stream: TextIO, *, joined: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Progress]:
-    """Show progress while rows are made; nothing for those that an earlier run left.
+    """Show progress while rows are built; nothing for rows of an earlier run.
 
     Args:
         paths: labelled files.
-        stream: where to.
-        joined: whether rows come of several files together, so that their number is not known before.
+        stream: receives the lines.
+        joined: whether each row needs several files, so that their number is not known in advance.
         clock: seconds.
     """
     terminal = stream.isatty()
@@ -48,22 +49,22 @@ def row_progress(
 
 
 def progress_line(items: int, epochs: int, total: int | None, seconds: float) -> str:
-    """Labelled answers done, how fast, and how long it will take.
+    """The line: labelled answers done, rows per second, remaining time.
 
     Args:
-        items: labelled answers of which rows were made.
-        epochs: how many rows each gave.
-        total: of the answers; None where it is not known.
+        items: labelled answers whose rows are built.
+        epochs: rows of each.
+        total: of the answers; None where it is unknown.
         seconds: since the first.
     """
     share = "" if not total else f" of {total:,} ({min(1, items / total):.0%})"
     rate = items * epochs / seconds
     left = "" if not total or items >= total else f", {(total - items) * seconds / items / 60:.0f} min left"
-    return f"making rows: {items:,}{share} in {epochs} epochs, {rate:,.0f} rows/s{left}"
+    return f"building rows: {items:,}{share} in {epochs} epochs, {rate:,.0f} rows/s{left}"
 
 
 def rows_in(paths: Sequence[str]) -> int | None:
-    """How many rows files have, good and bad; None where one of them would have to be parsed for that."""
+    """Number of rows in the files, good and bad; None where one would have to be parsed for that."""
     total = 0
     for path in paths:
         try:
@@ -75,5 +76,5 @@ def rows_in(paths: Sequence[str]) -> int | None:
             else:
                 return None
         except (OSError, pyarrow.lib.ArrowException):
-            return None  # reading it for good will say why
+            return None  # reading it reports the reason
     return total

@@ -1,4 +1,4 @@
-"""What training rows are made by, made into and counted as: options, a row of tokens, and what became of the data."""
+"""Records of training rows: options, a row of tokens, and statistics of the data."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -11,7 +11,7 @@ IGNORED = -100
 """The label of a token without loss, as torch's cross entropy takes it."""
 
 Kind = Literal["single", "pair", "multi"]
-"""What a row teaches, by its number of answers: one, two, more."""
+"""Kind of a row by its number of answers: one, two, more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class RowOptions:
         reference_drop_prob: chance that answers judged with a reference are shown without; a single one never is.
         reason_prob: share of rows with a reason behind the score line.
         loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
-        seed: with a sample's id and the epoch it decides what is drawn, so no row depends on its place.
+        seed: of all draws, with a sample's id and the epoch, so no row depends on its position.
     """
 
     template: str
@@ -41,11 +41,11 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """What became of the data: rows made, of which kind, with which scores, and those left out by reason.
+    """Statistics of the data: rows by kind, scores, and left-out rows by reason.
 
-    `swapped` counts pairs shown the other way round, `not_swapped` those that were drawn for it but whose reason does
-    not say clearly which answer it speaks of. `with_reference` counts prompts with a block for the reference, so no
-    single answer, which stands beside it. `files` counts the rows of each file.
+    `swapped` counts pairs shown the other way round; `not_swapped` pairs that were drawn for it, but whose reason does
+    not say clearly which answer it means; `with_reference` prompts with a block for the reference, so no single
+    answers, which stand beside theirs; `files` the rows of each file.
     """
 
     made: int = 0
@@ -60,7 +60,7 @@ class RowCounts:
     scores: set[float] = field(default_factory=set)
 
     def add(self, other: "RowCounts") -> None:
-        """Add what became of more data."""
+        """Add statistics of more data."""
         for name in (each.name for each in fields(self)):
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
@@ -84,7 +84,7 @@ class TokenRow:
     """One training row.
 
     Attributes:
-        sample_id: where it comes from.
+        sample_id: of its sample.
         input_ids: shape (tokens,), int32.
         labels: shape (tokens,), int32; `IGNORED` where there is no loss.
     """

@@ -15,7 +15,7 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import RowOptions
 
 
@@ -238,7 +238,9 @@ def test_rows_of_other_kinds_stand_in_files_of_their_own(world, tmp_path, tiny_m
     judgments = [row[name] for row in found("train") for name in ("score", "score_w_reference")]
     assert len(found("train-chat")) == sum(scores is not None for scores in judgments)
     assert found("train-chat")[0]["completion"][0]["role"] == "assistant"
-    builder = RowBuilder(AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512))
+    builder = SFTRowBuilder(
+        AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512)
+    )
     list(builder.read([str(folder / f"{name}.{kind}") for name in ("train", "train-single", "train-multi")]))
     assert builder.counts.kinds.keys() == {"single", "pair", "multi"}
 
@@ -259,7 +261,9 @@ def test_the_trainer_takes_what_was_built(world, tmp_path, tiny_model, kind):
     from transformers import AutoTokenizer
 
     done = built(world, tmp_path / "out", format=kind, reference="draw")
-    builder = RowBuilder(AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512))
+    builder = SFTRowBuilder(
+        AutoTokenizer.from_pretrained(tiny_model), RowOptions(template="judgelm-compact", window=512)
+    )
     rows = list(builder.read([str(tmp_path / "out" / f"train.{kind}")]))
     left_out = sum(builder.counts.left_out.values()) - builder.counts.left_out["too long"]
     assert (len(rows) + builder.counts.left_out["too long"], left_out) == (done.files[f"train.{kind}"], 0)
@@ -280,7 +284,7 @@ def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, 
     dropped = done.counts.dropped["world", "too long"]
     assert 0 < dropped < 400
     options = RowOptions(template="judgelm-compact", window=200, reference_drop_prob=0)
-    builder = RowBuilder(tokenizer, options)
+    builder = SFTRowBuilder(tokenizer, options)
     rows = list(builder.read([str(tmp_path / "out" / "train.jsonl")]))
     assert len(rows) == 400 - dropped - done.counts.dropped["world", "near duplicate"]
     assert builder.counts.cut == 0

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 from judgelm.training.rows.records import IGNORED, RowOptions
 
 SAMPLE = Sample(id="1", question="what is it", answers=("a fox", "a dog"), reference="a big fox")
@@ -25,7 +26,11 @@ def tokenizer(tiny_model):
 
 
 def builder(tokenizer, **options):
-    return RowBuilder(tokenizer, RowOptions(**({"template": "judgelm-compact", "window": 200} | options)))
+    return SFTRowBuilder(tokenizer, RowOptions(**({"template": "judgelm-compact", "window": 200} | options)))
+
+
+def build(rows, sample, plain, referenced):
+    return rows.build(LabelledPair(sample=sample, plain=plain, referenced=referenced))
 
 
 def halves(row, tokenizer):
@@ -37,58 +42,58 @@ def halves(row, tokenizer):
 
 
 def test_without_reference_the_plain_judgment_is_learned(tokenizer):
-    row = builder(tokenizer, reference_drop_prob=1.0).build(SAMPLE, PLAIN, REFERENCED)
+    row = build(builder(tokenizer, reference_drop_prob=1.0), SAMPLE, PLAIN, REFERENCED)
     prompt, target = halves(row, tokenizer)
     assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[S]"
     assert target == "8 6\nthe first can jump</s>"
 
 
 def test_with_reference_prompt_and_target_change_together(tokenizer):
-    row = builder(tokenizer, reference_drop_prob=0.0).build(SAMPLE, PLAIN, REFERENCED)
+    row = build(builder(tokenizer, reference_drop_prob=0.0), SAMPLE, PLAIN, REFERENCED)
     prompt, target = halves(row, tokenizer)
     assert "[R] a big fox\n" in prompt
     assert target == "2 9.5\nthe dog is lazy</s>"
 
 
 def test_a_reference_nobody_judged_with_is_not_shown(tokenizer):
-    row = builder(tokenizer, reference_drop_prob=0.0).build(SAMPLE, PLAIN, None)
+    row = build(builder(tokenizer, reference_drop_prob=0.0), SAMPLE, PLAIN, None)
     assert "[R]" not in halves(row, tokenizer)[0]
 
 
 def test_a_bare_score_line_has_no_end(tokenizer):
-    row = builder(tokenizer, reason_prob=0.0).build(SAMPLE, PLAIN, None)
+    row = build(builder(tokenizer, reason_prob=0.0), SAMPLE, PLAIN, None)
     assert halves(row, tokenizer)[1] == "8 6\n"
 
 
 def test_prompt_tokens_are_those_of_a_batch_run(tokenizer):
-    row = builder(tokenizer).build(SAMPLE, PLAIN, None)
+    row = build(builder(tokenizer), SAMPLE, PLAIN, None)
     tokenized = Truncator(tokenizer, 200).truncate(get_template("judgelm-compact").render(SAMPLE, (0, 1), None), 16)
     assert list(row.input_ids[: len(tokenized.ids)]) == tokenized.ids
 
 
 def test_the_loss_can_count_the_prompt_too(tokenizer):
-    row = builder(tokenizer, loss_on_prompt=True).build(SAMPLE, PLAIN, None)
+    row = build(builder(tokenizer, loss_on_prompt=True), SAMPLE, PLAIN, None)
     assert (row.labels == row.input_ids).all()
 
 
 def test_a_special_token_in_a_reason_is_text(tokenizer):
     label = Label(sample_id="1", winner=1, scores=(8, 6), reason="it ends with </s> here")
-    row = builder(tokenizer).build(SAMPLE, label, None)
+    row = build(builder(tokenizer), SAMPLE, label, None)
     assert list(row.input_ids).count(tokenizer.eos_token_id) == 1
 
 
 def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
     rows = builder(tokenizer, window=120, reference_drop_prob=1.0)
     long = Sample(id="1", question="what", answers=(" big" * 300, "a dog"))
-    row = rows.build(long, PLAIN, None)
+    row = build(rows, long, PLAIN, None)
     assert len(row.input_ids) <= 120
     assert halves(row, tokenizer)[1] == "8 6\nthe first can jump</s>"
     assert rows.counts.cut == 1
 
 
 def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
-    row = builder(tokenizer, window=120).build(
-        SAMPLE, Label(sample_id="1", winner=1, scores=(8, 6), reason="fox " * 200), None
+    row = build(
+        builder(tokenizer, window=120), SAMPLE, Label(sample_id="1", winner=1, scores=(8, 6), reason="fox " * 200), None
     )
     target = halves(row, tokenizer)[1]
     assert target.startswith("8 6\nfox fox")
@@ -107,7 +112,7 @@ def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer):
 )
 def test_what_cannot_be_learned_is_left_out_and_counted(tokenizer, sample, label, reason):
     rows = builder(tokenizer)
-    assert rows.build(sample, label, None) is None
+    assert build(rows, sample, label, None) is None
     assert rows.counts.left_out == {reason: 1}
 
 
@@ -115,7 +120,7 @@ def test_draws_depend_on_seed_and_id_alone(tokenizer):
     def dropped(seed, ids):
         rows = builder(tokenizer, reference_drop_prob=0.5, seed=seed)
         samples = [Sample(id=name, question="q", answers=("a", "b"), reference="r") for name in ids]
-        return {s.id: "[R]" not in tokenizer.decode(rows.build(s, PLAIN, REFERENCED).input_ids) for s in samples}
+        return {s.id: "[R]" not in tokenizer.decode(build(rows, s, PLAIN, REFERENCED).input_ids) for s in samples}
 
     ids = [str(i) for i in range(200)]
     assert dropped(0, ids) == dropped(0, ids[::-1])
@@ -131,7 +136,7 @@ RANKED = Label(sample_id="m", winner=None, scores=(8, 6, 1.5), reason="the fox c
 
 def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learned(tokenizer):
     rows = builder(tokenizer, reference_drop_prob=1.0)  # which is of no concern here
-    prompt, target = halves(rows.build(SINGLE, GRADE, GRADE), tokenizer)
+    prompt, target = halves(build(rows, SINGLE, GRADE, GRADE), tokenizer)
     assert (prompt, target) == ("[Q] what is it\n[1] a big fox\n[2] a fox\n[S]10", " 7\n")
     assert rows.counts.kinds == {"single": 1}
     assert rows.counts.with_reference == 0  # no block of its own
@@ -139,11 +144,11 @@ def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learn
 
 def test_a_single_answers_reason_is_learned_to_its_end(tokenizer):
     label = Label(sample_id="s", winner=None, scores=(7,), reason="it can jump")
-    assert halves(builder(tokenizer).build(SINGLE, label, None), tokenizer)[1] == " 7\nit can jump</s>"
+    assert halves(build(builder(tokenizer), SINGLE, label, None), tokenizer)[1] == " 7\nit can jump</s>"
 
 
 def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
-    row = builder(tokenizer, scale=(0, 5)).build(SINGLE, Label(sample_id="s", winner=None, scores=(4,)), None)
+    row = build(builder(tokenizer, scale=(0, 5)), SINGLE, Label(sample_id="s", winner=None, scores=(4,)), None)
     assert halves(row, tokenizer)[0].endswith("\n[S]5")
 
 
@@ -153,8 +158,8 @@ def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
 def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_time(tokenizer, template, score):
     chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
     chat.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-    row = builder(chat, template=template, window=2000).build(
-        SINGLE, Label(sample_id="s", winner=None, scores=(score,)), None
+    row = build(
+        builder(chat, template=template, window=2000), SINGLE, Label(sample_id="s", winner=None, scores=(score,)), None
     )
     prompt = get_template(template).render(SINGLE, (0,), SINGLE.reference)
     tokenized = Truncator(chat, 2000).truncate(prompt, 16)
@@ -168,7 +173,7 @@ def test_a_single_answers_reason_over_half_the_window_keeps_the_row_within_it(to
     label = Label(sample_id="s", winner=None, scores=(7,), reason="fox " * 200)
     long = Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox")
     rows = builder(tokenizer, window=120)
-    row = rows.build(long, label, None)
+    row = build(rows, long, label, None)
     assert len(row.input_ids) <= 120
     assert halves(row, tokenizer)[1].startswith(" 7\nfox fox")
     assert rows.counts.cut == 1
@@ -176,7 +181,7 @@ def test_a_single_answers_reason_over_half_the_window_keeps_the_row_within_it(to
 
 def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
     rows = builder(tokenizer)
-    prompt, target = halves(rows.build(THREE, RANKED, None), tokenizer)
+    prompt, target = halves(build(rows, THREE, RANKED, None), tokenizer)
     assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[3] a cat\n[S]"
     assert target == "8 6 1.5\nthe fox can jump</s>"
     assert (rows.counts.kinds, rows.counts.step) == ({"multi": 1}, 0.5)
@@ -193,7 +198,7 @@ def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
 )
 def test_what_one_answer_or_more_lack_is_counted(tokenizer, sample, label, reason):
     rows = builder(tokenizer)
-    assert rows.build(sample, label, None) is None
+    assert build(rows, sample, label, None) is None
     assert rows.counts.left_out == {reason: 1}
 
 
@@ -265,14 +270,17 @@ def test_a_probability_out_of_range_is_named(tokenizer):
 def test_the_step_is_the_widest_that_all_scores_share(tokenizer, scores, step):
     rows = builder(tokenizer)
     for pair in scores:
-        assert rows.build(SAMPLE, Label(sample_id="1", winner=1, scores=pair), None) is not None
+        assert build(rows, SAMPLE, Label(sample_id="1", winner=1, scores=pair), None) is not None
     assert rows.counts.step == step
 
 
 def test_a_row_that_was_left_out_has_no_say_in_the_step(tokenizer):
     rows = builder(tokenizer)
-    rows.build(
-        Sample(id="1", question=" big" * 300, answers=("a", "b")), Label(sample_id="1", winner=1, scores=(8.5, 6)), None
+    build(
+        rows,
+        Sample(id="1", question=" big" * 300, answers=("a", "b")),
+        Label(sample_id="1", winner=1, scores=(8.5, 6)),
+        None,
     )
-    rows.build(SAMPLE, Label(sample_id="1", winner=2, scores=(0.5, 6)), None)
+    build(rows, SAMPLE, Label(sample_id="1", winner=2, scores=(0.5, 6)), None)
     assert (rows.counts.made, rows.counts.step) == (0, 1)

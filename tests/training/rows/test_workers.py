@@ -12,15 +12,17 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from judgelm.data.labelled_pair import LabelledPair
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import RunError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Label, Sample
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
+from judgelm.training.rows.dataset import build_epochs
 from judgelm.training.rows.progress import progress_line, row_progress, rows_in
 from judgelm.training.rows.records import RowOptions
 from judgelm.training.rows.workers import CHUNK, RowJob, make_chunks, usable_workers
-from judgelm.training.schedule import Passage, lay_out
+from judgelm.training.schedule import Schedule
 
 ROWS = 2 * CHUNK + 40
 
@@ -39,8 +41,8 @@ def file(tmp_path_factory):
 
 def laid_out(tokenizer, file, folder, *, steps=None, **options):
     rows = RowOptions(template="judgelm-compact", window=300, swap_prob=0.5)
-    passage = Passage(epochs=3.0, steps=steps, batch=8, group_by_length=False, seed=0)
-    return lay_out(tokenizer, rows, [file], passage, folder, **options)
+    schedule = Schedule(epochs=3.0, steps=steps, batch=8, group_by_length=False, seed=0)
+    return build_epochs(tokenizer, rows, [file], schedule, folder, **options)
 
 
 def bytes_in(folder):
@@ -54,7 +56,7 @@ def test_the_files_are_the_same_bytes_on_any_number_of_workers(tokenizer, file, 
     assert made[0].counts.left_out == {"unusable line": 1}
     assert bytes_in(tmp_path / "1") == bytes_in(tmp_path / "2") == bytes_in(tmp_path / "3")
     assert [one.counts for one in made[1:]] == [made[0].counts] * 2
-    builder = RowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=300, swap_prob=0.5))
+    builder = SFTRowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=300, swap_prob=0.5))
     alone = {row.sample_id: row.input_ids.tolist() for row in builder.read([file], 1)}
     second = made[1].dataset.select(range(ROWS, 2 * ROWS))
     assert dict(zip(second["sample_id"], second["input_ids"], strict=True)) == alone
@@ -67,16 +69,16 @@ def test_where_steps_decide_how_many_epochs_there_are_the_rows_are_the_same(toke
     assert by_steps.dataset["input_ids"] == by_epochs.dataset["input_ids"]
 
 
-class Dying(RowBuilder):
+class Dying(SFTRowBuilder):
     """Ends its process as the kernel would for want of memory, but not the one that reads."""
 
-    def make(self, item, epoch):
+    def build(self, item, epoch=0):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, file, tmp_path):
-    with pytest.raises(RunError, match=r"a process that makes training rows died.*dataset_num_proc: 1"):
-        laid_out(tokenizer, file, tmp_path, make=Dying, workers=2)
+    with pytest.raises(RunError, match=r"a process that builds training rows died.*dataset_num_proc: 1"):
+        laid_out(tokenizer, file, tmp_path, builder=Dying, workers=2)
     assert not list(tmp_path.iterdir())
 
 
@@ -85,11 +87,11 @@ import sys
 from transformers import AutoTokenizer
 from judgelm.training.rows.workers import RowJob, make_chunks
 from judgelm.training.rows.records import RowOptions
-from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.builder import SFTRowBuilder
 print("main runs")
-job = RowJob(make=RowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
+job = RowJob(builder=SFTRowBuilder, tokenizer=AutoTokenizer.from_pretrained(sys.argv[1]), epochs=[0],
              options=RowOptions(template="judgelm-compact", window=300))
-builder = RowBuilder(job.tokenizer, job.options)
+builder = SFTRowBuilder(job.tokenizer, job.options)
 print(sum(chunk.rows[0].num_rows for chunk in make_chunks(builder.items([sys.argv[2]]), job, 2)))
 """
 
@@ -104,7 +106,9 @@ def test_a_script_without_main_guard_can_make_rows_and_runs_once(tiny_model, fil
 
 
 def test_few_items_are_made_here(tokenizer, file):
-    job = RowJob(make=Dying, tokenizer=tokenizer, options=RowOptions(template="judgelm-compact", window=300), epochs=[])
+    job = RowJob(
+        builder=Dying, tokenizer=tokenizer, options=RowOptions(template="judgelm-compact", window=300), epochs=[]
+    )
     assert sum(chunk.items for chunk in make_chunks(range(5), job, None)) == 5  # no epoch, so nothing is made of them
     assert usable_workers(3) == 3
     assert 1 <= usable_workers(None) <= 16
@@ -131,8 +135,12 @@ def test_a_targets_tokens_are_those_behind_the_whole_prompt(template, joined, sc
     prompt = get_template(template).render(PAIR, (0, 1), None)
     text = "".join(span.text for span in prompt.spans)
     tokenizer = whole_text_tokenizer(text + target, *([(text[-1], target[0])] if joined else []))
-    row = RowBuilder(tokenizer, RowOptions(template=template, window=2000)).build(
-        PAIR, Label(sample_id="1", winner=1, scores=scores, reason="the first can jump"), None
+    row = SFTRowBuilder(tokenizer, RowOptions(template=template, window=2000)).build(
+        LabelledPair(
+            sample=PAIR,
+            plain=Label(sample_id="1", winner=1, scores=scores, reason="the first can jump"),
+            referenced=None,
+        )
     )
     alone, whole = (tokenizer(found)["input_ids"] for found in (text, text + target))
     assert (whole[: len(alone)] != alone) == joined
@@ -148,7 +156,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal():
         for items in (256, 1024, 2048):
             progress(items, 3)
     # 1,024 x 3 rows in 40 s; the first and the last came within 30 s of another line
-    assert stream.getvalue() == "making rows: 1,024 in 3 epochs, 77 rows/s\n"
+    assert stream.getvalue() == "building rows: 1,024 in 3 epochs, 77 rows/s\n"
 
 
 def test_progress_says_how_long_it_will_take_where_the_number_of_rows_is_known(file):
@@ -156,5 +164,5 @@ def test_progress_says_how_long_it_will_take_where_the_number_of_rows_is_known(f
     assert rows_in([file, "rows.json"]) is None
     # 25,000 of 100,000 in 60 s: three times as long for the rest
     assert progress_line(25_000, 3, 100_000, 60) == (
-        "making rows: 25,000 of 100,000 (25%) in 3 epochs, 1,250 rows/s, 3 min left"
+        "building rows: 25,000 of 100,000 (25%) in 3 epochs, 1,250 rows/s, 3 min left"
     )

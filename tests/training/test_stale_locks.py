@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from judgelm.training.extension_locks import release_stale_locks
+from judgelm.training.distributed import remove_stale_locks
 
 HOUR_S = 3600
 
@@ -31,7 +31,7 @@ def make_older(path, seconds):
 
 def test_a_stale_lock_is_removed_and_named(lock):
     said = []
-    release_stale_locks(said.append)
+    remove_stale_locks(said.append)
     assert not lock.exists()
     assert said == [f"removed {lock}: an interrupted build left it 60 minutes ago, and no process holds it"]
 
@@ -42,7 +42,7 @@ def test_a_lock_that_a_process_holds_is_left_however_old(lock):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     holder.stdout.readline()
-    release_stale_locks(pytest.fail)
+    remove_stale_locks(pytest.fail)
     assert lock.exists()
     holder.communicate()
 
@@ -52,7 +52,7 @@ def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
     (lock.parent / "cpu_adam.o").touch()
     make_older(lock, 2)
     said, began = [], time.monotonic()
-    release_stale_locks(said.append, quiet_s=3)
+    remove_stale_locks(said.append, timeout_s=3)
     assert 0.5 < time.monotonic() - began < 30
     assert "no process of this machine holds this lock, but another machine may; waiting 1 s" in said[0]
     assert said[1].startswith(f"removed {lock}: ")

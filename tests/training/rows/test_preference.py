@@ -9,8 +9,9 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.training.preference_pairs import JudgmentPairBuilder, JudgmentPairOptions
-from judgelm.training.schedule import Passage, lay_out
+from judgelm.training.rows.dataset import build_epochs
+from judgelm.training.rows.preference import PreferenceRowBuilder, PreferenceRowOptions
+from judgelm.training.schedule import Schedule
 
 TEMPLATE = "judgelm-compact"
 PAIR = {"id": "1", "question": "what is it", "answer_1": "a fox", "answer_2": "a dog"}
@@ -48,8 +49,8 @@ def run(tmp_path):
 
 
 def builder(tokenizer, **options):
-    return JudgmentPairBuilder(
-        tokenizer, JudgmentPairOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
+    return PreferenceRowBuilder(
+        tokenizer, PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
     )
 
 
@@ -206,10 +207,10 @@ def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, t
         with pytest.raises(InputError, match=match):
             read(tokenizer, path, judged, judgments=(judged,))
 
-    refused(run(path, {"*": "3 7\n"}, "v1.jsonl", template="judgelm-v1"), "asked with template 'judgelm-v1', the tra")
     refused(
-        run(path, {"*": "3 7\n"}, "five.jsonl", scale=(1, 5)), r"scores on \[1, 5\], the training's scale is \(1, 10\)"
+        run(path, {"*": "3 7\n"}, "v1.jsonl", template="judgelm-v1"), "the run has template 'judgelm-v1', the training"
     )
+    refused(run(path, {"*": "3 7\n"}, "five.jsonl", scale=(1, 5)), r"has scale \[1, 5\], the training has \(1, 10\)")
     judged = run(path, {"*": "3 7\n"})
     (tmp_path / "judged.run.json").unlink()
     refused(judged, r"cannot read judged\.run\.json beside it .* keep the files of a run together")
@@ -219,12 +220,12 @@ def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, t
 
 def test_the_rows_of_all_epochs_are_made_anew_when_the_judgments_change(tokenizer, write, run, tmp_path):
     path = write(PAIR | {"score": [8, 6]})
-    passage = Passage(epochs=2.0, steps=None, batch=1, group_by_length=True, seed=0)
+    schedule = Schedule(epochs=2.0, steps=None, batch=1, group_by_length=True, seed=0)
 
     def laid_out(reply):
         judged = run(path, {"*": reply}, f"{reply[0]}.jsonl", both_orders=False)
-        options = JudgmentPairOptions(template=TEMPLATE, window=300, judgments=(judged,))
-        return lay_out(tokenizer, options, [path, judged], passage, tmp_path / "rows", JudgmentPairBuilder)
+        options = PreferenceRowOptions(template=TEMPLATE, window=300, judgments=(judged,))
+        return build_epochs(tokenizer, options, [path, judged], schedule, tmp_path / "rows", PreferenceRowBuilder)
 
     rows = laid_out("3 7\n")
     assert (rows.epochs, len(rows.dataset)) == (2, 2)

@@ -14,14 +14,14 @@ import transformers
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
-from judgelm.training.preemption import Preemption
+from judgelm.training.safeguards import PreemptionCallback
 from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, start
 
 TWO = ("torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0")
 WAITING = """
 import time
-from judgelm.training.preemption import Preemption
-with Preemption().listening():
+from judgelm.training.safeguards import PreemptionCallback
+with PreemptionCallback().handle_signals():
     print("listening", flush=True)
     time.sleep(60)
 """
@@ -36,8 +36,8 @@ def step_end(preemption, tmp_path, **options):
 
 
 def test_without_a_signal_training_goes_on(tmp_path):
-    preemption = Preemption()
-    with preemption.listening():
+    preemption = PreemptionCallback()
+    with preemption.handle_signals():
         _, control = step_end(preemption, tmp_path)
     assert (control.should_save, control.should_training_stop, control.should_evaluate) == (False, False, True)
     assert preemption.stopped_by is None
@@ -45,8 +45,8 @@ def test_without_a_signal_training_goes_on(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_saves_whole_checkpoint_and_stops(tmp_path, number):
-    preemption = Preemption()
-    with preemption.listening():
+    preemption = PreemptionCallback()
+    with preemption.handle_signals():
         os.kill(os.getpid(), number)
         args, control = step_end(preemption, tmp_path, save_only_model=True)
     assert (control.should_save, control.should_training_stop, control.should_evaluate) == (True, True, False)
@@ -56,7 +56,7 @@ def test_a_signal_saves_whole_checkpoint_and_stops(tmp_path, number):
 
 def test_signals_are_given_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    with Preemption().listening():
+    with PreemptionCallback().handle_signals():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -10,7 +10,7 @@ from trl import SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
 from judgelm.errors import ConfigError
-from judgelm.training.save_dtype import cast_weights, save_dtype_of
+from judgelm.training.save import cast_weights, save_dtype_of
 from tests.support import recipe_runs
 
 

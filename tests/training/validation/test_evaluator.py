@@ -24,13 +24,13 @@ from judgelm.runs.runner import judge
 from judgelm.studies.evaluation import evaluate
 from judgelm.training.config import JudgeArguments
 from judgelm.training.rows.records import RowCounts
-from judgelm.training.save import save
-from judgelm.training.sft import prepare
-from judgelm.training.validation_pairs import ValidationPairs, draw_pairs, figures, trained_ways
+from judgelm.training.save import save_judge
+from judgelm.training.validation.pairs import ValidationPairs, draw_pairs, trained_prompt_kinds, validation_metrics
+from tests.support.recipe_runs import build
 from tests.support.sharded_judging import PROCESSES, judge_sharded, texts_of
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMON = {
     "max_length": 256, "per_device_train_batch_size": 16, "learning_rate": 4e-3, "use_cpu": True, "bf16": False,
     "report_to": "none", "gradient_checkpointing": False, "disable_tqdm": True, "logging_steps": 1,
@@ -62,11 +62,12 @@ def tune(base, folder, train, evaluation, *, judge_options=None, model_options=N
         swap_prob=0.0, **judge_options or {},
     )  # fmt: skip
     model = ModelConfig(model_name_or_path=str(base), **model_options or {})
-    return prepare(arguments, SFTConfig(output_dir=str(folder), **COMMON | options), model), arguments, model
+    args = SFTConfig(output_dir=str(folder), **COMMON | options)
+    return build("sft", arguments, args, model), arguments, model
 
 
-def evaluations(tuning):
-    return [entry for entry in tuning.trainer.state.log_history if "eval_loss" in entry]
+def evaluations(trainer):
+    return [entry for entry in trainer.state.log_history if "eval_loss" in entry]
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +81,13 @@ def world(tmp_path_factory):
 def trained(tiny_judge, world, tmp_path_factory):
     """A judge that likes many words, taught to like few: its agreement must rise."""
     folder = tmp_path_factory.mktemp("judging") / "judge"
-    tuning, arguments, model = tune(
+    trainer, arguments, model = tune(
         tiny_judge, folder, *world, num_train_epochs=3, eval_strategy="steps", eval_steps=30,
         lr_scheduler_type="cosine", judge_options={"eval_pairs": 50},
     )  # fmt: skip
-    tuning.trainer.train()
-    save(tuning, arguments, model)
-    return tuning, folder
+    trainer.train()
+    save_judge(trainer, arguments, model)
+    return trainer, folder
 
 
 def test_agreement_rises_as_the_judge_learns(trained):
@@ -98,9 +99,11 @@ def test_agreement_rises_as_the_judge_learns(trained):
 
 @pytest.mark.parametrize(("shown", "suffix"), [("ignore", "_without_reference"), ("use", "_with_reference")])
 def test_the_figures_are_those_of_a_batch_run_over_the_saved_judge(trained, world, tmp_path, shown, suffix):
-    tuning, folder = trained
+    trainer, folder = trained
     pairs = {
-        sample.id for sample in tuning.judging.pairs.samples if tuning.judging.pairs.way_of[sample.id] == suffix[1:]
+        sample.id
+        for sample in trainer.validation.pairs.samples
+        if trainer.validation.pairs.kind_of[sample.id] == suffix[1:]
     }
     labelled = read_labels(world[1], with_reference=shown == "use")
     samples = [
@@ -111,7 +114,7 @@ def test_the_figures_are_those_of_a_batch_run_over_the_saved_judge(trained, worl
     with Judge(str(folder), engine="transformers") as saved:
         judged = list(judge(samples, saved.pairwise(both_orders=True, reference=shown), saved.engine))
     expected = evaluate(judged, labelled.labels)
-    found = evaluations(tuning)[-1]
+    found = evaluations(trainer)[-1]
     assert len(judged) == 50
     right = expected.counts.joined - expected.counts.failed - len(expected.disagreements)
     assert expected.order_rule == "given"
@@ -124,9 +127,9 @@ def test_the_figures_are_those_of_a_batch_run_over_the_saved_judge(trained, worl
 
 
 def test_the_card_has_the_figures_of_the_last_weights_and_the_readme_shows_them(trained):
-    tuning, folder = trained
+    trainer, folder = trained
     metrics = json.loads((folder / "judge.json").read_text())["training"]["metrics"]
-    last = evaluations(tuning)[-1]
+    last = evaluations(trainer)[-1]
     assert metrics["agreement"]["value"] == last["eval_agreement"]
     assert metrics["agreement"]["low"] < last["eval_agreement"] < metrics["agreement"]["high"]
     assert (metrics["agreement"]["n"], metrics["with_reference"]["agreement"]["n"]) == (100, 50)
@@ -149,25 +152,25 @@ def test_training_does_not_notice_its_evaluations(tiny_model, world, tmp_path, p
     losses = []
     for evaluation in (None, world[1]):
         strategy = {"eval_strategy": "steps", "eval_steps": 2} if evaluation else {}
-        tuning, _, _ = tune(
+        trainer, _, _ = tune(
             base, tmp_path / str(bool(evaluation)), world[0], evaluation, max_steps=6, gradient_checkpointing=True,
             model_options=options if peft else None, judge_options={"eval_pairs": 10}, **strategy,
         )  # fmt: skip
-        attention = tuning.trainer.model.config._attn_implementation
-        tuning.trainer.train()
-        assert tuning.trainer.model.config._attn_implementation == attention
-        losses.append([entry["loss"] for entry in tuning.trainer.state.log_history if "loss" in entry])
-    assert len(evaluations(tuning)) == 3
+        attention = trainer.model.config._attn_implementation
+        trainer.train()
+        assert trainer.model.config._attn_implementation == attention
+        losses.append([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
+    assert len(evaluations(trainer)) == 3
     assert losses[0] == losses[1]
 
 
 def test_training_stops_when_nothing_gets_better(tiny_judge, world, tmp_path):
-    tuning, _, _ = tune(
+    trainer, _, _ = tune(
         tiny_judge, tmp_path, *world, max_steps=9, learning_rate=0.0, eval_strategy="steps", eval_steps=1,
         metric_for_best_model="eval_agreement", judge_options={"early_stopping_patience": 2, "eval_pairs": 10},
     )  # fmt: skip
-    tuning.trainer.train()
-    assert tuning.trainer.state.global_step == 3  # the first is the best so far, two more are no better
+    trainer.train()
+    assert trainer.state.global_step == 3  # the first is the best so far, two more are no better
 
 
 def test_a_resumed_run_goes_on_counting_evaluations_without_anything_better(tiny_judge, world, tmp_path):
@@ -177,15 +180,15 @@ def test_a_resumed_run_goes_on_counting_evaluations_without_anything_better(tiny
         "judge_options": {"early_stopping_patience": 3, "eval_pairs": 5},
     }  # fmt: skip
     whole, _, _ = tune(tiny_judge, tmp_path / "whole", *world, **options)
-    whole.trainer.train()
+    whole.train()
     resumed, _, _ = tune(tiny_judge, tmp_path / "resumed", *world, **options)
-    resumed.trainer.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
-    assert (whole.trainer.state.global_step, resumed.trainer.state.global_step) == (4, 4)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
+    assert (whole.state.global_step, resumed.state.global_step) == (4, 4)
     options["judge_options"] |= {"early_stopping_patience": 5}  # thought better of: two more
     patient, arguments, model = tune(tiny_judge, tmp_path / "patient", *world, **options)
-    patient.trainer.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
-    assert patient.trainer.state.global_step == 6
-    save(patient, arguments, model)
+    patient.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
+    assert patient.state.global_step == 6
+    save_judge(patient, arguments, model)
     facts = json.loads((tmp_path / "patient/judge.json").read_text())["training"]
     assert facts["steps"] == 6
     assert facts["epochs"] == pytest.approx(patient.epochs * 6 / 9)  # of the nine steps that were configured
@@ -193,21 +196,21 @@ def test_a_resumed_run_goes_on_counting_evaluations_without_anything_better(tiny
 
 def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_judge, world, tmp_path):
     many = write(tmp_path / "many.jsonl", range(2000, 2040))  # what the judge knows, and now unlearns
-    tuning, arguments, model = tune(
+    trainer, arguments, model = tune(
         tiny_judge, tmp_path / "judge", world[0], many, max_steps=9, warmup_steps=9, eval_strategy="steps",
         eval_steps=3, save_strategy="steps", save_steps=3, load_best_model_at_end=True,
         metric_for_best_model="eval_agreement",
     )  # fmt: skip
-    tuning.trainer.train()
-    save(tuning, arguments, model)
-    found = {entry["step"]: entry["eval_agreement"] for entry in evaluations(tuning)}
+    trainer.train()
+    save_judge(trainer, arguments, model)
+    found = {entry["step"]: entry["eval_agreement"] for entry in evaluations(trainer)}
     best = min(step for step, value in found.items() if value == max(found.values()))
     facts = json.loads((tmp_path / "judge/judge.json").read_text())["training"]
     metrics = facts["metrics"]
     assert best < 9
     assert facts["steps"] == best
-    assert facts["epochs"] == pytest.approx(tuning.epochs * best / 9)
-    logged = {entry["step"]: entry["loss"] for entry in tuning.trainer.state.log_history if "loss" in entry}
+    assert facts["epochs"] == pytest.approx(trainer.rows.schedule.epochs_of(trainer.rows.per_epoch) * best / 9)
+    logged = {entry["step"]: entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
     assert facts["last_loss"] == logged[best]
     assert max(found.values()) > found[9]
     assert metrics["checkpoint"] == {"step": best, "steps": 9, "chosen_by": "eval_agreement"}
@@ -220,62 +223,64 @@ def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_j
 
 
 def test_an_adapter_is_judged_as_it_is_saved(tiny_judge, world, tmp_path):
-    tuning, arguments, model = tune(
+    trainer, arguments, model = tune(
         tiny_judge, tmp_path, *world, max_steps=3, learning_rate=0.02, judge_options={"reference_drop_prob": 1.0},
         model_options={"use_peft": True, "lora_r": 4, "lora_target_modules": ["q_proj", "v_proj"]},
     )  # fmt: skip
-    tuning.trainer.train()
-    save(tuning, arguments, model)
+    trainer.train()
+    save_judge(trainer, arguments, model)
     with Judge(str(tmp_path), engine="transformers") as saved:
-        judged = list(judge(tuning.judging.pairs.samples, saved.pairwise(both_orders=True), saved.engine))
-    [found] = evaluations(tuning)
-    numbers = figures(judged, tuning.judging.pairs)[None].numbers()
+        judged = list(judge(trainer.validation.pairs.samples, saved.pairwise(both_orders=True), saved.engine))
+    [found] = evaluations(trainer)
+    numbers = validation_metrics(judged, trainer.validation.pairs)[None].numbers()
     assert numbers == {name: found[f"eval_{name}"] for name in numbers}
 
 
 def test_epochs_that_end_within_a_step_are_judged_and_saved_alike(tiny_judge, world, tmp_path):
     few = write(tmp_path / "few.jsonl", range(40), fewer_is_better=True)
-    tuning, _, _ = tune(
+    trainer, _, _ = tune(
         tiny_judge, tmp_path / "judge", few, world[1], num_train_epochs=2, eval_strategy="epoch",
         save_strategy="epoch", load_best_model_at_end=True, metric_for_best_model="agreement",
         judge_options={"eval_pairs": 5},
     )  # fmt: skip
-    tuning.trainer.train()
-    assert [entry["step"] for entry in evaluations(tuning)] == [3, 5]  # 2 x 40 rows by 16
+    trainer.train()
+    assert [entry["step"] for entry in evaluations(trainer)] == [3, 5]  # 2 x 40 rows by 16
     assert {path.name for path in (tmp_path / "judge").glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-5"}
 
 
 def test_without_a_strategy_there_is_one_evaluation_at_the_end(tiny_model, world, tmp_path):
-    tuning, _, _ = tune(tiny_model, tmp_path, *world, max_steps=2, learning_rate=0.0)
-    tuning.trainer.train()
-    [found] = evaluations(tuning)
+    trainer, _, _ = tune(tiny_model, tmp_path, *world, max_steps=2, learning_rate=0.0)
+    trainer.train()
+    [found] = evaluations(trainer)
     # A random model's replies cannot be read: no agreement, and neither consistent nor leaning.
     assert (found["step"], found["eval_agreement"], found["eval_failed"]) == (2, 0.0, 1.0)
     assert "eval_consistency" not in found
-    assert tuning.judging.pairs.pairs == 60
-    assert str(tuning.judging.pairs) == "all 60 pairs are judged in both orders, without reference and with reference"
+    assert trainer.validation.pairs.pairs == 60
+    assert (
+        str(trainer.validation.pairs) == "all 60 pairs are judged in both orders, without reference and with reference"
+    )
 
 
 def test_a_judge_is_asked_as_its_rows_ask(tiny_model, world, tmp_path):
     options = {"eval_pairs": 3, "reference_drop_prob": 1.0}
-    tuning, _, _ = tune(tiny_model, tmp_path, *world, max_steps=1, judge_options=options)
-    assert tuning.judging.pairs.ways == ("without_reference",)
-    assert all(sample.reference is None for sample in tuning.judging.pairs.samples)
+    trainer, _, _ = tune(tiny_model, tmp_path, *world, max_steps=1, judge_options=options)
+    assert trainer.validation.pairs.kinds == ("without_reference",)
+    assert all(sample.reference is None for sample in trainer.validation.pairs.samples)
     none = RowCounts(made=5, kinds=Counter(single=5))
-    assert trained_ways(none) == ()
-    assert trained_ways(replace(none, kinds=Counter(pair=5), with_reference=5)) == ("with_reference",)
+    assert trained_prompt_kinds(none) == ()
+    assert trained_prompt_kinds(replace(none, kinds=Counter(pair=5), with_reference=5)) == ("with_reference",)
 
 
 def test_the_draw_depends_on_seed_and_id_alone(tmp_path):
     path = write(tmp_path / "one.jsonl", range(50))
-    ways = ("without_reference", "with_reference")
+    kinds = ("without_reference", "with_reference")
     few, more, other = (
-        {sample.id for sample in draw_pairs([path], ways=ways, count=count, seed=seed).samples}
+        {sample.id for sample in draw_pairs([path], kinds=kinds, count=count, seed=seed).samples}
         for count, seed in ((10, 0), (20, 0), (10, 1))
     )
     assert few < more
     assert few != other
-    twice = draw_pairs([path, path], ways=ways, count=100, seed=0)  # the same ids in two files are not one
+    twice = draw_pairs([path, path], kinds=kinds, count=100, seed=0)  # the same ids in two files are not one
     assert (twice.pairs, len({sample.id for sample in twice.samples})) == (100, 100)
 
 
@@ -303,11 +308,11 @@ def test_figures_worked_by_hand():
     pairs = ValidationPairs(
         samples=tuple(Sample(id=name, question=name, answers=("x", "y")) for name in winners),
         labels={name: Label(sample_id=name, winner=winner) for name, winner in winners.items()},
-        way_of=dict.fromkeys(winners, "without_reference"),
+        kind_of=dict.fromkeys(winners, "without_reference"),
         pairs=4,
         available=4,
     )
-    found = figures(judged, pairs)
+    found = validation_metrics(judged, pairs)
     assert list(found) == [None]
     # given order: a, b and c agree, d cannot be read; by the mean a and c; of 3 readable in both orders 2 are
     # consistent and 1 leans to the first; 1 reply of 8 unreadable

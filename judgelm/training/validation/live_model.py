@@ -1,4 +1,4 @@
-"""The model in training, lent to the transformers engine for a while and given back as it was."""
+"""The model in training, wrapped for the transformers engine and restored afterwards."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from judgelm.errors import EngineError
 
 
 class LiveModel:
-    """What the transformers engine asks of a model, answered by one that is being trained.
+    """The interface that the transformers engine needs of a model, around one that is being trained.
 
-    Where the weights are spread over processes (ZeRO-3, FSDP) a pass needs all of them: each says before every pass
-    that it makes one, and whoever is done passes along idly until all are.
+    Where the weights are sharded over processes (ZeRO-3, FSDP) a forward pass needs all processes: each announces its
+    passes, and a process that has finished makes idle ones until all have.
 
     Args:
         model: the model itself, whose configuration and numeric format the engine reads.
-        forward: makes a pass; the wrapper where the weights lie with it.
-        device: where inputs belong.
+        forward: makes a pass; the wrapper where it holds the weights.
+        device: of the inputs.
         in_step: whether all processes must make each pass together.
     """
 
@@ -33,47 +33,47 @@ class LiveModel:
         self._in_step = in_step
 
     def __call__(self, **inputs: Any) -> Any:
-        """One pass; its tensors are ordinary ones, as gathered weights outlive the engine's inference mode.
+        """Make one pass, outside the engine's inference mode, which gathered weights outlive.
 
         Raises:
-            EngineError: memory ran out where the other processes wait within the same pass.
+            EngineError: out of memory while the other processes wait within the same pass.
         """
         with torch.inference_mode(False), torch.no_grad():
             if not self._in_step:
                 return self._forward(**inputs)
-            self._someone_passes(True)
+            self._any_passes(True)
             try:
                 return self._forward(**inputs)
             except torch.OutOfMemoryError as error:
                 raise EngineError(
-                    f"memory ran out while the model in training judged, its weights spread over processes: {error}; "
-                    "eval_pairs: 0 trains without judging, a smaller per_device_train_batch_size leaves it more room"
+                    f"out of memory while the model in training judged, its weights sharded over processes: {error}; "
+                    "eval_pairs: 0 trains without judging, a smaller per_device_train_batch_size leaves more memory"
                 ) from error
 
     def finish(self) -> None:
-        """Pass along until the other processes are done too."""
+        """Make idle passes until the other processes have finished too."""
         if not self._in_step:
             return
         with torch.inference_mode(False), torch.no_grad():
-            while self._someone_passes(False):
-                nought = torch.zeros((1, 1), dtype=torch.long, device=self.device)
+            while self._any_passes(False):
+                zero = torch.zeros((1, 1), dtype=torch.long, device=self.device)
                 self._forward(
-                    input_ids=nought,
-                    position_ids=nought,
+                    input_ids=zero,
+                    position_ids=zero,
                     use_cache=False,
-                    logits_to_keep=nought[0],
+                    logits_to_keep=zero[0],
                     segments=[Segment(KVCache(1), 1)],
                 )
 
-    def _someone_passes(self, own: bool) -> bool:
+    def _any_passes(self, own: bool) -> bool:
         passing = torch.tensor([int(own)], device=self.device)
         torch.distributed.all_reduce(passing)
         return bool(passing.item())
 
 
 @contextmanager
-def lent(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
-    """The model set up for the engine: no dropout, packed attention; put back when the engine is done.
+def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
+    """Set the model up for the engine (no dropout, packed attention), and restore it afterwards.
 
     Args: see `LiveModel`.
     """
@@ -81,7 +81,7 @@ def lent(model: Any, forward: Callable[..., Any], *, device: torch.device, in_st
     model.config._attn_implementation = ATTENTION_NAME
     model.eval()
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what training's cache holds back would look taken to the engine
+        torch.cuda.empty_cache()  # memory in training's cache would look used to the engine
     try:
         live = LiveModel(model, forward, device=device, in_step=in_step)
         yield live
@@ -92,8 +92,8 @@ def lent(model: Any, forward: Callable[..., Any], *, device: torch.device, in_st
 
 
 @contextmanager
-def same_random_state() -> Iterator[None]:
-    """Leave every random state as it was, so that training goes on as if nothing had happened between."""
+def preserve_random_state() -> Iterator[None]:
+    """Restore every random state, so that training continues unaffected."""
     python, array = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:

@@ -1,20 +1,20 @@
 r"""Two judgments of one prompt, a better and a worse -> token rows for preference tuning.
 
-They come from two places, and files of both kinds may be mixed:
+They come from two sources, and files of both kinds may be mixed:
 
-- a labelled pair and what a judge itself wrote of it, in a run of `judgelm-batch`, joined by sample id. Chosen is the
-  teacher's judgment for the order and the reference that the judge was shown, rejected is the judge's reply; where it
-  is right, by its winner or by its scores, there is nothing to reject, and the reply is left out and counted;
-- a row that carries both: a plain or JudgeLM pair with `chosen` and `rejected`, each a score line with or without a
-  reason behind it. Judgments that were made with the row's reference stand in `chosen_w_reference` and
+- a labelled pair and a judge's own reply to it, in a run of `judgelm-batch`, joined by sample id. Chosen is the
+  teacher's judgment for the order and the reference that the judge was shown, rejected is the judge's reply. A reply
+  that is right, by its winner or by its scores, is left out and counted;
+- a row with both judgments: a plain or JudgeLM pair with `chosen` and `rejected`, each a score line with or without a
+  reason after it. Judgments that were made with the row's reference stand in `chosen_w_reference` and
   `rejected_w_reference`, as JudgeLM names its labels:
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
 Prompts, length policy, swap and reference drop are those of `judgelm.training.rows.builder`; a judge's own replies
-keep the reference they were made with. Both texts are swapped or none is. Both have a reason and the end-of-sequence
-token behind it, or both end with their score line, so that neither is preferred for its length; a reason that is
-drawn to be dropped stays where the score lines are alike. A reply that cannot be read is rejected as it was written
+keep the reference they were made with. Either both texts are swapped or none. Either both have a reason and the
+end-of-sequence token after it, or both end with their score line, so that length does not decide the preference; a
+reason that is drawn to be dropped stays where the score lines are alike. An unparseable reply is rejected as written
 and never swapped.
 """
 
@@ -36,8 +36,8 @@ from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Sample, Winner
-from judgelm.training.judge_replies import Reply, read_replies
-from judgelm.training.rows.builder import RowMaker
+from judgelm.training.rows.builder import RowBuilder
+from judgelm.training.rows.judge_replies import Reply, read_replies
 from judgelm.training.rows.records import RowOptions
 
 _PAIR_FORMATS = ("judgelm", "plain")
@@ -46,13 +46,13 @@ _REJECTED = ("rejected", "rejected_w_reference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgmentPairOptions(RowOptions):
-    """How two judgments become a row.
+class PreferenceRowOptions(RowOptions):
+    """Options that turn two judgments into a row.
 
     Attributes:
-        judgments: those of the files read that hold a judge's own judgments.
-        min_distance: where given, a judge's reply is rejected if it gives an answer a score at least so far from the
-            teacher's, whoever wins; None rejects it if its winner is another.
+        judgments: the input files that hold a judge's own judgments.
+        min_distance: a judge's reply is rejected if one of its scores is at least this far from the teacher's, whoever
+            wins; None rejects it if its winner differs.
     """
 
     judgments: tuple[str, ...] = ()
@@ -71,12 +71,12 @@ class JudgmentPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgmentPairRow:
+class PreferenceRow:
     """One training row; each of the lists has shape (tokens,), int32.
 
     Attributes:
-        sample_id: where it comes from.
-        prompt_ids: what both follow.
+        sample_id: of its sample.
+        prompt_ids: the prompt of both.
         chosen_ids: the better judgment.
         rejected_ids: the worse.
     """
@@ -87,17 +87,17 @@ class JudgmentPairRow:
     rejected_ids: NDArray[np.int32]
 
 
-class JudgmentPairBuilder(RowMaker):
-    """Turns pairs of judgments into token rows."""
+class PreferenceRowBuilder(RowBuilder):
+    """Builds the rows of `train/dpo.py` from pairs of judgments."""
 
-    row: ClassVar[type] = JudgmentPairRow
-    options: JudgmentPairOptions
+    row: ClassVar[type] = PreferenceRow
+    options: PreferenceRowOptions
 
     def items(self, paths: Sequence[str]) -> Iterator[JudgmentPair]:
-        """Every two judgments of labelled files and of judgments of their pairs.
+        """Pairs of judgments, from labelled files and from runs on them.
 
         Raises:
-            InputError: a file cannot be read, or judgments were asked for in another way.
+            InputError: a file cannot be read, or a run has another template, scale or mode.
         """
         unjoined = set(self._replies)
         for path in self._labelled(paths):
@@ -108,30 +108,26 @@ class JudgmentPairBuilder(RowMaker):
         if unjoined:
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
-    def make(self, item: JudgmentPair, epoch: int) -> JudgmentPairRow | None:
-        """A row of two judgments in one epoch."""
-        return self.build(item, epoch)
-
     def check(self, paths: Sequence[str]) -> None:
-        """Refuse files without any two judgments.
+        """Refuse files without any pair of judgments.
 
         Raises:
             InputError: names them.
         """
         if not self.counts.made:
-            why = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
+            reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))
             raise InputError(
-                f"{labelled}: no two judgments to tune on ({why}); give judgments of these pairs by "
+                f"{labelled}: no two judgments to tune on ({reasons}); give judgments of these pairs by "
                 "judgelm-batch, or rows with chosen and rejected judgments"
             )
 
     def _labelled(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if path not in self.options.judgments]
 
-    def build(self, pair: JudgmentPair, epoch: int = 0) -> JudgmentPairRow | None:
-        """A row of two judgments in one epoch, or None where it is left out, which `counts` then says."""
-        pair = self._swapped(pair, epoch)
+    def build(self, item: JudgmentPair, epoch: int = 0) -> PreferenceRow | None:
+        """Build the row of two judgments in one epoch; None where it is left out, which `counts` records."""
+        pair = self._swap(item, epoch)
         sample = pair.chosen.sample
         chosen, reference = self._choose(sample, pair.chosen.plain, pair.chosen.referenced, epoch)
         rejected, _ = self._choose(sample, pair.rejected.plain, pair.rejected.referenced, epoch)
@@ -143,26 +139,26 @@ class JudgmentPairBuilder(RowMaker):
             self.counts.left_out[problem] += 1
             return None
         prompt = self._prompt(sample, reference)
-        if (found := self._tokens(prompt, tuple(texts))) is None:
+        if (tokens := self._tokens(prompt, tuple(texts))) is None:
             self.counts.left_out["too long"] += 1
             return None
-        tokenized, targets = found
+        tokenized, targets = tokens
         self._count(sample, "", reference, tokenized, with_reason=bool(texts[0][1]))
         self.counts.scores.update(chosen.scores)
-        ids = [np.array(one, dtype=np.int32) for one in (tokenized.ids, *targets)]
-        return JudgmentPairRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
+        ids = [np.array(each, dtype=np.int32) for each in (tokenized.ids, *targets)]
+        return PreferenceRow(sample_id=sample.id, prompt_ids=ids[0], chosen_ids=ids[1], rejected_ids=ids[2])
 
-    def _pairs(self, found: Format, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
-        """Every two judgments that a row and the judges' replies to its pair make."""
+    def _pairs(self, row_format: Format, row: Row, sample: Sample) -> Iterator[JudgmentPair]:
+        """Pairs of judgments from a row and the judges' replies to its pair."""
         replies = self._replies.get(sample.id, ())
-        stated = found.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
+        stated = row_format.name in _PAIR_FORMATS and any(row.data.get(name) is not None for name in _CHOSEN)
         if len(sample.answers) != 2 or not (replies or stated):
             self.counts.left_out["without two judgments" if len(sample.answers) == 2 else "not a pair"] += 1
             return
         try:
             pairs: list[JudgmentPair | str] = [_stated(row, sample)] if stated else []
             if replies:
-                plain, referenced = (found.label(row, with_reference) for with_reference in (False, True))
+                plain, referenced = (row_format.label(row, with_reference) for with_reference in (False, True))
                 labelled = LabelledPair(sample=sample, plain=plain, referenced=referenced)
                 pairs += [self._against(labelled, reply) for reply in replies]
         except InputError:
@@ -174,7 +170,7 @@ class JudgmentPairBuilder(RowMaker):
                 self.counts.left_out[pair] += 1
 
     def _against(self, labelled: LabelledPair, reply: Reply) -> JudgmentPair | str:
-        """The teacher's judgment and a judge's reply to the same prompt, or why nothing is to be rejected."""
+        """The teacher's judgment and a judge's reply to the same prompt, or the reason why none is rejected."""
         if reply.text is None:
             return "no reply of the judge"
         if reply.reference and labelled.sample.reference is not None:
@@ -195,8 +191,8 @@ class JudgmentPairBuilder(RowMaker):
             return _winner(scores) == _winner(taught)
         return max(abs(score - other) for score, other in zip(scores, taught, strict=True)) < self.options.min_distance
 
-    def _swapped(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
-        """Both judgments the other way round where this epoch draws it so and both can be; else as they are."""
+    def _swap(self, pair: JudgmentPair, epoch: int) -> JudgmentPair:
+        """Both judgments with answers exchanged where this epoch draws so and both can be; else unchanged."""
         drawn = (
             uniform_hash(self.options.seed, pair.chosen.sample.id, "swap while training", epoch)
             < self.options.swap_prob
@@ -206,10 +202,10 @@ class JudgmentPairBuilder(RowMaker):
         sides = (pair.chosen, pair.rejected)
         labels = [label for side in sides for label in (side.plain, side.referenced) if label is not None]
         turned = [swap_answers(side).pair for side in sides] if all(label.winner for label in labels) else list(sides)
-        done = all(after.swapped != before.swapped for before, after in zip(sides, turned, strict=True))
-        self.counts.swapped += done
-        self.counts.not_swapped += not done
-        return JudgmentPair(chosen=turned[0], rejected=turned[1]) if done else pair
+        swapped = all(after.swapped != before.swapped for before, after in zip(sides, turned, strict=True))
+        self.counts.swapped += swapped
+        self.counts.not_swapped += not swapped
+        return JudgmentPair(chosen=turned[0], rejected=turned[1]) if swapped else pair
 
     def _texts(self, sample: Sample, chosen: Label, rejected: Label, epoch: int) -> list[tuple[str, str]]:
         """First line and reason of either judgment."""
@@ -224,16 +220,16 @@ class JudgmentPairBuilder(RowMaker):
     @cached_property
     def _replies(self) -> dict[str, list[Reply]]:
         """The judges' replies to each sample, from all files of judgments."""
-        found: dict[str, list[Reply]] = {}
+        by_id: dict[str, list[Reply]] = {}
         for path in self.options.judgments:
             replies = read_replies(path, template=self.options.template, scale=self.options.scale)
-            for name, some in replies.items():
-                found.setdefault(name, []).extend(some)
-        return found
+            for sample_id, of_sample in replies.items():
+                by_id.setdefault(sample_id, []).extend(of_sample)
+        return by_id
 
 
 def _stated(row: Row, sample: Sample) -> JudgmentPair:
-    """The judgments that a row carries itself; those that lack their partner do not count."""
+    """The judgments of a row itself, without those that lack their partner."""
     sides: list[list[Label | None]] = [[], []]
     for names in zip(_CHOSEN, _REJECTED, strict=True):
         texts = [optional_text(row, name) for name in names]
@@ -245,8 +241,8 @@ def _stated(row: Row, sample: Sample) -> JudgmentPair:
 
 def _paired(chosen: LabelledPair, plain: Label | None, referenced: Label | None) -> JudgmentPair:
     """Both judgments; a reason stays only where both have one."""
-    kept = [_matched(*labels) for labels in ((chosen.plain, plain), (chosen.referenced, referenced))]
-    sides = (replace(chosen, plain=kept[0][side], referenced=kept[1][side]) for side in (0, 1))
+    matched = [_matched(*labels) for labels in ((chosen.plain, plain), (chosen.referenced, referenced))]
+    sides = (replace(chosen, plain=matched[0][side], referenced=matched[1][side]) for side in (0, 1))
     return JudgmentPair(chosen=next(sides), rejected=next(sides))
 
 
@@ -255,14 +251,14 @@ def _matched(chosen: Label | None, rejected: Label | None) -> tuple[Label | None
         return None, None
     if chosen.scores is not None and rejected.scores is not None and chosen.reason and rejected.reason:
         return chosen, rejected
-    bare = (one if one.scores is None else replace(one, reason=None) for one in (chosen, rejected))
+    bare = (label if label.scores is None else replace(label, reason=None) for label in (chosen, rejected))
     return next(bare), next(bare)
 
 
 def _judgment(text: str, *, verbatim: bool = False) -> Label:
-    """A judgment from its text; one without score line keeps the text as its reason, and has no scores.
+    """Parse a judgment; without a score line it has the text as its reason, and no scores.
 
-    A `verbatim` one does so too where its line is not written as judges learn to write it.
+    So has a `verbatim` one whose line is not written as judges learn to write it.
     """
     scores, reason = split_review(text)
     if scores is None or (verbatim and text.split("\n")[0] != score_line(scores)):

@@ -1,0 +1,1 @@
+"""Labelled pairs that the model in training judges at every evaluation."""
