@@ -33,21 +33,21 @@ def main() -> int:
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
         if options.chat:
             check_chat(judge.engine)
-        service = EngineWorker(judge.engine)
-        desk = JudgeHandler(judge, service, HandlerOptions(chat=options.chat, both_orders=options.both_orders))
-        app = create_app(desk, ServerSettings(model=public_name(options.model, options.engine)))
+        worker = EngineWorker(judge.engine)
+        handler = JudgeHandler(judge, worker, HandlerOptions(chat=options.chat, both_orders=options.both_orders))
+        app = create_app(handler, ServerSettings(model=public_name(options.model, options.engine)))
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
         server = Server(
             uvicorn_config(app),
             traffic=app.state.traffic,
-            service=service,
+            worker=worker,
             finish_s=60,
             on_listening=lambda: print(f"serving at {address}", flush=True),
         )
         try:
             server.run(sockets=[bound])
         finally:
-            service.close()
+            worker.close()
     return 130 if server.unanswered else 0
 
 

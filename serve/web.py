@@ -32,13 +32,13 @@ def main() -> int:
     manifests = sorted(options.runs.glob("*.run.json")) if options.runs else []
     files = [path.with_name(f"{path.name.removesuffix('.run.json')}.jsonl") for path in manifests]
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
-        service = EngineWorker(judge.engine)
-        page = create_page(judge, service, open_runs(files, options.pairs))
+        worker = EngineWorker(judge.engine)
+        page = create_page(judge, worker, open_runs(files, options.pairs))
         print(f"the page is at http://127.0.0.1:{bound.getsockname()[1]}", flush=True)
         try:
             serve_page(web_app(page), bound)
         finally:
-            service.close()
+            worker.close()
     return 0
 
 

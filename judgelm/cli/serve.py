@@ -113,7 +113,7 @@ def serve(
     api_key_file: ApiKeyFile = None,
     no_auth: NoAuth = False,
     access_log: AccessLog = False,
-    most_waiting: MostWaiting = 4096,
+    max_queue: MostWaiting = 4096,
     max_body_mb: MaxBodyMb = 8.0,
     body_timeout_s: BodyTimeout = 30.0,
     request_timeout_s: RequestTimeout = 600.0,
@@ -171,7 +171,7 @@ def serve(
     ) as judge:  # fmt: skip
         if chat:
             check_chat(judge.engine)
-        service = EngineWorker(judge.engine, most_waiting=most_waiting)
+        worker = EngineWorker(judge.engine, max_queue=max_queue)
         settings = ServerSettings(
             model=public_name(model, engine),
             names=tuple(name or ()),
@@ -180,19 +180,19 @@ def serve(
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
         )
-        desk = JudgeHandler(judge, service, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
-        app = create_app(desk, settings)
+        handler = JudgeHandler(judge, worker, HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons))
+        app = create_app(handler, settings)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
             traffic=app.state.traffic,
-            service=service,
+            worker=worker,
             finish_s=shutdown_s,
             on_listening=lambda: None if quiet else _greet(host, bound.getsockname()[1], settings),
         )
         try:
             server.run(sockets=[bound])
         finally:
-            service.close()
+            worker.close()
     if server.unanswered:
         console.print(f"[yellow]ended[/] before {server.unanswered} requests were answered")
         raise typer.Exit(EXIT_INTERRUPTED)

@@ -117,12 +117,12 @@ def web(
             trust_remote_code=trust_remote_code,
             engine_args=options.parse_pairs(engine_arg or (), "--engine-arg"),
         ) as judge:  # fmt: skip
-            service = EngineWorker(judge.engine)
+            worker = EngineWorker(judge.engine)
             try:
                 if not quiet:
                     address = shown_address(host, bound.getsockname()[1])
                     found = f"the page is at {address} (Ctrl-C ends it)"
                     console.print(found, markup=False, highlight=False, soft_wrap=True)
-                serve_page(web_app(create_page(judge, service, runs), password=password), bound)
+                serve_page(web_app(create_page(judge, worker, runs), password=password), bound)
             finally:
-                service.close(_FINISH_S)
+                worker.close(_FINISH_S)

@@ -109,7 +109,8 @@ class JudgeResult:
             same request, whatever the client's temperature.
         grades: of a single answer, each score of the judge's scale with its probability; they sum to 1.
         correct: P(the one answer is correct, or fulfils the criterion), in [0, 1]; of a label.
-        reason: the judge's own words, where it was asked for them.
+        reason: the judge's own words, where requested.
+        notes: caveats in words, such as an inexact probability or a truncated answer.
     """
 
     winner: Winner | None = None
@@ -120,6 +121,7 @@ class JudgeResult:
     grades: tuple[tuple[float, float], ...] = ()
     correct: float | None = None
     reason: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

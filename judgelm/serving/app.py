@@ -1,12 +1,15 @@
-"""The server: OpenAI's API in front, one judge behind.
+"""The ASGI application: OpenAI's API and judgelm's own routes, before one judge.
 
 app = create_app(Desk(judge, Service(judge.engine)), ServerSettings(model="my-judge"))
 uvicorn.run(app)
 """
 
+import hashlib
+import hmac
 import json
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
@@ -15,8 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from judgelm.errors import JudgelmError
-from judgelm.serving import openapi as documenting
-from judgelm.serving.auth import ApiKeys
+from judgelm.serving import openapi
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error
 from judgelm.serving.limits import ClientGoneError
@@ -31,46 +33,78 @@ log = logging.getLogger("judgelm.serving")
 
 _HEALTH = "/healthz"
 _GONE = 499
+_BEARER = b"bearer "
 _ABOUT = "An LLM judge behind OpenAI's API. Prompts of known judging clients are answered as those clients expect."
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What is on its way through a server.
+    """Requests in a server.
 
     Attributes:
-        in_hand: requests whose reply has not ended.
-        closing: whether new requests are refused since the server is about to end.
+        in_flight: requests whose reply has not ended.
+        closing: whether new requests are refused because the server is shutting down.
     """
 
-    in_hand: int = 0
+    in_flight: int = 0
     closing: bool = False
 
 
-def create_app(desk: JudgeHandler, settings: ServerSettings) -> FastAPI:
-    """The app; its `state.traffic` is a `Traffic`. Whoever runs it closes the desk's service and the judge.
+def create_app(handler: JudgeHandler, settings: ServerSettings) -> FastAPI:
+    """The app; its `state.traffic` is a `Traffic`. The caller closes the handler's worker and the judge.
 
-    `/docs` is left out, since it would load its page from elsewhere; `/openapi.json` is there.
+    `/docs` is left out, since it would load scripts from other servers; `/openapi.json` is served.
     """
-    metrics = Metrics(desk.service)
+    metrics = Metrics(handler.worker)
     traffic = Traffic()
     app = FastAPI(
         title="judgelm", version=VERSION, description=_ABOUT, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     app.state.traffic = traffic
-    app.include_router(openai_routes(desk, settings, metrics))
-    app.include_router(native_routes(desk, settings, metrics))
-    _add_upkeep(app, desk, metrics)
-    _add_errors(app, desk, metrics)
+    app.include_router(openai_routes(handler, settings, metrics))
+    app.include_router(native_routes(handler, settings, metrics))
+    _add_upkeep(app, handler, metrics)
+    _add_errors(app, handler, metrics)
     app.add_middleware(_RequestMiddleware, keys=ApiKeys(settings.api_keys), metrics=metrics, traffic=traffic)
     return app
 
 
-class _RequestMiddleware:
-    """What every request passes first and last.
+class ApiKeys:
+    """API keys of clients.
 
-    It is counted, and refused where the server is closing or the key is wrong; what nobody foresaw ends here.
+    All digests are compared, each in constant time, so that the time reveals nothing about a key, not even its length.
     """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    def accept(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """True where the headers have a key: `Authorization: Bearer KEY`, or `api-key: KEY` as sent by Azure's clients.
+
+        Args:
+            headers: names in lower case, as in ASGI.
+        """
+        if not self._digests:
+            return True
+        accepted = False
+        for name, value in headers:
+            if name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
+                sent = _digest(value[len(_BEARER) :].strip())
+            elif name == b"api-key":
+                sent = _digest(value.strip())
+            else:
+                continue
+            for known in self._digests:
+                accepted |= hmac.compare_digest(sent, known)
+        return accepted
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class _RequestMiddleware:
+    """Counts every request, refuses it on a wrong key or during shutdown, and turns unexpected errors into a reply."""
 
     def __init__(self, app: ASGIApp, *, keys: ApiKeys, metrics: Metrics, traffic: Traffic) -> None:
         self._app = app
@@ -96,84 +130,84 @@ class _RequestMiddleware:
             await error.response()(scope, receive, note)
 
         scope.setdefault("state", {})
-        self._traffic.in_hand += 1
+        self._traffic.in_flight += 1
         try:
             refusal = self._refusal(scope)
             await (self._app(scope, receive, note) if refusal is None else refuse(refusal))
         except Exception:
-            log.exception("a fault of the server")
-            if status:  # the reply has begun: the connection is all that can tell
+            log.exception("internal error")
+            if status:  # the reply has begun: only closing the connection can signal the error
                 raise
-            await refuse(HttpError(500, "internal_error", "the server has a fault, which its log names"))
+            await refuse(HttpError(500, "internal_error", "internal error; see the server log"))
         finally:
-            self._traffic.in_hand -= 1
+            self._traffic.in_flight -= 1
             route = getattr(scope.get("route"), "path_format", "other")
             self._metrics.request(route, status, scope["state"].get("dialect", ""), time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> HttpError | None:
         if scope["path"] == _HEALTH:
             return None
-        if not self._keys.admit(scope["headers"]):
+        if not self._keys.accept(scope["headers"]):
             headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
-            return HttpError(401, "invalid_api_key", "no API key of this server came with the request", headers=headers)
+            return HttpError(401, "invalid_api_key", "missing or invalid API key", headers=headers)
         if self._traffic.closing:
             headers = {"Retry-After": "5", "Connection": "close"}
-            return HttpError(503, "shutting_down", "the server is shutting down; ask again later", headers=headers)
+            return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
         return None
 
 
-def _add_upkeep(app: FastAPI, desk: JudgeHandler, metrics: Metrics) -> None:
-    """The routes for those who run the server."""
+def _add_upkeep(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
+    """The routes for operators of the server."""
 
     async def health() -> Response:
-        if desk.service.broken is not None:
-            log.error("not healthy: %s", desk.service.broken)
-            raise HttpError(503, "engine_unavailable", "the judge's engine broke; the server's log says how")
+        if handler.worker.broken is not None:
+            log.error("not healthy: %s", handler.worker.broken)
+            raise HttpError(503, "engine_unavailable", "the judge's engine failed; see the server log")
         if app.state.traffic.closing:
             raise HttpError(503, "shutting_down", "the server is shutting down")
-        found = {"status": "ok", "waiting": desk.service.waiting}
-        return Response(json.dumps(found), media_type="application/json")
+        state = {"status": "ok", "waiting": handler.worker.in_flight}
+        return Response(json.dumps(state), media_type="application/json")
 
-    async def measured() -> Response:
+    async def prometheus() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_api_route(_HEALTH, health, methods=["GET"], openapi_extra=documenting.HEALTH)
-    app.add_api_route("/metrics", measured, methods=["GET"], openapi_extra=documenting.METRICS)
+    app.add_api_route(_HEALTH, health, methods=["GET"], openapi_extra=openapi.HEALTH)
+    app.add_api_route("/metrics", prometheus, methods=["GET"], openapi_extra=openapi.METRICS)
 
 
-def _add_errors(app: FastAPI, desk: JudgeHandler, metrics: Metrics) -> None:
+def _add_errors(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     """Every error in OpenAI's form."""
 
-    def told(error: HttpError) -> Response:
+    def respond(error: HttpError) -> Response:
         metrics.error(error.code)
         return error.response()
 
     async def http(request: Request, error: HttpError) -> Response:
-        return told(error)
+        return respond(error)
 
     async def judgelm(request: Request, error: JudgelmError) -> Response:
         if isinstance(error, UnjudgedError):
             metrics.failure(error.failure.code)
-        return told(from_judgelm_error(error, desk.service.retry_after_s()))
+        return respond(from_judgelm_error(error, handler.worker.retry_after_s()))
 
     async def several(request: Request, error: ExceptionGroup[Exception]) -> Response:
-        """Of the samples of one request; the first tells enough."""
+        """Errors of several samples of one request; the first is reported."""
         first = error.exceptions[0]
         if isinstance(first, JudgelmError):
             return await judgelm(request, first)
         raise error
 
     async def routing(request: Request, error: HTTPException) -> Response:
-        return told(from_routing_error(error.status_code, request.url.path, error.headers))
+        return respond(from_routing_error(error.status_code, request.url.path, error.headers))
 
     async def too_deep(request: Request, error: RecursionError) -> Response:
-        return told(HttpError(400, "invalid_json", "the body is nested too deeply"))
+        return respond(HttpError(400, "invalid_json", "the body is nested too deeply"))
 
     async def gone(request: Request, error: ClientGoneError) -> Response:
-        return Response(status_code=_GONE)  # nobody reads it; the metrics count it
+        return Response(status_code=_GONE)  # not read by anybody; the metrics count it
 
-    for kind, handler in (
+    for kind, on_error in (
         (HttpError, http), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),
         (RecursionError, too_deep), (ClientGoneError, gone),
     ):  # fmt: skip
-        app.add_exception_handler(kind, handler)  # type: ignore[arg-type]
+        app.add_exception_handler(kind, on_error)  # type: ignore[arg-type]

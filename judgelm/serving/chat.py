@@ -1,6 +1,6 @@
-"""An ordinary chat: a client's own messages, which the model answers as they are.
+"""Ordinary chats: the model answers the client's own messages.
 
-For prompts that no dialect knows, where the server lets the model chat. Nothing in them is judged.
+For prompts that no dialect knows, where the server allows it. Nothing is judged.
 """
 
 from collections.abc import Sequence
@@ -16,78 +16,78 @@ from judgelm.serving.responses import ChatResponse, UnjudgedError
 
 _MOST_TOKENS = 512
 _USUAL_TEMPERATURE = 1.0  # where the client does not say, as the API has it
-_HALF = "\ufffd"  # what tokenizers make of a character whose last bytes are still to come
+_HALF = "\ufffd"  # decoded from a character whose last bytes are still missing
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatFlow:
-    """Lets the model answer one request; a flow that ends in its completion."""
+    """A flow of one request that ends in its completion."""
 
     request: Request
 
     def __call__(self) -> Asking[Completion]:
-        """Ask."""
+        """Yield the request; return its completion."""
         [completion] = yield [self.request]
         return completion
 
 
-def chat_flow(asked: ChatRequest) -> ChatFlow:
-    """The chat in a request.
+def chat_flow(request: ChatRequest) -> ChatFlow:
+    """The flow of a chat request.
 
-    Without a seed of the client's the seed is made of the messages, so that the same request gives the same reply.
+    Without a seed of the client the seed is a hash of the messages, so that the same request gives the same reply.
 
     Raises:
-        InputError: a role that a chat does not have, or a form of the reply that is not held to here.
+        InputError: an unknown role, or a reply format that is not supported.
     """
-    if asked.forced_tool is not None or asked.schema is not None or asked.json_object:
+    if request.forced_tool is not None or request.schema is not None or request.json_object:
         raise InputError(
-            '"tool_choice", "response_format": no dialect knows this prompt, and an ordinary chat here calls no '
-            "functions and holds to no schema; ask for plain text"
+            '"tool_choice", "response_format": no dialect knows this prompt, and ordinary chats do not support '
+            "functions or schemas; request plain text"
         )
-    temperature = _USUAL_TEMPERATURE if asked.temperature is None else asked.temperature
-    said = digest("\0".join(one.role + one.text for one in asked.messages))
+    temperature = _USUAL_TEMPERATURE if request.temperature is None else request.temperature
+    message_hash = digest("\0".join(message.role + message.text for message in request.messages))
     sampling = Sampling(
-        max_tokens=asked.max_tokens or _MOST_TOKENS,
+        max_tokens=request.max_tokens or _MOST_TOKENS,
         temperature=temperature,
-        stop=asked.stop,
-        n=asked.n,
-        seed=0 if temperature == 0 else (int(said[:8], 16) if asked.seed is None else asked.seed % 2**32),
+        stop=request.stop,
+        n=request.n,
+        seed=0 if temperature == 0 else (int(message_hash[:8], 16) if request.seed is None else request.seed % 2**32),
     )
-    return ChatFlow(request=Request(key="chat", prompt=_prompt(asked), sampling=sampling))
+    return ChatFlow(request=Request(key="chat", prompt=_prompt(request), sampling=sampling))
 
 
-def chat_response(completion: Completion, asked: ChatRequest) -> ChatResponse:
+def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
     """The model's own answer.
 
     Raises:
-        UnjudgedError: there is none.
+        UnjudgedError: the model gave none.
     """
     reasons = completion.finish_reasons
-    if lacking := next((one for one in reasons if one in ("error", "too_long")), None):
-        raise UnjudgedError(Unparsed("engine" if lacking == "error" else "too_long", "", completion.error))
+    if failure := next((reason for reason in reasons if reason in ("error", "too_long")), None):
+        raise UnjudgedError(Unparsed("engine" if failure == "error" else "too_long", "", completion.error))
     return ChatResponse(
         reply=Reply(texts=completion.texts),
         dialect=None,
         prompt_tokens=completion.prompt_tokens,
         completion_tokens=completion.completion_tokens,
-        notes=chat_notes(asked),
+        notes=chat_notes(request),
         thinking=completion.thinking,
-        finish_reasons=tuple("length" if one == "thinking" else one for one in reasons),
+        finish_reasons=tuple("length" if reason == "thinking" else reason for reason in reasons),
     )
 
 
-def chat_notes(asked: ChatRequest) -> tuple[str, ...]:
-    """What must be known of an ordinary chat's answer."""
-    said = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
-    return (said, "log-probabilities are not given in an ordinary chat") if asked.logprobs else (said,)
+def chat_notes(request: ChatRequest) -> tuple[str, ...]:
+    """Notes on the answer of an ordinary chat."""
+    note = "no dialect knows this prompt, so the model answered it as in an ordinary chat"
+    return (note, "log-probabilities are not given in an ordinary chat") if request.logprobs else (note,)
 
 
 def check_chat(engine: Engine) -> None:
-    """See, before any service drives the engine, that it can be asked to chat: a chat is handed over and taken back.
+    """Check that the engine can chat, before a worker drives it: a chat is submitted and aborted.
 
     Raises:
-        ConfigError: it cannot; the message says what it lacks.
+        ConfigError: it cannot; the message says why.
     """
     hello = chat_flow(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1)).request
     try:
@@ -98,32 +98,31 @@ def check_chat(engine: Engine) -> None:
 
 
 def stable_text(text: str, stop: Sequence[str]) -> str:
-    """What of an unfinished reply stays as it is, whatever comes next.
+    """The beginning of an unfinished reply that no later token can change.
 
-    Left out at the end are half a character, and what may be the beginning of a text that ends the reply.
+    Half a character and a possible beginning of a stop text are left out at the end.
     """
     text = text.rstrip(_HALF)
-    text = text[: min((place for mark in stop if (place := text.find(mark)) >= 0), default=len(text))]
+    text = text[: min((start for mark in stop if (start := text.find(mark)) >= 0), default=len(text))]
     begun = max((size for mark in stop for size in range(1, len(mark)) if text.endswith(mark[:size])), default=0)
     return text[: len(text) - begun]
 
 
-def _prompt(asked: ChatRequest) -> Prompt:
-    if asked.plain:
-        return Prompt(spans=(Span(asked.messages[0].text, "question"),))
+def _prompt(request: ChatRequest) -> Prompt:
+    if request.plain:
+        return Prompt(spans=(Span(request.messages[0].text, "question"),))
     spans: list[Span] = []
-    for place, message in enumerate(asked.messages):
-        role = _role(place, message)
+    for index, message in enumerate(request.messages):
+        role = _role(index, message)
         if spans and spans[-1].role == role:  # neighbours of one role become one message
             spans.append(Span("\n\n", "question", role))
         spans.append(Span(message.text, "question", role))
     return Prompt(spans=tuple(spans), chat=True)
 
 
-def _role(place: int, message: Message) -> Role:
+def _role(index: int, message: Message) -> Role:
     if message.role not in _ROLES:
         raise InputError(
-            f'"messages", {place}: role {message.role!r} is not known in an ordinary chat; there are: '
-            f"{', '.join(_ROLES)}"
+            f'"messages", {index}: role {message.role!r} is unknown in an ordinary chat; available: {", ".join(_ROLES)}'
         )
     return _ROLES[message.role]

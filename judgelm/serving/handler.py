@@ -1,8 +1,8 @@
-"""The desk: a client's request in, a judge's finding in the client's own words out.
+"""The handler of client requests: a request in, a reply in the client's own words out.
 
-Which dialect a request is of says `judgelm.dialects.catalog`, what the judge is asked about it `asking`, what its
-judgments say `findings`; here they are put together and asked through the one `EngineWorker`. Questions of our own kind
-(`questions`) are judged here too, so that all that asks shares one engine. No HTTP.
+`judgelm.dialects.catalog` finds the dialect of a request, `task_prompts` makes the tasks for the judge, and
+`judge_result` reads its judgments; here they are put together and run by the one `EngineWorker`. Tasks of judgelm's own
+routes (`tasks`) run here too, so that all callers share one engine. No HTTP.
 """
 
 import asyncio
@@ -17,37 +17,37 @@ from typing import Any, NamedTuple, TypeVar
 
 from judgelm.dialects.alpaca_eval import render_batch
 from judgelm.dialects.catalog import recognise
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import Asking, BatchMode
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.serving.chat import chat_flow, chat_response, stable_text
 from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.judge_result import judge_result
 from judgelm.serving.responses import ChatResponse, Explanation, UnjudgedError, UnrecognisedError
-from judgelm.serving.results import Found, judge_result
 from judgelm.serving.streaming import Finished, stream_flow
 from judgelm.serving.task_prompts import has_room_for_reason, mode_tasks
 from judgelm.serving.tasks import ModeTask, checked_sample
 
-_MODES_KEPT = 256
-_ASIDE = 20_000
-"""Characters of a request from which it is taken apart beside the event loop, which others wait for: at worst 20 ms."""
+_CACHED_MODES = 256
+_LONG_REQUEST = 20_000
+"""Characters of a request from which it is parsed outside the event loop, which others wait for: at worst 20 ms."""
 
 _IDLESS = ("pair", "single", "conversation")
-"""Modes in which a sample's id moves nothing but draws."""
+"""Modes in which a sample's id affects draws alone."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """How the desk answers.
+    """Options of the handler.
 
     Attributes:
-        chat: let the model answer what no dialect knows, as in an ordinary chat.
-        both_orders: judge a pair in both orders, and three and more answers with each of them once at each place;
-            else in the one order that the client shows, which mostly asks for the other by itself.
+        chat: let the model answer prompts of no dialect, as in an ordinary chat.
+        both_orders: judge a pair in both orders, and three and more answers with each of them once at each position;
+            else in the one order that the client shows, which mostly sends the other by itself.
         reasons: have the judge give its own reason, for replies that have room for it.
     """
 
@@ -56,129 +56,128 @@ class HandlerOptions:
     reasons: bool = False
 
 
-_USUAL = HandlerOptions()
+_DEFAULTS = HandlerOptions()
 
 
 class _Recognised(NamedTuple):
     dialect: Dialect
-    case: JudgeTask
-    questions: tuple[ModeTask, ...]
+    task: JudgeTask
+    mode_tasks: tuple[ModeTask, ...]
 
 
 class _Judged(NamedTuple):
-    """One for each question, in their order."""
+    """One for each mode task, in their order."""
 
     judgments: list[Judgment]
-    found: list[Found]
+    results: list[JudgeResult]
 
 
 class JudgeHandler:
-    """Answers clients. Its methods belong to one event loop; the engine works in the service's thread.
+    """Answers clients. Its methods belong to one event loop; the engine works in the worker's thread.
 
     Args:
         judge: loaded.
-        service: that drives the judge's engine.
-        options: how it answers.
+        worker: that drives the judge's engine.
+        options: of the replies.
     """
 
-    def __init__(self, judge: Judge, service: EngineWorker, options: HandlerOptions = _USUAL) -> None:
-        self.loaded = judge
-        self.service = service
+    def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions = _DEFAULTS) -> None:
+        self.judge = judge
+        self.worker = worker
         self.options = options
-        self._mode: Callable[[str, str], BatchMode] = lru_cache(_MODES_KEPT)(self._made)
+        self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(self._new_mode)
 
-    async def answer(self, asked: ChatRequest) -> ChatResponse:
-        """Judge what a client asks, or let the model answer; cancelling drops what is being judged.
+    async def respond(self, request: ChatRequest) -> ChatResponse:
+        """Judge a client's request, or let the model answer it; cancelling drops the flows.
 
         Raises:
-            UnrecognisedError: no dialect knows the prompt, and ordinary chats are not answered.
+            UnrecognisedError: no dialect knows the prompt, and ordinary chats are off.
             UnjudgedError: the judge gave no verdict.
-            InputError: an ordinary chat that cannot be had.
-            BusyError: too much is waiting.
-            EngineError: the engine broke.
+            InputError: an ordinary chat that is not supported.
+            BusyError: the queue is full.
+            EngineError: the engine failed.
         """
-        recognised = await self.aside(asked, self._recognise)
+        recognised = await self.run_aside(request, self._recognise)
         if recognised is None:
-            chatting = chat_flow(asked)
-            [completion] = await self._ask_all([(chatting, _key(chatting))])
-            return chat_response(completion, asked)
-        return await self._answered(recognised, asked)
+            flow = chat_flow(request)
+            [completion] = await self._run_all([(flow, _key(flow))])
+            return chat_response(completion, request)
+        return await self._judged_response(recognised, request)
 
-    async def write(self, asked: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """As `answer`, and before it of an ordinary chat what its first reply is so far, whenever that has grown.
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
+        """As `respond`, preceded for an ordinary chat by its first text so far, whenever that has grown.
 
-        Each text begins with the one before it, the answer's with all of them. Closing the generator drops the flow.
+        Each text begins with the one before it. Closing the generator drops the flow.
 
         Raises:
-            What `answer` does.
+            The errors of `respond`.
         """
-        recognised = await self.aside(asked, self._recognise)
+        recognised = await self.run_aside(request, self._recognise)
         if recognised is not None:
-            yield await self._answered(recognised, asked)
+            yield await self._judged_response(recognised, request)
             return
-        chatting = chat_flow(asked)
+        flow = chat_flow(request)
         written = ""
-        async with aclosing(stream_flow(self.service, chatting, key=_key(chatting))) as steps:
-            async for found in steps:
-                if isinstance(found, Finished):
-                    yield chat_response(found.result, asked)
-                elif len(text := stable_text(found[0].text, asked.stop)) > len(written):
+        async with aclosing(stream_flow(self.worker, flow, key=_key(flow))) as steps:
+            async for step in steps:
+                if isinstance(step, Finished):
+                    yield chat_response(step.result, request)
+                elif len(text := stable_text(step[0].text, request.stop)) > len(written):
                     yield (written := text)
 
-    async def judge(self, question: ModeTask) -> Judgment:
-        """Judge a question; a failure is the judgment's own. Cancelling drops it.
+    async def run_task(self, task: ModeTask) -> Judgment:
+        """Judge a sample by a mode; a failure is part of the judgment. Cancelling drops the flow.
 
         Raises:
             InputError: the mode cannot judge the sample, or it has images that the model cannot see.
             ConfigError: no such mode or option.
-            BusyError, EngineError: as `answer`.
+            BusyError, EngineError: as `respond`.
         """
-        if question.sample.images and not self.loaded.engine.supports_images:
+        if task.sample.images and not self.judge.engine.sees_images:
             raise InputError('field "images": this judge cannot see images; leave them out')
-        [judgment] = await self._judge_all([question])
+        [judgment] = await self._run_tasks([task])
         return judgment
 
-    def explain(self, asked: ChatRequest) -> Explanation:
-        """What is made of a request, before anything is asked.
+    def explain(self, request: ChatRequest) -> Explanation:
+        """The task in a request and the prompts for it; nothing is judged.
 
         Raises:
-            UnrecognisedError, InputError: as `answer`.
+            UnrecognisedError, InputError: as `respond`.
         """
-        recognised = self._recognise(asked)
+        recognised = self._recognise(request)
         if recognised is None:
-            prompt = chat_flow(asked).request.prompt
-            return Explanation(dialect=None, case=None, questions=(), prompts=(prompt,))
-        return self._explained(recognised)
+            prompt = chat_flow(request).request.prompt
+            return Explanation(dialect=None, task=None, mode_tasks=(), prompts=(prompt,))
+        return self._explanation(recognised)
 
-    async def aside(self, asked: ChatRequest, work: Callable[[ChatRequest], Result]) -> Result:
-        """What `work` makes of a request; of a long one in a thread, so that others need not wait for it."""
-        if sum(len(one.text) for one in asked.messages) < _ASIDE:
-            return work(asked)
-        return await asyncio.to_thread(work, asked)
+    async def run_aside(self, request: ChatRequest, work: Callable[[ChatRequest], Result]) -> Result:
+        """The result of `work` on a request; a long request is worked on in a thread, so that others need not wait."""
+        if sum(len(message.text) for message in request.messages) < _LONG_REQUEST:
+            return work(request)
+        return await asyncio.to_thread(work, request)
 
-    async def explain_fully(self, asked: ChatRequest) -> tuple[Explanation, JudgeResult]:
-        """As `explain`, and what the judge finds; of a batch the scores of all its pairs in a row.
+    async def explain_with_result(self, request: ChatRequest) -> tuple[Explanation, JudgeResult]:
+        """As `explain`, and the judge's result; of a batch the scores of all its pairs in a row.
 
         Raises:
-            UnrecognisedError: also of an ordinary chat, in which nothing is found.
-            UnjudgedError, BusyError, EngineError: as `answer`.
+            UnrecognisedError: also for an ordinary chat, in which nothing is judged.
+            UnjudgedError, BusyError, EngineError: as `respond`.
         """
-        recognised = await self.aside(asked, self._recognise)
+        recognised = await self.run_aside(request, self._recognise)
         if recognised is None:
             raise _unrecognised("nothing is judged in an ordinary chat")
-        _, found = await self._conclude(recognised, asked)
-        scores = tuple(score for one in found for score in one.finding.scores)
-        finding = found[0].finding if len(found) == 1 else JudgeResult(scores=scores)
-        return self._explained(recognised), finding
+        _, results = await self._judge(recognised, request)
+        scores = tuple(score for result in results for score in result.scores)
+        return self._explanation(recognised), results[0] if len(results) == 1 else JudgeResult(scores=scores)
 
-    def prompts_of(self, question: ModeTask) -> tuple[Prompt, ...]:
-        """What the judge reads first for a question.
+    def prompts_of(self, task: ModeTask) -> tuple[Prompt, ...]:
+        """The first prompts of a task.
 
         Raises:
-            InputError, ConfigError: as `judge`.
+            InputError, ConfigError: as `run_task`.
         """
-        mode = self._mode(question.mode, _canonical(question.options))
-        flow = mode(checked_sample(question.sample, mode))
+        mode = self._mode(task.mode, _canonical(task.options))
+        flow = mode(checked_sample(task.sample, mode))
         try:
             return tuple(request.prompt for request in next(flow))
         except StopIteration:  # concluded without the judge
@@ -186,86 +185,85 @@ class JudgeHandler:
         finally:
             flow.close()
 
-    def _recognise(self, asked: ChatRequest) -> _Recognised | None:
-        """The dialect, the case and its questions; None of an ordinary chat."""
-        found = recognise(asked)
-        if found is None:
+    def _recognise(self, request: ChatRequest) -> _Recognised | None:
+        """The dialect, the task and its mode tasks; None of an ordinary chat."""
+        recognised = recognise(request)
+        if recognised is None:
             if not self.options.chat:
-                raise _unrecognised("send a prompt of a client that is known, or start the server with --chat")
+                raise _unrecognised("send a prompt of a known client, or start the server with --chat")
             return None
-        dialect, case = found
-        explained = self.options.reasons and has_room_for_reason(dialect, case, asked)
-        return _Recognised(dialect, case, mode_tasks(case, both_orders=self.options.both_orders, explained=explained))
+        dialect, task = recognised
+        reasons = self.options.reasons and has_room_for_reason(dialect, task, request)
+        return _Recognised(dialect, task, mode_tasks(task, both_orders=self.options.both_orders, reasons=reasons))
 
-    def _explained(self, recognised: _Recognised) -> Explanation:
-        dialect, case, questions = recognised
-        prompts = tuple(prompt for one in questions for prompt in self.prompts_of(one))
-        return Explanation(dialect=dialect.name, case=case, questions=questions, prompts=prompts)
+    def _explanation(self, recognised: _Recognised) -> Explanation:
+        dialect, task, tasks = recognised
+        prompts = tuple(prompt for mode_task in tasks for prompt in self.prompts_of(mode_task))
+        return Explanation(dialect=dialect.name, task=task, mode_tasks=tasks, prompts=prompts)
 
-    async def _answered(self, recognised: _Recognised, asked: ChatRequest) -> ChatResponse:
-        """Judge, and say it in the client's words."""
-        judgments, found = await self._conclude(recognised, asked)
-        dialect, case, _ = recognised
+    async def _judged_response(self, recognised: _Recognised, request: ChatRequest) -> ChatResponse:
+        """Judge, and reply in the client's words."""
+        judgments, results = await self._judge(recognised, request)
+        dialect, task, _ = recognised
+        if "batch" in task.facts:
+            reply = render_batch(task, request, results)
+        else:
+            reply = dialect.render(task, request, results[0] if results else JudgeResult())
         return ChatResponse(
-            reply=_rendered(dialect, case, asked, [one.finding for one in found]),
+            reply=reply,
             dialect=dialect.name,
-            prompt_tokens=sum(one.prompt_tokens for one in judgments),
-            completion_tokens=sum(one.completion_tokens for one in judgments),
-            notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+            prompt_tokens=sum(judgment.prompt_tokens for judgment in judgments),
+            completion_tokens=sum(judgment.completion_tokens for judgment in judgments),
+            notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
             thinking=_thinking(judgments),
         )
 
-    async def _conclude(self, recognised: _Recognised, asked: ChatRequest) -> _Judged:
-        """What the judge says to each question."""
-        judgments = await self._judge_all(recognised.questions)
-        for one in judgments:
-            if one.failure is not None:
-                raise UnjudgedError(one.failure)
-        scale = self.loaded.format.scale
-        found = [judge_result(recognised.case, one, scale=scale, draws=asked.n) for one in judgments]
-        return _Judged(judgments, found)
+    async def _judge(self, recognised: _Recognised, request: ChatRequest) -> _Judged:
+        """The judge's result for each mode task."""
+        judgments = await self._run_tasks(recognised.mode_tasks)
+        for judgment in judgments:
+            if judgment.failure is not None:
+                raise UnjudgedError(judgment.failure)
+        scale = self.judge.format.scale
+        return _Judged(
+            judgments, [judge_result(recognised.task, each, scale=scale, draws=request.n) for each in judgments]
+        )
 
-    async def _judge_all(self, questions: Sequence[ModeTask]) -> list[Judgment]:
-        """Judge questions side by side."""
+    async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:
+        """Judge tasks side by side."""
         flows: list[tuple[Callable[[], Asking[Judgment]], Hashable]] = []
-        for question in questions:
-            mode = self._mode(question.mode, _canonical(question.options))
-            sample = _shareable(checked_sample(question.sample, mode), mode)
+        for task in tasks:
+            mode = self._mode(task.mode, _canonical(task.options))
+            sample = _shareable(checked_sample(task.sample, mode), mode)
             flows.append((partial(mode, sample), _key(mode, sample)))
-        judgments = await self._ask_all(flows)
-        return [replace(one, sample_id=question.sample.id) for one, question in zip(judgments, questions, strict=True)]
+        judgments = await self._run_all(flows)
+        return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
-    async def _ask_all(self, flows: Sequence[tuple[Callable[[], Asking[Result]], Hashable]]) -> list[Result]:
-        """The flows' results; where one fails or nobody waits any more, the others are dropped."""
+    async def _run_all(self, flows: Sequence[tuple[Callable[[], Asking[Result]], Hashable]]) -> list[Result]:
+        """The flows' results; where one fails or the caller is cancelled, the others are dropped."""
         futures: list[Future[Result]] = []
         try:
             for begin, key in flows:
-                futures.append(self.service.ask(begin, key=key))
-            return await asyncio.gather(*(asyncio.wrap_future(one) for one in futures))
+                futures.append(self.worker.submit(begin, key=key))
+            return await asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
         except BaseException:
-            for one in futures:
-                one.cancel()
+            for future in futures:
+                future.cancel()
             raise
 
-    def _made(self, name: str, options: str) -> BatchMode:
-        return self.loaded.mode(name, **json.loads(options))
+    def _new_mode(self, name: str, options: str) -> BatchMode:
+        return self.judge.mode(name, **json.loads(options))
 
 
 def _shareable(sample: Sample, mode: BatchMode) -> Sample:
-    """The sample without its id where that moves nothing: equal ones under other ids are then judged once."""
+    """The sample without its id where that affects nothing: equal samples under other ids are then judged once."""
     greedy = mode.name in _IDLESS and getattr(mode, "temperature", None) == 0
     return replace(sample, id="-") if greedy else sample
 
 
-def _rendered(dialect: Dialect, case: JudgeTask, asked: ChatRequest, findings: Sequence[JudgeResult]) -> Reply:
-    if "batch" in case.facts:
-        return render_batch(case, asked, findings)
-    return dialect.render(case, asked, findings[0] if findings else JudgeResult())
-
-
 def _thinking(judgments: Sequence[Judgment]) -> tuple[str, ...]:
-    """What the judge thought, all of it beside the first text of the reply."""
-    thoughts = [shown.thinking for one in judgments for shown in one.shown if shown.thinking is not None]
+    """The judge's thinking, all of it beside the first text of the reply."""
+    thoughts = [shown.thinking for judgment in judgments for shown in judgment.shown if shown.thinking is not None]
     return ("\n\n".join(thoughts),) if thoughts else ()
 
 
@@ -278,6 +276,6 @@ def _canonical(options: Mapping[str, Any]) -> str:
     return json.dumps(options, sort_keys=True)
 
 
-def _key(*what: object) -> str:
+def _key(*parts: object) -> str:
     """Equal for flows with equal results: all fields of the mode, all texts of the sample."""
-    return hashlib.blake2b(repr(what).encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(repr(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()

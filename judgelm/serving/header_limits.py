@@ -1,7 +1,7 @@
-"""The guard before the app: request heads that come too slowly, or without end.
+"""Time and size limits for request headers.
 
-Uvicorn waits for the end of a head for ever and keeps all that comes of it, so a client that sends its headers byte by
-byte, or nothing at all, would hold a connection as long as it likes. Bodies are bounded behind it (`limits`).
+Uvicorn waits for the end of the headers without a limit and keeps all their bytes, so a client that sends them byte by
+byte, or nothing at all, could keep a connection open. Bodies are limited later (`limits`).
 """
 
 import asyncio
@@ -16,10 +16,10 @@ _MOST_BYTES = 64 << 10
 
 
 class HeaderLimitProtocol(HttpToolsProtocol):
-    """One connection, which ends where a head is not there in time: from the connection on, or its first byte on.
+    """A connection that is closed where headers are late: counted from the connection, or from their first byte.
 
     Attributes:
-        head_timeout_s: for a client to send a whole head.
+        head_timeout_s: for a client to send all headers of a request.
     """
 
     head_timeout_s = 30.0
@@ -31,55 +31,55 @@ class HeaderLimitProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first head."""
+        """Start the timer for the first headers."""
         super().connection_made(transport)
-        self._wait()
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Whatever comes when no request is under way belongs to the next head."""
+        """Data outside a request belongs to the headers of the next."""
         if self._timer is None and self._idle:
-            self._wait()
+            self._start_timer()
         super().data_received(data)
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _MOST_BYTES:
-                self._refuse(HttpError(431, "head_too_large", f"headers have at most {_MOST_BYTES} bytes here"))
+                self._refuse(HttpError(431, "head_too_large", f"headers are larger than {_MOST_BYTES} bytes"))
 
     def on_message_begin(self) -> None:
-        """The first byte of a head."""
+        """Called at the first byte of the headers."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Called after the last header."""
         self._in_head = False
-        self._stop_waiting()
+        self._stop_timer()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody sends any more."""
-        self._stop_waiting()
+        """Called when the connection ends."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     @property
     def _idle(self) -> bool:
-        """Whether no request is under way: else its answer is still to be written, and nothing before it."""
+        """True where no request is in flight, so that a reply may be written."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _wait(self) -> None:
-        self._timer = self.loop.call_later(self.head_timeout_s, self._too_late)
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.head_timeout_s, self._on_timeout)
 
-    def _stop_waiting(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _too_late(self) -> None:
+    def _on_timeout(self) -> None:
         self._refuse(HttpError(408, "request_timeout", f"the headers did not arrive within {self.head_timeout_s:g} s"))
 
     def _refuse(self, error: HttpError) -> None:
-        """Close, with an answer where a head has begun and no other request waits for its own."""
-        self._stop_waiting()
+        """Close the connection, with a reply where headers have begun and no other request waits for its own."""
+        self._stop_timer()
         if self._in_head and self._idle and not self.transport.is_closing():
             body = error.body()
             head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\nconnection: close\r\n"
@@ -89,5 +89,5 @@ class HeaderLimitProtocol(HttpToolsProtocol):
 
 
 def header_limit_protocol(head_timeout_s: float) -> type[HeaderLimitProtocol]:
-    """The protocol with this time for a head, as uvicorn takes it: a class."""
+    """The protocol class with this timeout, for uvicorn."""
     return type("GuardedProtocol", (HeaderLimitProtocol,), {"head_timeout_s": head_timeout_s})

@@ -1,7 +1,6 @@
-"""Errors as OpenAI's clients read them: `{"error": {"message", "type", "param", "code"}}` and a status.
+"""Errors in the format of OpenAI's clients: `{"error": {"message", "type", "param", "code"}}` and a status.
 
-A message is about the request that it answers, and about nothing else of the server: what an engine says, which may
-name files or hold other texts, goes to the log.
+A message concerns its request alone. Messages of an engine may contain file names or other texts and go to the log.
 """
 
 import json
@@ -23,7 +22,7 @@ _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class HttpError(Exception):
-    """An error with the status and the code that a client gets."""
+    """An error with its HTTP status and code."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class HttpError(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        """What the client gets."""
+        """The HTTP response."""
         return Response(self.body(), self.status, self.headers, "application/json")
 
     def body(self) -> bytes:
@@ -52,11 +51,11 @@ class HttpError(Exception):
 
 
 def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
-    """The error that a client gets where the judge's side raised one.
+    """The HTTP error for an error of judgelm.
 
     Args:
-        error: what was raised.
-        retry_after_s: when a busy server should be asked again.
+        error: raised while handling a request.
+        retry_after_s: when to try a busy server again.
     """
     match error:
         case UnrecognisedError():
@@ -67,13 +66,13 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
             return HttpError(429, "server_busy", str(error), headers={"Retry-After": str(retry_after_s)})
         case EngineError():
             log.error("the engine: %s", error)
-            return HttpError(503, "engine_unavailable", "the judge's engine is not available; ask again later")
+            return HttpError(503, "engine_unavailable", "the judge's engine is not available; try again later")
         case InputError():
             return HttpError(400, "invalid_value", str(error), param=_field(str(error)))
         case ConfigError():
             return HttpError(400, "invalid_option", str(error))
     log.error("%s: %s", type(error).__name__, error)
-    return HttpError(500, "internal_error", "the server has a fault, which its log names")
+    return HttpError(500, "internal_error", "internal error; see the server log")
 
 
 def _of_unjudged(error: UnjudgedError) -> HttpError:
@@ -81,22 +80,22 @@ def _of_unjudged(error: UnjudgedError) -> HttpError:
         return HttpError(400, "context_length_exceeded", str(error), param="messages")
     if error.failure.code == "engine":
         log.error("the engine failed on a request: %s", error.failure.text)
-        return HttpError(502, "engine_failed", "the judge's engine failed on this request; the server's log says how")
+        return HttpError(502, "engine_failed", "the judge's engine failed on this request; see the server log")
     return HttpError(422, "judge_failed", str(error))
 
 
 def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
-    """For a path or a method that the server does not have."""
-    found = "this server has no such route" if status == 404 else "this route has no such method"
+    """The HTTP error for an unknown path or method."""
+    finding = "no such route" if status == 404 else "no such method on this route"
     return HttpError(
         status,
         _CODES.get(status, "invalid_request"),
-        f"{path[:200]}: {found}; /openapi.json lists all",
+        f"{path[:200]}: {finding}; /openapi.json lists all",
         headers=headers,
     )
 
 
 def _field(message: str) -> str | None:
     """The field of the body that a message begins with."""
-    found = _FIELD.match(message)
-    return found[1] if found else None
+    match = _FIELD.match(message)
+    return match[1] if match else None

@@ -1,4 +1,4 @@
-"""How much and how long: bodies too large or too slow, and answers that nobody waits for any more."""
+"""Limits on bodies (size, time, JSON) and on the time for an answer."""
 
 import asyncio
 import json
@@ -13,36 +13,38 @@ from judgelm.serving.settings import ServerSettings
 
 Result = TypeVar("Result")
 
-_CLOSE = {"Connection": "close"}  # what is left of such a body must not be read as the next request
+_CLOSE = {"Connection": "close"}  # the rest of such a body must not be read as the next request
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class ClientGoneError(Exception):
-    """The client hung up before its answer was there."""
+    """The client closed the connection before its reply."""
 
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
     """A request's body as a JSON object.
 
     Raises:
-        HttpError: it is too large (413), comes too slowly (408), compressed (415), or is no JSON object (400).
-        ClientGoneError: it does not come.
+        HttpError: it is too large (413), too slow (408), compressed (415), or no JSON object (400).
+        ClientGoneError: the client closed the connection.
     """
     return parse_json(await _read_body(request, settings))
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
-    """A JSON object that UTF-8 can hold.
+    """A JSON object whose texts are valid UTF-8.
 
     Raises:
-        HttpError: it is none (400).
+        HttpError: the bytes are no such object (400).
     """
     try:
         body = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
-        if _ESCAPED_SURROGATE.search(raw):  # half a pair is a text that no tokenizer takes
+        if _ESCAPED_SURROGATE.search(raw):  # no tokenizer takes half a pair
             json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise HttpError(400, "invalid_json", "the body holds half a surrogate pair, which UTF-8 cannot say") from error
+        raise HttpError(
+            400, "invalid_json", "the body contains half a surrogate pair, which is not valid UTF-8"
+        ) from error
     except RecursionError as error:
         raise HttpError(400, "invalid_json", "the body is nested too deeply") from error
     except ValueError as error:  # JSONDecodeError, bytes that are not UTF-8, numbers of thousands of digits
@@ -54,34 +56,34 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
-    """Wait for an answer as long as the client does, and not longer than is set; else the work is cancelled.
+    """Wait for an answer as long as the client does, up to the time limit; then the work is cancelled.
 
-    The body must have been read: what comes after it is only that the client hangs up.
+    The body must have been read: the next message is then the client's disconnect.
 
     Raises:
-        HttpError: the time is up (504: OpenAI's clients ask again after it by themselves).
-        ClientGoneError: the client hung up.
+        HttpError: the time is up (504, after which OpenAI's clients retry).
+        ClientGoneError: the client closed the connection.
     """
     working = asyncio.ensure_future(work)
-    hanging_up = asyncio.ensure_future(request.receive())
+    disconnect = asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait(
-            (working, hanging_up), timeout=settings.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
+            (working, disconnect), timeout=settings.request_timeout_s, return_when=asyncio.FIRST_COMPLETED
         )
         if working.done():
             return working.result()
-        if hanging_up.done():
+        if disconnect.done():
             raise ClientGoneError
         raise timeout_error(settings)
     finally:
-        hanging_up.cancel()
+        disconnect.cancel()
         if working.cancel():
             await asyncio.wait((working,))
 
 
 def timeout_error(settings: ServerSettings) -> HttpError:
-    """The error of an answer that is not there in time."""
-    return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; ask again later")
+    """The error of a late answer."""
+    return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
 
 
 async def _read_body(request: Request, settings: ServerSettings) -> bytes:
@@ -110,8 +112,8 @@ async def _read_body(request: Request, settings: ServerSettings) -> bytes:
 
 
 def _too_large(settings: ServerSettings) -> HttpError:
-    return HttpError(413, "body_too_large", f"a body has at most {settings.max_body_bytes} bytes here", headers=_CLOSE)
+    return HttpError(413, "body_too_large", f"the body is larger than {settings.max_body_bytes} bytes", headers=_CLOSE)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -1,4 +1,4 @@
-"""What the server counts, as Prometheus reads it at `/metrics`."""
+"""Counters of the server in Prometheus' format, for `/metrics`."""
 
 from collections.abc import Iterator
 
@@ -11,66 +11,66 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 
 
 class Metrics:
-    """The counters of one server, apart from those of any other in this process."""
+    """The counters of one server, separate from those of others in this process."""
 
-    def __init__(self, service: EngineWorker) -> None:
+    def __init__(self, worker: EngineWorker) -> None:
         self._registry = CollectorRegistry(auto_describe=True)
-        self._registry.register(_WorkerCollector(service))
+        self._registry.register(_WorkerCollector(worker))
         own = self._registry
         self._requests = Counter("judgelm_requests", "Requests answered.", ("route", "status", "dialect"), registry=own)
         self._seconds = Histogram(
-            "judgelm_request_seconds", "From a request's head to the end of its reply.", ("route",),
+            "judgelm_request_seconds", "From a request's headers to the end of its reply.", ("route",),
             buckets=_BUCKETS_S, registry=own,
         )  # fmt: skip
         self._failures = Counter(
-            "judgelm_failures", "Judgments without a readable verdict, by why.", ("code",), registry=own
+            "judgelm_failures", "Judgments without a readable verdict, by failure code.", ("code",), registry=own
         )
         self._errors = Counter(
-            "judgelm_errors", "Requests refused or failed, by the reply's code.", ("code",), registry=own
+            "judgelm_errors", "Requests refused or failed, by the code of the reply.", ("code",), registry=own
         )
         self._prompt_tokens = Counter("judgelm_prompt_tokens", "Tokens that the judge read.", registry=own)
         self._completion_tokens = Counter("judgelm_completion_tokens", "Tokens that the judge wrote.", registry=own)
 
-    def request(self, route: str, status: int, dialect: str, took_s: float) -> None:
-        """One request; `dialect` is empty where the route has none, and `none` where no dialect knew the prompt."""
+    def request(self, route: str, status: int, dialect: str, duration_s: float) -> None:
+        """Count a request; `dialect` is empty where the route has none, and `none` where no dialect knew the prompt."""
         self._requests.labels(route, str(status), dialect).inc()
-        self._seconds.labels(route).observe(took_s)
+        self._seconds.labels(route).observe(duration_s)
 
     def tokens(self, prompt: int, completion: int) -> None:
-        """What an answer cost the judge."""
+        """Count the tokens of an answer."""
         self._prompt_tokens.inc(prompt)
         self._completion_tokens.inc(completion)
 
     def failure(self, code: str) -> None:
-        """A judgment without a verdict; `code` as in `records.Unparsed`."""
+        """Count a judgment without a verdict; `code` as in `records.Unparsed`."""
         self._failures.labels(code).inc()
 
     def error(self, code: str) -> None:
-        """A reply with an error."""
+        """Count a reply with an error."""
         self._errors.labels(code).inc()
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format."""
+        """All counters in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _WorkerCollector:
-    """The service's own counts, read when somebody asks."""
+    """The worker's own counts, read on demand."""
 
-    def __init__(self, service: EngineWorker) -> None:
-        self._service = service
+    def __init__(self, worker: EngineWorker) -> None:
+        self._worker = worker
 
     def collect(self) -> Iterator[Metric]:
-        counts = self._service.counts
+        counts = self._worker.counts
         yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in hand, those in the engine included.", self._service.waiting
+            "judgelm_waiting", "Judgments in flight, those in the engine included.", self._worker.in_flight
         )
         for name, meaning in (
-            ("asked", "Judgments asked for."),
-            ("joined", "Of them, those that waited for the same one under way."),
-            ("refused", "Judgments refused since too many were waiting."),
+            ("asked", "Judgments requested."),
+            ("joined", "Of them, judgments that waited for an equal one in flight."),
+            ("refused", "Judgments refused because the queue was full."),
             ("answered", "Judgments that ended with a result."),
             ("failed", "Judgments that ended with an error."),
-            ("dropped", "Judgments ended since nobody waited for them any more."),
+            ("dropped", "Judgments dropped because no client waited for them."),
         ):
             yield CounterMetricFamily(f"judgelm_{name}", meaning, getattr(counts, name))

@@ -1,4 +1,4 @@
-"""judgelm's own routes: samples in and judgments out, and how a client's request is understood."""
+"""judgelm's own routes: samples in and judgments out, and the explanation of a client's request."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from starlette.responses import Response
 from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import BusyError, ConfigError, InputError
-from judgelm.records import Judgment, Prompt
+from judgelm.records import Judgment, Prompt, Sample
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving import openapi as documenting
+from judgelm.serving import openapi
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError
 from judgelm.serving.limits import read_json, wait_for_answer
@@ -31,38 +31,38 @@ _FLAGS = (
 _AT_ONCE = 256
 
 
-def native_routes(desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
-    """The routes, which ask this desk."""
+def native_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+    """The routes, answered by this handler."""
     router = APIRouter()
 
     async def judge(request: Request) -> Response:
-        questions, several = read_tasks(await read_json(request, settings))
-        judgments = await wait_for_answer(_judge_all(desk, questions), request, settings)
-        for one in judgments:
-            metrics.tokens(one.prompt_tokens, one.completion_tokens)
-            if one.failure is not None:
-                metrics.failure(one.failure.code)
-        rows = [judgment_row(one) for one in judgments]
+        tasks, several = read_tasks(await read_json(request, settings))
+        judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
+        for judgment in judgments:
+            metrics.tokens(judgment.prompt_tokens, judgment.completion_tokens)
+            if judgment.failure is not None:
+                metrics.failure(judgment.failure.code)
+        rows = [judgment_row(judgment) for judgment in judgments]
         return _json({"judgments": rows} if several else rows[0])
 
     async def explain(request: Request) -> Response:
         body = await read_json(request, settings)
-        asked = (read_completion if "prompt" in body else read_chat)(body)
-        explained, finding = await desk.aside(asked, desk.explain), None
-        if explained.dialect is not None and request.query_params.get("ask") != "false":
-            explained, finding = await wait_for_answer(desk.explain_fully(asked), request, settings)
-        return _json(explanation_row(explained, finding))
+        chat_request = (read_completion if "prompt" in body else read_chat)(body)
+        explanation, result = await handler.run_aside(chat_request, handler.explain), None
+        if explanation.dialect is not None and request.query_params.get("ask") != "false":
+            explanation, result = await wait_for_answer(handler.explain_with_result(chat_request), request, settings)
+        return _json(explanation_row(explanation, result))
 
-    router.add_api_route("/v1/judge", judge, methods=["POST"], openapi_extra=documenting.JUDGE)
-    router.add_api_route("/v1/judge/explain", explain, methods=["POST"], openapi_extra=documenting.EXPLAIN)
+    router.add_api_route("/v1/judge", judge, methods=["POST"], openapi_extra=openapi.JUDGE)
+    router.add_api_route("/v1/judge/explain", explain, methods=["POST"], openapi_extra=openapi.EXPLAIN)
     return router
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
-    """The questions of a body, and whether it may be several (`samples`), which share its mode and options.
+    """The tasks of a body, and whether it has several (`samples`), which share its mode and options.
 
     Raises:
-        InputError: which sample cannot be read, and why.
+        InputError: a sample cannot be read; the message names it.
     """
     if "samples" not in body:
         return [read_task(_with_options(body, {}))], False
@@ -71,90 +71,82 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
         raise InputError('"samples": expected a list of samples, at least one')
     shared = {name: value for name, value in body.items() if name != "samples"}
     if unknown := shared.keys() - {"mode", "options", *_FLAGS}:
-        raise InputError(f'"{min(unknown)}": stands beside "samples"; it belongs into each of them')
-    questions = []
-    for place, sample in enumerate(samples):
+        raise InputError(f'"{min(unknown)}": not allowed beside "samples"; put it into each of them')
+    tasks = []
+    for index, sample in enumerate(samples):
         if not isinstance(sample, Mapping):
-            raise InputError(f'"samples", {place}: expected an object')
+            raise InputError(f'"samples", {index}: expected an object')
         try:
-            questions.append(read_task(_with_options(sample, shared)))
+            tasks.append(read_task(_with_options(sample, shared)))
         except InputError as error:
-            raise InputError(f'"samples", {place}: {error}') from error
-    return questions, True
+            raise InputError(f'"samples", {index}: {error}') from error
+    return tasks, True
 
 
-def explanation_row(explained: Explanation, finding: JudgeResult | None) -> dict[str, Any]:
-    """What became of a request, as JSON."""
+def explanation_row(explanation: Explanation, result: JudgeResult | None) -> dict[str, Any]:
+    """An explanation and the judge's result as JSON."""
+    finding = None if result is None else asdict(result)
+    if finding is not None:
+        del finding["notes"]  # stand in headers of the reply, not in this body
     return {
-        "dialect": explained.dialect,
-        "case": None if explained.case is None else _case_row(explained.case),
-        "questions": [_question_row(one) for one in explained.questions],
-        "prompts": [_prompt_row(one) for one in explained.prompts],
-        "finding": None if finding is None else asdict(finding),
+        "dialect": explanation.dialect,
+        "case": None if explanation.task is None else _task_row(explanation.task),
+        "questions": [_mode_task_row(task) for task in explanation.mode_tasks],
+        "prompts": [_prompt_row(prompt) for prompt in explanation.prompts],
+        "finding": finding,
     }
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """A sample's row with all options in `options`: the shared ones, over them its own, over them its flags."""
     options: dict[str, Any] = {}
-    for one in (shared, row):
-        given = one.get("options")
-        if given is not None and not isinstance(given, Mapping):
+    for source in (shared, row):
+        own = source.get("options")
+        if own is not None and not isinstance(own, Mapping):
             raise InputError('"options": expected an object')
-        options |= given or {}
-        options |= {name: one[name] for name in _FLAGS if name in one}
+        options |= own or {}
+        options |= {name: source[name] for name in _FLAGS if name in source}
     rest = {name: value for name, value in row.items() if name not in _FLAGS}
     return {"mode": shared.get("mode", "pair"), **rest, "options": options}
 
 
-async def _judge_all(desk: JudgeHandler, questions: Sequence[ModeTask]) -> list[Judgment]:
-    """The judgments in the order of the questions; some at once, so that a large request leaves room for others.
+async def _judge_all(handler: JudgeHandler, tasks: Sequence[ModeTask]) -> list[Judgment]:
+    """The judgments in the order of the tasks; at most `_AT_ONCE` at a time, so that others find room in the queue.
 
     Raises:
-        HttpError: one of several was refused; the message says which (the others are given up).
+        HttpError: one of several was refused; the message names it (the others are dropped).
     """
-    if len(questions) == 1:
-        return [await desk.judge(questions[0])]
+    if len(tasks) == 1:
+        return [await handler.run_task(tasks[0])]
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(place: int, question: ModeTask) -> Judgment:
+    async def judge(index: int, task: ModeTask) -> Judgment:
         async with room:
             try:
-                return await desk.judge(question)
+                return await handler.run_task(task)
             except (InputError, ConfigError, BusyError) as error:
-                raise type(error)(f'"samples", {place}: {error}') from error
+                raise type(error)(f'"samples", {index}: {error}') from error
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(place, question)) for place, question in enumerate(questions)]
-    return [task.result() for task in tasks]
+        running = [group.create_task(judge(index, task)) for index, task in enumerate(tasks)]
+    return [judging.result() for judging in running]
 
 
-def _case_row(case: JudgeTask) -> dict[str, Any]:
-    sample = case.sample
-    return {
-        "task": case.kind,
-        "question": sample.question,
-        "answers": sample.answers,
-        "reference": sample.reference,
-        "scale": case.scale,
-        "beside": sample.metadata,
-        "doubt": case.doubt,
-    }
+def _task_row(task: JudgeTask) -> dict[str, Any]:
+    row = {"task": task.kind, **_texts(task.sample), "scale": task.scale}
+    return {**row, "beside": task.sample.metadata, "doubt": task.doubt}
 
 
-def _question_row(question: ModeTask) -> dict[str, Any]:
-    sample = question.sample
-    return {
-        "mode": question.mode,
-        "options": question.options,
-        "question": sample.question,
-        "answers": sample.answers,
-        "reference": sample.reference,
-    }
+def _mode_task_row(task: ModeTask) -> dict[str, Any]:
+    return {"mode": task.mode, "options": task.options, **_texts(task.sample)}
+
+
+def _texts(sample: Sample) -> dict[str, Any]:
+    return {"question": sample.question, "answers": sample.answers, "reference": sample.reference}
 
 
 def _prompt_row(prompt: Prompt) -> dict[str, Any]:
-    """What the judge reads: one text, or messages, which the judge's own chat template puts together."""
+    """A prompt: one text, or messages, which the judge's own chat template joins."""
     if not prompt.chat:
         return {"text": "".join(span.text for span in prompt.spans), "continuation": prompt.prefill}
     messages: list[dict[str, str]] = []
@@ -171,7 +163,7 @@ def _json(row: Any) -> Response:
 
 
 def _plain(value: object) -> Any:
-    """Mappings that are no dicts."""
+    """Mappings that are not dicts."""
     if isinstance(value, Mapping):
         return dict(value)
     raise HttpError(500, "internal_error", f"{type(value).__name__} has no JSON")

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API: completions of chats and of plain prompts, and the models there are."""
+"""The routes of OpenAI's API: completions of chats and of plain prompts, and the list of models."""
 
 import asyncio
 import hashlib
@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import read_chat, read_completion
 from judgelm.errors import JudgelmError
-from judgelm.serving import openapi as documenting
+from judgelm.serving import openapi
 from judgelm.serving.chat import chat_notes
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error
 from judgelm.serving.limits import read_json, timeout_error, wait_for_answer
 from judgelm.serving.metrics import Metrics
-from judgelm.serving.openai_responses import Envelope, StreamEncoder, completion_body, error_event, stream_events
+from judgelm.serving.openai_encoder import Envelope, StreamEncoder, completion_body, error_event, stream_events
 from judgelm.serving.responses import ChatResponse, UnjudgedError
 from judgelm.serving.settings import ServerSettings
 
@@ -32,164 +32,164 @@ DEPLOYMENT_CHAT = "/v1/openai/deployments/{model:path}/chat/completions"
 _LONGEST_NOTE = 2000
 _EVENTS = "text/event-stream"
 
-Written = AsyncGenerator[str | ChatResponse, None]
-"""As `JudgeHandler.write` gives it."""
+Updates = AsyncGenerator[str | ChatResponse, None]
+"""As from `JudgeHandler.stream`."""
 
 
-def openai_routes(desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
-    """The routes, which answer from this desk."""
+def openai_routes(handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> APIRouter:
+    """The routes, answered by this handler."""
     router = APIRouter()
-    counter = CompletionHandler(desk, settings, metrics)
+    completions = CompletionHandler(handler, settings, metrics)
 
     async def chat(request: Request) -> Response:
-        return await counter.complete(request, read_chat, plain=False)
+        return await completions.complete(request, read_chat, plain=False)
 
     async def plain(request: Request) -> Response:
-        return await counter.complete(request, read_completion, plain=True)
+        return await completions.complete(request, read_completion, plain=True)
 
     async def models() -> Response:
-        return _json({"object": "list", "data": [counter.model(name) for name in settings.listed]})
+        return _json({"object": "list", "data": [completions.model(name) for name in settings.listed]})
 
     async def model(request: Request) -> Response:
-        return _json(counter.model(counter.called({}, request.path_params["model"])))
+        return _json(completions.model(completions.model_name({}, request.path_params["model"])))
 
     post: list[tuple[str, Callable[[Request], Any], dict[str, Any]]] = [
-        (CHAT, chat, documenting.CHAT),
-        (ENGINE_CHAT, chat, documenting.NAMED_CHAT),
-        (DEPLOYMENT_CHAT, chat, documenting.NAMED_CHAT),
-        (PLAIN, plain, documenting.PLAIN),
+        (CHAT, chat, openapi.CHAT),
+        (ENGINE_CHAT, chat, openapi.NAMED_CHAT),
+        (DEPLOYMENT_CHAT, chat, openapi.NAMED_CHAT),
+        (PLAIN, plain, openapi.PLAIN),
     ]
     for path, endpoint, words in post:
         router.add_api_route(path, endpoint, methods=["POST"], openapi_extra=words)
-    router.add_api_route("/v1/models", models, methods=["GET"], openapi_extra=documenting.MODELS)
-    router.add_api_route("/v1/models/{model:path}", model, methods=["GET"], openapi_extra=documenting.MODEL)
+    router.add_api_route("/v1/models", models, methods=["GET"], openapi_extra=openapi.MODELS)
+    router.add_api_route("/v1/models/{model:path}", model, methods=["GET"], openapi_extra=openapi.MODEL)
     return router
 
 
 class CompletionHandler:
-    """Where OpenAI's clients are served."""
+    """Completes requests of OpenAI's clients."""
 
-    def __init__(self, desk: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> None:
-        self._desk = desk
+    def __init__(self, handler: JudgeHandler, settings: ServerSettings, metrics: Metrics) -> None:
+        self._handler = handler
         self._settings = settings
         self._metrics = metrics
-        self._fingerprint = fingerprint(desk)
+        self._fingerprint = fingerprint(handler)
         self._began = int(time.time())
 
     async def complete(
         self, request: Request, read: Callable[[Mapping[str, Any]], ChatRequest], *, plain: bool
     ) -> Response:
-        """The reply to a body, whole or streamed.
+        """The reply to a request, whole or streamed.
 
-        A stream begins when the verdict is there, or of an ordinary chat the first words, so that a failure before
-        that has its own status.
+        A stream begins with the verdict, or with the first words of an ordinary chat, so that an earlier failure has
+        its own HTTP status.
         """
         body = await read_json(request, self._settings)
         streaming = bool_field(body, "stream")
         envelope = Envelope(
-            model=self.called(body, request.path_params.get("model")),
+            model=self.model_name(body, request.path_params.get("model")),
             fingerprint=self._fingerprint,
             plain=plain,
             function=bool(body.get("functions")) and not body.get("tools"),
             usage=bool_field(_object(body, "stream_options"), "include_usage"),
         )
         if plain and bool_field(body, "echo"):
-            raise HttpError(400, "unsupported_value", '"echo": the prompt is not repeated here', param="echo")
-        asked = read(body)
+            raise HttpError(400, "unsupported_value", '"echo": not supported; leave it out', param="echo")
+        chat_request = read(body)
         if streaming:
-            return await self._stream(request, asked, envelope)
-        answered = await wait_for_answer(self._desk.answer(asked), request, self._settings)
-        return Response(completion_body(answered, envelope), 200, self._note(request, answered), "application/json")
+            return await self._stream(request, chat_request, envelope)
+        response = await wait_for_answer(self._handler.respond(chat_request), request, self._settings)
+        return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
-    async def _stream(self, request: Request, asked: ChatRequest, envelope: Envelope) -> Response:
-        """An ordinary chat as it is written; a verdict, or what is written at once, in one go."""
+    async def _stream(self, request: Request, chat_request: ChatRequest, envelope: Envelope) -> Response:
+        """Stream an ordinary chat while it is written; send a verdict, or a text written at once, in one response."""
         until = time.monotonic() + self._settings.request_timeout_s
-        written = self._desk.write(asked)
-        first = await wait_for_answer(anext(written), request, self._settings)
+        updates = self._handler.stream(chat_request)
+        first = await wait_for_answer(anext(updates), request, self._settings)
         if isinstance(first, ChatResponse):
-            return Response(b"".join(stream_events(first, envelope)), 200, self._note(request, first), _EVENTS)
+            return Response(b"".join(stream_events(first, envelope)), 200, self._count(request, first), _EVENTS)
         request.scope["state"]["dialect"] = "none"
-        events = self._events(first, written, StreamEncoder(envelope), until)
-        return _EventStream(events, written, note_headers(None, chat_notes(asked)))
+        events = self._events(first, updates, StreamEncoder(envelope), until)
+        return _EventStream(events, updates, note_headers(None, chat_notes(chat_request)))
 
-    async def _events(self, first: str, written: Written, growing: StreamEncoder, until: float) -> AsyncIterator[bytes]:
-        """A reply that grows; an error ends it, without `[DONE]`."""
+    async def _events(self, first: str, updates: Updates, encoder: StreamEncoder, until: float) -> AsyncIterator[bytes]:
+        """Events of a encoder reply; an error ends it, without `[DONE]`."""
         try:
-            for event in growing.opening():
+            for event in encoder.opening():
                 yield event
-            found: str | ChatResponse = first
-            while not isinstance(found, ChatResponse):
-                yield growing.more(found)
-                found = await asyncio.wait_for(anext(written), until - time.monotonic())
+            update: str | ChatResponse = first
+            while not isinstance(update, ChatResponse):
+                yield encoder.more(update)
+                update = await asyncio.wait_for(anext(updates), until - time.monotonic())
         except (JudgelmError, TimeoutError) as error:
-            yield error_event(self._broken_off(error).body())
+            yield error_event(self._stream_error(error).body())
             return
-        self._metrics.tokens(found.prompt_tokens, found.completion_tokens)
-        for event in growing.ending(found):
+        self._metrics.tokens(update.prompt_tokens, update.completion_tokens)
+        for event in encoder.ending(update):
             yield event
 
-    def _broken_off(self, error: JudgelmError | TimeoutError) -> HttpError:
-        """Count what ended a reply that had begun; what the client is told."""
+    def _stream_error(self, error: JudgelmError | TimeoutError) -> HttpError:
+        """Count the error that ended a reply that had begun; return it for the client."""
         if isinstance(error, UnjudgedError):
             self._metrics.failure(error.failure.code)
         if isinstance(error, JudgelmError):
-            told = from_judgelm_error(error, self._desk.service.retry_after_s())
+            http_error = from_judgelm_error(error, self._handler.worker.retry_after_s())
         else:
-            told = timeout_error(self._settings)
-        self._metrics.error(told.code)
-        return told
+            http_error = timeout_error(self._settings)
+        self._metrics.error(http_error.code)
+        return http_error
 
-    def _note(self, request: Request, answered: ChatResponse) -> dict[str, str]:
-        """Count an answer; what its headers say."""
-        self._metrics.tokens(answered.prompt_tokens, answered.completion_tokens)
-        request.scope["state"]["dialect"] = answered.dialect or "none"
-        return note_headers(answered.dialect, answered.notes)
+    def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
+        """Count a response; return its headers."""
+        self._metrics.tokens(response.prompt_tokens, response.completion_tokens)
+        request.scope["state"]["dialect"] = response.dialect or "none"
+        return note_headers(response.dialect, response.notes)
 
-    def called(self, body: Mapping[str, Any], in_path: str | None) -> str:
-        """The model that a client names, in the path or in the body.
+    def model_name(self, body: Mapping[str, Any], in_path: str | None) -> str:
+        """The model named by a client, in the path or in the body.
 
         Raises:
-            HttpError: it is no name (400), or none of this server's (404).
+            HttpError: the value is not a text (400), or not a model of this server (404).
         """
         name = in_path if in_path is not None else body.get("model")
         if name is None:
             return self._settings.listed[0]
         if not isinstance(name, str):
             raise HttpError(400, "invalid_value", '"model": expected a text', param="model")
-        if not self._settings.takes(name):
-            there_are = ", ".join(self._settings.listed)
-            message = f"the model {name[:100]!r} does not exist here; there are: {there_are}"
+        if not self._settings.accepts(name):
+            available = ", ".join(self._settings.listed)
+            message = f"model {name[:100]!r} not found; available: {available}"
             raise HttpError(404, "model_not_found", message, param="model")
         return name
 
     def model(self, name: str) -> dict[str, Any]:
-        """A model as OpenAI lists it."""
+        """A model in OpenAI's format."""
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm"}
 
 
 class _EventStream(StreamingResponse):
-    """Events of what is being written, which is given up when the connection ends, however early."""
+    """Events of a growing reply, whose flow is dropped when the connection ends."""
 
-    def __init__(self, events: AsyncIterator[bytes], written: Written, headers: Mapping[str, str]) -> None:
+    def __init__(self, events: AsyncIterator[bytes], updates: Updates, headers: Mapping[str, str]) -> None:
         super().__init__(events, 200, headers, _EVENTS)
-        self._written = written
+        self._updates = updates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send the events."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            await self._written.aclose()
+            await self._updates.aclose()
 
 
-def fingerprint(desk: JudgeHandler) -> str:
-    """Equal where the same judge with the same template answers."""
-    rests_on = [desk.loaded.engine.describe(), desk.loaded.format.template]
-    return "fp_" + hashlib.sha256(json.dumps(rests_on, sort_keys=True, default=str).encode()).hexdigest()[:12]
+def fingerprint(handler: JudgeHandler) -> str:
+    """Equal for the same judge with the same template."""
+    identity = [handler.judge.engine.describe(), handler.judge.format.template]
+    return "fp_" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
-    """Which dialect the prompt is of, and what must be known of the reply."""
+    """Headers with the dialect of the prompt and the notes on the reply."""
     headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
         headers["X-Judgelm-Note"] = header_text("; ".join(notes))
@@ -203,21 +203,21 @@ def header_text(text: str) -> str:
 
 
 def bool_field(body: Mapping[str, Any], name: str) -> bool:
-    """A field that is true or false; null and nothing are false.
+    """A boolean field; null and a missing field are false.
 
     Raises:
-        HttpError: it is something else (400).
+        HttpError: it has another type (400).
     """
-    found = body.get(name)
-    if found is None or isinstance(found, bool):
-        return bool(found)
+    value = body.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
     raise HttpError(400, "invalid_value", f'"{name}": expected true or false', param=name)
 
 
 def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = body.get(name)
-    if found is None or isinstance(found, Mapping):
-        return found or {}
+    value = body.get(name)
+    if value is None or isinstance(value, Mapping):
+        return value or {}
     raise HttpError(400, "invalid_value", f'"{name}": expected an object', param=name)
 
 

@@ -1,6 +1,6 @@
-"""What `/openapi.json` says of the routes.
+"""Descriptions of the routes for `/openapi.json`.
 
-Bodies are read more leniently than it says, since clients send odd ones: unknown fields and nulls are taken everywhere.
+Bodies are read more leniently, since clients send odd ones: unknown fields and nulls are accepted everywhere.
 """
 
 from typing import Any
@@ -166,7 +166,7 @@ NAMED_CHAT = _route(
 )
 PLAIN = _route("Judge what a plain prompt asks to be judged", _reply(_PLAIN_REPLY, **_EVENTS), _PLAIN_BODY)
 MODELS = _route(
-    "The models there are", _reply(_object(("object", "data"), object={"const": "list"}, data=_list(_ONE_MODEL)))
+    "List the models", _reply(_object(("object", "data"), object={"const": "list"}, data=_list(_ONE_MODEL)))
 )
 MODEL = _route("One model", _reply(_ONE_MODEL), named=True)
 JUDGE = _route(
@@ -175,17 +175,17 @@ JUDGE = _route(
     _JUDGE_BODY,
 )
 EXPLAIN = _route(
-    "How a request of /v1/chat/completions or /v1/completions is understood, and what the judge finds",
+    "Explain how a request of /v1/chat/completions or /v1/completions is read, and judge it",
     _reply(_EXPLAINED),
     {"anyOf": [_CHAT_BODY, _PLAIN_BODY]},
     query={
         "name": "ask",
         "in": "query",
-        "description": "false leaves the judge unasked, and the finding out.",
+        "description": "false does not judge and leaves the finding out.",
         "schema": {"type": "boolean", "default": True},
     },
 )
-HEALTH = _route("Whether the server can answer", _reply(_object(("status",), status=_TEXT)))
+HEALTH = _route("Health of the server", _reply(_object(("status",), status=_TEXT)))
 METRICS = _route(
     "Counters in Prometheus' text format",
     {"description": "The counters.", "content": {"text/plain": {"schema": _TEXT}}},

@@ -1,4 +1,4 @@
-"""What the desk gives: an answer, what it made of a request, or why there is none."""
+"""Responses of the handler: a reply, the explanation of a request, or the error in their place."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ from judgelm.serving.tasks import ModeTask
 
 
 class UnrecognisedError(InputError):
-    """No dialect knows the prompt, and ordinary chats are not answered."""
+    """No dialect knows the prompt, and ordinary chats are off."""
 
 
 class UnjudgedError(JudgelmError):
-    """The judge gave no verdict that could be read: never a tie, never a score.
+    """The judge gave no readable verdict: never a tie, never a score.
 
     Attributes:
         failure: why.
@@ -27,15 +27,15 @@ class UnjudgedError(JudgelmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatResponse:
-    """A client's reply, and what it rests on.
+    """The reply to a client, with its costs and notes.
 
     Attributes:
-        reply: what the client gets.
+        reply: for the client.
         dialect: its name; None where the model answered as in an ordinary chat.
-        prompt_tokens: that the judge read, over all that was asked.
-        completion_tokens: that it wrote.
-        notes: in words, doubt about the split, what is not exact, what was cut, reasons that failed.
-        thinking: of each text, what the model thought before it; empty where it did not.
+        prompt_tokens: read by the judge, over all requests.
+        completion_tokens: written by the judge.
+        notes: in words, doubt about the split, inexact values, truncations, reasons that failed.
+        thinking: of each text, the model's thinking before it; empty where there is none.
         finish_reasons: of an ordinary chat, `stop` or `length` of each text; a verdict always ends with `stop`.
     """
 
@@ -50,16 +50,16 @@ class ChatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the desk makes of a request.
+    """The handler's reading of a request.
 
     Attributes:
         dialect: None where the model answers as in an ordinary chat.
-        case: what the client wants judged; None of an ordinary chat.
-        questions: what the judge is asked; none of an ordinary chat or where nothing is judged.
-        prompts: what the judge reads first for each of them; a reason is asked for behind them.
+        task: of the client; None of an ordinary chat.
+        mode_tasks: for the judge; none of an ordinary chat or where nothing is judged.
+        prompts: the first prompts of each of them; a reason is requested after them.
     """
 
     dialect: str | None
-    case: JudgeTask | None
-    questions: tuple[ModeTask, ...]
+    task: JudgeTask | None
+    mode_tasks: tuple[ModeTask, ...]
     prompts: tuple[Prompt, ...]

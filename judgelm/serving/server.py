@@ -1,4 +1,4 @@
-"""Running the app: uvicorn, which on a signal refuses what is new and finishes what it holds."""
+"""The uvicorn server of the app; on a signal it refuses new requests and finishes those in flight."""
 
 import asyncio
 import logging
@@ -17,21 +17,21 @@ from judgelm.serving.header_limits import header_limit_protocol
 log = logging.getLogger("judgelm.serving")
 
 _FLUSH_S = 5
-"""For clients to read what was written for them before the server ends."""
+"""Time for clients to read their replies before the server ends."""
 
 
 class Server(uvicorn.Server):
-    """Ends on SIGTERM or SIGINT when all in hand is answered, or the time for it is up; on a second one at once.
+    """A server that ends on SIGTERM or SIGINT when all requests are answered or the time is up; at once on a second.
 
     Args:
         config: uvicorn's.
         traffic: of the app.
-        service: of the app's desk.
-        finish_s: for what is in hand when the signal comes; what is late is told so (503).
-        on_listening: is called once clients can come.
+        worker: of the app's handler.
+        finish_s: for requests in flight at the signal; later ones get 503.
+        on_listening: called once clients can connect.
 
     Attributes:
-        unanswered: requests in hand that the end cut off.
+        unanswered: requests in flight that the end cut off.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         traffic: Traffic,
-        service: EngineWorker,
+        worker: EngineWorker,
         finish_s: float,
         on_listening: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
         self.unanswered = 0
         self._traffic = traffic
-        self._service = service
+        self._worker = worker
         self._finish_s = finish_s
-        self._until = 0.0
+        self._deadline = 0.0
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say so.
+        """Begin to listen, and call `on_listening`.
 
         Raises:
             ConfigError: another program took the port while the model was loaded.
@@ -60,39 +60,37 @@ class Server(uvicorn.Server):
         try:
             await super().startup(sockets)
         except OSError as error:
-            raise ConfigError(
-                f"the port cannot be listened at: {error.strerror or error}; choose another one"
-            ) from error
+            raise ConfigError(f"cannot listen on the port: {error.strerror or error}; choose another one") from error
         self._on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal; none is raised again once the server has ended, since it ends in order."""
+        """Begin the shutdown; the signal is not raised again after it, since it is orderly."""
         if self._traffic.closing:
             self.force_exit = self.should_exit = True
-            self.unanswered = self._traffic.in_hand
+            self.unanswered = self._traffic.in_flight
             return
         self._traffic.closing = True
-        self._until = time.monotonic() + self._finish_s
-        log.warning("shutting down: %d requests in hand are finished, new ones refused", self._traffic.in_hand)
+        self._deadline = time.monotonic() + self._finish_s
+        log.warning("shutting down: finishing %d requests, refusing new ones", self._traffic.in_flight)
 
     async def on_tick(self, counter: int) -> bool:
-        """Uvicorn's look around, ten times a second."""
+        """Called by uvicorn ten times a second."""
         if self._traffic.closing and not self.should_exit:
-            if self._traffic.in_hand == 0:
+            if self._traffic.in_flight == 0:
                 self.should_exit = True
-            elif time.monotonic() >= self._until:
-                self.unanswered = self._traffic.in_hand
-                await asyncio.to_thread(self._service.close)
+            elif time.monotonic() >= self._deadline:
+                self.unanswered = self._traffic.in_flight
+                await asyncio.to_thread(self._worker.close)
                 self.should_exit = True
         return await super().on_tick(counter)
 
 
 def uvicorn_config(app: object, *, access_log: bool = False, head_timeout_s: float = 30.0) -> uvicorn.Config:
-    """As judgelm runs it: no websockets, no names of other machines in headers believed, quiet but for faults.
+    """Uvicorn's configuration: no websockets, no trust in proxy headers, errors logged alone.
 
     Args:
         app: to serve.
-        access_log: whether each request is a line.
+        access_log: whether each request is logged.
         head_timeout_s: for a client to send a request's headers.
     """
     return uvicorn.Config(

@@ -1,4 +1,4 @@
-"""The address that a server is had at."""
+"""The socket of a server."""
 
 import socket
 
@@ -6,10 +6,10 @@ from judgelm.errors import ConfigError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """An address to serve at, taken before the model is loaded, and not listened at yet.
+    """A socket bound to an address before the model is loaded; it does not listen yet.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: the address is not available.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

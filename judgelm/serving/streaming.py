@@ -1,4 +1,4 @@
-"""A flow that somebody watches: what the judge has written so far, and at last the result."""
+"""Streaming of a flow: partial replies of the judge, then the result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Hashable
@@ -15,12 +15,12 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PartialReply:
-    """A reply so far.
+    """A partial reply.
 
     Attributes:
-        line: the forced beginning that it goes on from: the score line of a reason, else empty.
-        text: what came after it.
-        reason: whether it explains a score line, and is none itself.
+        line: the prefill that it continues: the score line of a reason, else empty.
+        text: after it.
+        reason: whether it explains a score line, rather than being one.
     """
 
     line: str
@@ -30,39 +30,39 @@ class PartialReply:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[Result]):
-    """What the flow returned."""
+    """The return value of the flow."""
 
     result: Result
 
 
 async def stream_flow(
-    service: EngineWorker, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
+    worker: EngineWorker, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
 ) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
-    """The replies under way whenever they have changed, then the result; who stops listening drops the flow.
+    """Yield the partial replies whenever they have changed, then the result; closing the generator drops the flow.
 
     Args:
-        service: that drives the flow.
+        worker: that drives the flow.
         begin: makes it.
-        key: as `EngineWorker.ask` takes it: others may wait for this flow, which itself waits for no other.
+        key: as in `EngineWorker.submit`: others may wait for this flow, which itself waits for no other.
 
     Raises:
-        BusyError: more is waiting than the service takes.
-        EngineError: the engine broke.
-        JudgelmError: what the flow raises.
+        BusyError: the queue is full.
+        EngineError: the engine failed.
+        JudgelmError: raised by the flow.
     """
     latest: dict[str, PartialReply] = {}
 
-    def tell(request: Request, text: str) -> None:
+    def update(request: Request, text: str) -> None:
         latest[request.key] = _partial_reply(request, text)
 
-    waiting = asyncio.wrap_future(service.ask(begin, key=key, listener=tell))
-    told: tuple[PartialReply, ...] = ()
+    waiting = asyncio.wrap_future(worker.submit(begin, key=key, listener=update))
+    sent: tuple[PartialReply, ...] = ()
     try:
         while not waiting.done():
             await asyncio.wait({waiting}, timeout=_LOOK_EVERY_S)
             now = tuple(latest.copy().values())
-            if now != told and not waiting.done():
-                told = now
+            if now != sent and not waiting.done():
+                sent = now
                 yield now
         yield Finished(waiting.result())
     finally:
@@ -70,7 +70,7 @@ async def stream_flow(
 
 
 def _partial_reply(request: Request, text: str) -> PartialReply:
-    """A score line stops at its end; what goes on from one is a reason."""
+    """A score line stops at its end; a continuation of one is a reason."""
     line = separate(request.prompt.prefill, bare=False).reply
     reason = not request.sampling.stop and bool(line)
     return PartialReply(line.strip() if reason else "", text, reason)

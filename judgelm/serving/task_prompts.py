@@ -1,7 +1,7 @@
-"""What the judge is asked about a client's case. Pure: nothing is asked here.
+"""Tasks for the judge from a client's task. Pure: nothing is judged here.
 
-What stands beside the question in a client's prompt (a criterion, a context) stands in the question that the judge
-reads, under headings; of a dialogue in its last turn.
+Texts beside the question in a client's prompt (a criterion, a context) are put under headings in the question that the
+judge reads; in a dialogue, in its last turn.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from judgelm.records import Sample
 from judgelm.serving.tasks import ModeTask
 
 REASON_TOKENS = 256
-"""Room for a reason; replies hold 600 characters of it."""
+"""Room for a reason; replies contain 600 characters of it."""
 
 _LEAST_WORDS = 20
 """Fewer words of a reason are not worth its decoding."""
@@ -23,23 +23,23 @@ _NOT_TEXT = ("turns", "batch")
 _HEADINGS = {"criterion": "Evaluation criterion"}
 
 
-def mode_tasks(case: JudgeTask, *, both_orders: bool = False, explained: bool = False) -> tuple[ModeTask, ...]:
-    """The questions that answer a case: none for one to prepare, one for each pair of a batch, else one.
+def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
+    """The mode tasks for a task: none for one to prepare, one for each pair of a batch, else one.
 
     Args:
-        case: what the client wants judged.
-        both_orders: show a pair in both orders, and each of three and more answers once at each place.
-        explained: have the judge give its reason.
+        task: of the client.
+        both_orders: show a pair in both orders, and each of three and more answers once at each position.
+        reasons: have the judge give its reason.
     """
-    if case.kind == "prepare":
+    if task.kind == "prepare":
         return ()
-    samples = case.facts.get("batch", (case.sample,))
-    reasons = {"reasons": "all", "reason_tokens": REASON_TOKENS} if explained else {}
-    return tuple(_question(case, _shown(sample), reasons, both_orders=both_orders) for sample in samples)
+    samples = task.facts.get("batch", (task.sample,))
+    options = {"reasons": "all", "reason_tokens": REASON_TOKENS} if reasons else {}
+    return tuple(_mode_task(task, _judge_sample(sample), options, both_orders=both_orders) for sample in samples)
 
 
 def headed_question(sample: Sample) -> str:
-    """The question with all that stands beside it under headings, the criterion last; those of `inputs` by their names.
+    """The question with all texts beside it under headings, the criterion last; those of `inputs` by their names.
 
     A sample with nothing beside its question has the question's bytes.
     """
@@ -47,21 +47,20 @@ def headed_question(sample: Sample) -> str:
     for name in sorted(sample.metadata, key=lambda name: name == "criterion"):
         value = sample.metadata[name]
         if name not in _NOT_TEXT:
-            parts += [
-                f"{_heading(one)}:\n{text}" for one, text in (value if isinstance(value, tuple) else [(name, value)])
-            ]
+            titled = value if isinstance(value, tuple) else [(name, value)]
+            parts += [f"{_heading(title)}:\n{text}" for title, text in titled]
     return "\n\n".join(parts)
 
 
-def has_room_for_reason(dialect: Dialect, case: JudgeTask, asked: ChatRequest) -> bool:
-    """Whether a reply would hold the judge's own words: found out by rendering one with words and looking for them.
+def has_room_for_reason(dialect: Dialect, task: JudgeTask, request: ChatRequest) -> bool:
+    """True where a reply would contain the judge's own words: tried by rendering a made-up result with words.
 
-    A made-up verdict stands in that reply, which nobody sees.
+    That reply is not sent.
     """
-    if case.kind == "prepare" or "batch" in case.facts:
+    if task.kind == "prepare" or "batch" in task.facts:
         return False
-    count = len(case.sample.answers)
-    scores = tuple(float(5 + place) for place in range(min(count, 2))) + (5.0,) * (count - 2)
+    count = len(task.sample.answers)
+    scores = tuple(float(5 + index) for index in range(min(count, 2))) + (5.0,) * (count - 2)
     made_up = JudgeResult(
         winner=2 if count == 2 else None,
         scores=scores,
@@ -71,24 +70,24 @@ def has_room_for_reason(dialect: Dialect, case: JudgeTask, asked: ChatRequest) -
         correct=1.0,
         reason="zqz " * 2 * _LEAST_WORDS,
     )
-    reply = dialect.render(case, replace(asked, n=1, logprobs=False), made_up)
+    reply = dialect.render(task, replace(request, n=1, logprobs=False), made_up)
     return "".join((*reply.texts, reply.arguments)).count("zqz") >= _LEAST_WORDS
 
 
-def _question(case: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> ModeTask:
-    if case.kind == "choice":
+def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, both_orders: bool) -> ModeTask:
+    if task.kind == "choice":
         orders = {"permutations": len(sample.answers)} if both_orders else {}
         return ModeTask(sample=sample, mode="multi", options={**orders, **reasons})
     options: dict[str, Any] = {"distribution": True, **reasons}
-    if case.kind == "pair" and both_orders:
+    if task.kind == "pair" and both_orders:
         options["both_orders"] = True
-    if "turns" in sample.metadata:  # a client asks for each turn by itself
+    if "turns" in sample.metadata:  # a client sends each turn by itself
         return ModeTask(sample=sample, mode="conversation", options=options | {"turns": "last"})
-    return ModeTask(sample=sample, mode="pair" if case.kind == "pair" else "single", options=options)
+    return ModeTask(sample=sample, mode="pair" if task.kind == "pair" else "single", options=options)
 
 
-def _shown(sample: Sample) -> Sample:
-    """The sample as the judge is to see it, its id made of all its texts."""
+def _judge_sample(sample: Sample) -> Sample:
+    """The sample for the judge, its id made of all its texts."""
     question = headed_question(sample)
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}
@@ -107,9 +106,9 @@ def _shown(sample: Sample) -> Sample:
 
 
 def _turns(sample: Sample) -> tuple[Mapping[str, Any], ...]:
-    found = sample.metadata.get("turns", ())
-    assert isinstance(found, tuple | list), "dialects give turns in a row"
-    return tuple(found)
+    turns = sample.metadata.get("turns", ())
+    assert isinstance(turns, tuple | list), "dialects give turns in a row"
+    return tuple(turns)
 
 
 def _heading(name: str) -> str:

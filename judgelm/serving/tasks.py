@@ -1,8 +1,8 @@
-"""Native questions: what is to be judged, by which mode, with which options; and how one is read from JSON.
+"""Mode tasks: a sample, the mode that judges it and the mode's options; read from JSON.
 
     {"mode": "pair", "options": {"both_orders": true}, "question": "...", "answer_1": "...", "answer_2": "..."}
 
-Beside `mode` and `options` stand the fields of any row that judgelm-batch reads.
+The other fields are those of any row that judgelm-batch reads.
 """
 
 import json
@@ -18,17 +18,17 @@ from judgelm.errors import InputError
 from judgelm.modes.flow import BatchMode, ChecksSamples
 from judgelm.records import Sample
 
-_PLACE = "question"
+_SOURCE = "question"
 _OWN = ("mode", "options")
 _MOST_ORDERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeTask:
-    """One thing to judge.
+    """A sample and the mode that judges it.
 
     Attributes:
-        sample: what is to be judged.
+        sample: to be judged.
         mode: key of `judgelm.modes.MODES`.
         options: fields of the mode, as JSON has them: `both_orders`, `distribution`, `reasons`, `order_rule`, ...
     """
@@ -39,11 +39,11 @@ class ModeTask:
 
 
 def read_task(body: Mapping[str, Any]) -> ModeTask:
-    """A question out of a JSON object.
+    """A mode task from a JSON object.
 
     Args:
         body: `mode` (without it `pair`), `options` (without them the mode's defaults), and a row's fields. Images are
-            taken as `data:` URLs alone: what lies on the server, or where the server can reach it, is not the asker's.
+            taken as `data:` URLs alone: files on the server, or in its reach, are not the client's.
 
     Raises:
         InputError: a field is missing or wrong; the message names it.
@@ -57,21 +57,21 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
     orders = options.get("permutations")
     if isinstance(orders, int | float) and orders > _MOST_ORDERS:
         raise InputError(f'field "options": permutations is {orders}; a server shows at most {_MOST_ORDERS} orders')
-    row = Row(_PLACE, 1, {name: value for name, value in body.items() if name not in _OWN})
+    row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _OWN})
     try:
         known = detect_format(row)
         if known.note:
             raise InputError(known.note)
         sample = known.sample(row)
     except InputError as error:
-        raise InputError(str(error).removeprefix(f"{_PLACE}:1: ")) from error
+        raise InputError(str(error).removeprefix(f"{_SOURCE}:1: ")) from error
     if not all(image.startswith("data:") for image in sample.images):
         raise InputError('field "images": a server takes images as data: URLs alone, data:image/png;base64,...')
     return ModeTask(sample=sample, mode=mode, options=dict(options))
 
 
 def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
-    """The sample as the mode takes it: its answers counted, its reference as the mode's policy says.
+    """The sample as the mode takes it: number of answers checked, reference kept or dropped by the mode's policy.
 
     Raises:
         InputError: the mode cannot judge it.
@@ -89,5 +89,5 @@ def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
 
 @cache
 def _checks_samples(kind: type[BatchMode]) -> bool:
-    """To ask it of a protocol takes long, and every request asks."""
+    """Cached: a check against a protocol is slow, and every request needs it."""
     return issubclass(kind, ChecksSamples)

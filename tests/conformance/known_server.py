@@ -22,8 +22,8 @@ def main() -> None:
     """Serve until a signal comes."""
     judge = Judge("8 6", engine="scripted")
     judge.engine = KnownEngine()
-    service = EngineWorker(judge.engine)
-    app = create_app(JudgeHandler(judge, service), ServerSettings(model="known"))
+    worker = EngineWorker(judge.engine)
+    app = create_app(JudgeHandler(judge, worker), ServerSettings(model="known"))
     bound = bind("127.0.0.1", 0)
 
     def say() -> None:
@@ -33,14 +33,14 @@ def main() -> None:
     server = Server(
         uvicorn_config(app, access_log=False),
         traffic=app.state.traffic,
-        service=service,
+        worker=worker,
         finish_s=5,
         on_listening=say,
     )
     try:
         server.run(sockets=[bound])
     finally:
-        service.close()
+        worker.close()
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def test_while_it_closes_it_finishes_what_it_has_and_refuses_what_is_new():
     with served(engine) as server:
         with ThreadPoolExecutor(5) as pool:
             replies = [pool.submit(server.post, CHAT, review(f"q{n}")) for n in range(5)]
-            until(lambda: server.desk.service.waiting == 5)
+            until(lambda: server.handler.worker.in_flight == 5)
             server.server.handle_exit(15, None)
             for path in ("/v1/models", "/healthz"):
                 refused = httpx.get(server.url + path)
@@ -229,7 +229,7 @@ def test_what_is_not_finished_in_time_is_told_so():
     with served(engine, finish_s=0.3) as server:
         with ThreadPoolExecutor(2) as pool:
             replies = [pool.submit(server.post, CHAT, review(f"q{n}")) for n in range(2)]
-            until(lambda: server.desk.service.waiting == 2)
+            until(lambda: server.handler.worker.in_flight == 2)
             server.server.handle_exit(15, None)
             for one in replies:
                 assert (one.result().status_code, error_of(one.result())["code"]) == (503, "engine_unavailable")

@@ -65,7 +65,7 @@ def test_a_models_own_words_come_before_its_last(tiny_model):
         expected = server.post(PLAIN, body).json()
         with reading(server, PLAIN, body | {"stream": True, "stream_options": {"include_usage": True}}) as (_, events):
             rows = [json.loads(next(events))]
-            assert server.desk.service.waiting == 1  # it has words, and the model goes on
+            assert server.handler.worker.in_flight == 1  # it has words, and the model goes on
             rows += [json.loads(row) for row in events if row != "[DONE]"]
         assert said(rows) == expected["choices"][0]["text"]
         assert rows[-1]["usage"] == expected["usage"]
@@ -81,7 +81,7 @@ def test_who_hangs_up_in_the_middle_stops_the_model(tiny_model):
         with reading(server, PLAIN, body) as (_, events):
             next(events)
         until(lambda: server.counts.dropped == 1)
-        assert (server.desk.service.waiting, server.counts.answered) == (0, 0)
+        assert (server.handler.worker.in_flight, server.counts.answered) == (0, 0)
         until(lambda: server.server._traffic.in_hand == 0)
     engine.close()
 
@@ -94,7 +94,7 @@ def test_a_chat_grows_word_by_word(writing):
         assert opening["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
         assert WORDS.startswith(said([first]))
         assert said([first]) != WORDS
-        assert writing.desk.service.waiting == 1
+        assert writing.handler.worker.in_flight == 1
         *rows, last = events
     rows = [opening, first, *map(json.loads, rows)]
     assert (said(rows), last) == (WORDS, "[DONE]")

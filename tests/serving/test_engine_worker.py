@@ -45,15 +45,15 @@ def gate():
 
 
 @pytest.fixture
-def service(gate):
-    one = EngineWorker(Gated({"*": "8 6\n"}, gate), most_waiting=20)
+def worker(gate):
+    one = EngineWorker(Gated({"*": "8 6\n"}, gate), max_queue=20)
     yield one
     gate.set()
     one.close()
 
 
-def ask(service, number, key=None):
-    return service.ask(lambda: Pairwise()(sample(number)), key=key)
+def ask(worker, number, key=None):
+    return worker.submit(lambda: Pairwise()(sample(number)), key=key)
 
 
 def until(condition):
@@ -64,49 +64,49 @@ def until(condition):
     raise AssertionError("it never came true")
 
 
-def test_everyone_gets_their_own_judgment(service, gate):
-    futures = [ask(service, number) for number in range(20)]
+def test_everyone_gets_their_own_judgment(worker, gate):
+    futures = [ask(worker, number) for number in range(20)]
     gate.set()
     assert [one.result(5).sample_id for one in futures] == [str(number) for number in range(20)]
-    assert service.counts.answered == 20
-    assert service.waiting == 0
+    assert worker.counts.answered == 20
+    assert worker.in_flight == 0
 
 
-def test_the_same_question_in_flight_is_judged_once(service, gate):
-    futures = [ask(service, 1, key="same") for _ in range(5)]
+def test_the_same_question_in_flight_is_judged_once(worker, gate):
+    futures = [ask(worker, 1, key="same") for _ in range(5)]
     gate.set()
     assert {one.result(5).scores for one in futures} == {(8.0, 6.0)}
-    assert service.engine.asked == 1
-    assert (service.counts.asked, service.counts.joined, service.counts.answered) == (5, 4, 1)
-    assert ask(service, 1, key="same").result(5).scores == (8.0, 6.0)
-    assert service.engine.asked == 2  # answered before, so it is judged anew
+    assert worker.engine.asked == 1
+    assert (worker.counts.asked, worker.counts.joined, worker.counts.answered) == (5, 4, 1)
+    assert ask(worker, 1, key="same").result(5).scores == (8.0, 6.0)
+    assert worker.engine.asked == 2  # answered before, so it is judged anew
 
 
-def test_a_full_queue_refuses_and_says_so(service, gate):
-    futures = [ask(service, number) for number in range(20)]
-    with pytest.raises(BusyError, match="20 judgments are waiting"):
-        ask(service, 21)
-    assert service.counts.refused == 1
+def test_a_full_queue_refuses_and_says_so(worker, gate):
+    futures = [ask(worker, number) for number in range(20)]
+    with pytest.raises(BusyError, match=r"queue is full \(20 judgments\)"):
+        ask(worker, 21)
+    assert worker.counts.refused == 1
     gate.set()
     assert all(one.result(5) for one in futures)
-    assert ask(service, 21).result(5).sample_id == "21"
+    assert ask(worker, 21).result(5).sample_id == "21"
 
 
-def test_who_leaves_takes_the_flow_along_unless_another_waits(service, gate):
-    alone, first, second = ask(service, 1), ask(service, 2, key="two"), ask(service, 2, key="two")
-    until(lambda: service.engine.asked == 2)
+def test_who_leaves_takes_the_flow_along_unless_another_waits(worker, gate):
+    alone, first, second = ask(worker, 1), ask(worker, 2, key="two"), ask(worker, 2, key="two")
+    until(lambda: worker.engine.asked == 2)
     alone.cancel()
     first.cancel()
-    until(lambda: service.engine.aborted)
+    until(lambda: worker.engine.aborted)
     gate.set()
     assert second.result(5).sample_id == "2"
-    assert service.counts.dropped == 1
-    assert service.engine.aborted == ["0:0"]
+    assert worker.counts.dropped == 1
+    assert worker.engine.aborted == ["0:0"]
     with pytest.raises(CancelledError):
         alone.result(0)
 
 
-def test_one_flow_that_breaks_harms_no_other(service, gate):
+def test_one_flow_that_breaks_harms_no_other(worker, gate):
     gate.set()
     lacking = Sample(id="x", question="q", answers=("only one",))
 
@@ -115,27 +115,27 @@ def test_one_flow_that_breaks_harms_no_other(service, gate):
         yield
 
     with pytest.raises(InputError, match="no such thing"):
-        service.ask(begin).result(5)
+        worker.submit(begin).result(5)
     with pytest.raises(IndexError):
-        service.ask(lambda: Pairwise()(lacking)).result(5)
-    assert ask(service, 1).result(5).scores == (8.0, 6.0)
-    assert service.counts.failed == 2
+        worker.submit(lambda: Pairwise()(lacking)).result(5)
+    assert ask(worker, 1).result(5).scores == (8.0, 6.0)
+    assert worker.counts.failed == 2
 
 
 def test_closing_finishes_what_is_in_hand(gate):
-    service = EngineWorker(Gated({"*": "8 6\n"}, gate))
-    futures = [ask(service, number) for number in range(3)]
+    worker = EngineWorker(Gated({"*": "8 6\n"}, gate))
+    futures = [ask(worker, number) for number in range(3)]
     threading.Timer(0.2, gate.set).start()
-    assert service.close(finish_s=5) == 0
+    assert worker.close(finish_s=5) == 0
     assert all(one.result(0).scores == (8.0, 6.0) for one in futures)
     with pytest.raises(BusyError, match="shutting down"):
-        ask(service, 4)
+        ask(worker, 4)
 
 
 def test_what_cannot_be_finished_in_time_is_told_so(gate):
-    service = EngineWorker(Gated({"*": "8 6\n"}, gate))
-    futures = [ask(service, number) for number in range(3)]
-    assert service.close(finish_s=0.1) == 3
+    worker = EngineWorker(Gated({"*": "8 6\n"}, gate))
+    futures = [ask(worker, number) for number in range(3)]
+    assert worker.close(finish_s=0.1) == 3
     for one in futures:
         with pytest.raises(EngineError, match="shut down before"):
             one.result(0)
@@ -147,17 +147,17 @@ class Broken(ScriptedEngine):
 
 
 def test_a_broken_engine_leaves_nobody_waiting():
-    service = EngineWorker(Broken({"*": "8 6\n"}))
+    worker = EngineWorker(Broken({"*": "8 6\n"}))
     with pytest.raises(EngineError, match="fell off the bus"):
-        ask(service, 1).result(5)
-    assert "fell off the bus" in service.broken
+        ask(worker, 1).result(5)
+    assert "fell off the bus" in worker.broken
     with pytest.raises(EngineError, match="fell off the bus"):
-        ask(service, 2)
-    service.close()
+        ask(worker, 2)
+    worker.close()
 
 
-def test_asking_again_later_rests_on_the_rate(service, gate):
-    assert service.retry_after_s() == 1
+def test_asking_again_later_rests_on_the_rate(worker, gate):
+    assert worker.retry_after_s() == 1
     gate.set()
-    assert [ask(service, number).result(5) for number in range(5)]
-    assert service.retry_after_s() == 1
+    assert [ask(worker, number).result(5) for number in range(5)]
+    assert worker.retry_after_s() == 1

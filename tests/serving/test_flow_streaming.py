@@ -25,15 +25,15 @@ def engine():
 
 
 @pytest.fixture
-def service(engine):
-    service = EngineWorker(engine)
-    yield service
-    service.close()
+def worker(engine):
+    worker = EngineWorker(engine)
+    yield worker
+    worker.close()
 
 
-def test_a_reason_is_seen_growing(service):
+def test_a_reason_is_seen_growing(worker):
     async def steps():
-        return [step async for step in stream_flow(service, lambda: Pairwise(reasons="all")(SAMPLE))]
+        return [step async for step in stream_flow(worker, lambda: Pairwise(reasons="all")(SAMPLE))]
 
     *replies, last = asyncio.run(steps())
     reasons = [one.text for step in replies for one in step if one.reason]
@@ -45,32 +45,32 @@ def test_a_reason_is_seen_growing(service):
     assert last.result.reason == REASON
 
 
-def test_who_stops_listening_drops_the_flow(service, engine):
+def test_who_stops_listening_drops_the_flow(worker, engine):
     engine.pause = True
 
     async def leave():
-        steps = stream_flow(service, lambda: Pairwise(reasons="all")(SAMPLE))
+        steps = stream_flow(worker, lambda: Pairwise(reasons="all")(SAMPLE))
         task = asyncio.ensure_future(anext(steps))
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await steps.aclose()
         until = asyncio.get_running_loop().time() + 5
-        while service.waiting and asyncio.get_running_loop().time() < until:
+        while worker.in_flight and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
 
     asyncio.run(leave())
-    assert (service.waiting, service.counts.dropped, service.counts.answered) == (0, 1, 0)
+    assert (worker.in_flight, worker.counts.dropped, worker.counts.answered) == (0, 1, 0)
 
 
-def test_a_broken_engine_is_an_error_for_who_listens(service, engine):
+def test_a_broken_engine_is_an_error_for_who_listens(worker, engine):
     def broken(timeout_s):
         raise EngineError("out of order")
 
     engine.collect = broken
 
     async def listen():
-        return [step async for step in stream_flow(service, lambda: Pairwise()(SAMPLE))]
+        return [step async for step in stream_flow(worker, lambda: Pairwise()(SAMPLE))]
 
     with pytest.raises(EngineError, match="out of order"):
         asyncio.run(listen())

@@ -1,4 +1,4 @@
-"""The desk: what is asked for a request, what fails, what is judged once, and what stands beside a reply."""
+"""The handler: what is asked for a request, what fails, what is judged once, and what stands beside a reply."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from judgelm.serving.task_prompts import headed_question
 from judgelm.serving.tasks import ModeTask, read_task
 from tests.support import captures
-from tests.support.known_judge import KnownEngine, desk_of, opinion, quality
+from tests.support.known_judge import KnownEngine, handler_of, opinion, quality
 
 HELLO = ChatRequest(messages=(Message(role="user", text="Hello, who are you?"),))
 NATIVE = {"question": "q", "answer_1": "one", "answer_2": "two"}
@@ -38,8 +38,8 @@ def grade(answer, **more):
     return ChatRequest(messages=(Message(role="user", text=text),), **more)
 
 
-def ask(desk, asked):
-    return asyncio.run(desk.answer(asked))
+def ask(handler, asked):
+    return asyncio.run(handler.respond(asked))
 
 
 def verdicts(found):
@@ -55,31 +55,34 @@ def first_captured(shared_data, folder):
 
 
 def test_a_tie_is_a_tie_for_clients_that_know_one():
-    with desk_of() as desk:
-        assert verdicts(ask(desk, pandalm("same", "same!"))) == ["Tie"]
+    with handler_of() as handler:
+        assert verdicts(ask(handler, pandalm("same", "same!"))) == ["Tie"]
 
 
 def test_several_replies_follow_the_distribution_and_repeat_whatever_the_temperature():
     lines = {"8 6": 0.75, "5 7": 0.25}
-    with desk_of(KnownEngine(lambda prompt: lines)) as desk:
-        found = [ask(desk, pandalm("a", "b", n=128, temperature=t)) for t in (None, 0.0, 2.0)]
+    with handler_of(KnownEngine(lambda prompt: lines)) as handler:
+        found = [ask(handler, pandalm("a", "b", n=128, temperature=t)) for t in (None, 0.0, 2.0)]
         assert verdicts(found[0]) == verdicts(found[1]) == verdicts(found[2])
         assert verdicts(found[0]).count("1") == pytest.approx(96, abs=20)
-        assert verdicts(found[0])[:3] == verdicts(ask(desk, pandalm("a", "b", n=3)))
+        assert verdicts(found[0])[:3] == verdicts(ask(handler, pandalm("a", "b", n=3)))
 
 
 def test_in_both_orders_a_judge_that_prefers_the_first_is_undecided():
-    with desk_of(KnownEngine(certain("9 4"))) as one, desk_of(KnownEngine(certain("9 4")), both_orders=True) as both:
+    with (
+        handler_of(KnownEngine(certain("9 4"))) as one,
+        handler_of(KnownEngine(certain("9 4")), both_orders=True) as both,
+    ):
         assert verdicts(ask(one, pandalm("a", "b"))) == ["1"]
         assert verdicts(ask(both, pandalm("a", "b"))) == ["Tie"]
-        assert [len(desk.loaded.engine.prompts) for desk in (one, both)] == [1, 2]
+        assert [len(handler.judge.engine.prompts) for handler in (one, both)] == [1, 2]
 
 
 def test_both_orders_show_each_of_four_answers_at_each_place(shared_data):
     asked = first_captured(shared_data, "rewardbench_v2_four")
-    with desk_of(both_orders=True) as desk:
-        ask(desk, asked)
-        shown = [[span.text for span in one.spans if span.kind == "answer"] for one in desk.loaded.engine.prompts]
+    with handler_of(both_orders=True) as handler:
+        ask(handler, asked)
+        shown = [[span.text for span in one.spans if span.kind == "answer"] for one in handler.judge.engine.prompts]
         assert len(shown) == 4
         assert {frozenset(places) for places in zip(*shown, strict=True)} == {frozenset(shown[0])}
 
@@ -89,23 +92,23 @@ def test_both_orders_show_each_of_four_answers_at_each_place(shared_data):
     [("I would rather not say", "off_grammar"), ("80 6", "out_of_range"), ("word " * 30, "truncated")],
 )
 def test_an_unreadable_verdict_is_a_failure_and_no_tie(line, code):
-    with desk_of(KnownEngine(certain(line))) as desk, pytest.raises(UnjudgedError, match=code) as failed:
-        ask(desk, pandalm("a", "b"))
+    with handler_of(KnownEngine(certain(line))) as handler, pytest.raises(UnjudgedError, match=code) as failed:
+        ask(handler, pandalm("a", "b"))
     assert failed.value.failure.code == code
 
 
 def test_a_likely_distribution_does_not_save_an_unreadable_line():
     lines = {"Assistant 1": 0.4, "8 6": 0.3, "9 6": 0.3}
-    with desk_of(KnownEngine(lambda prompt: lines)) as desk, pytest.raises(UnjudgedError, match="off_grammar"):
-        ask(desk, pandalm("a", "b"))
+    with handler_of(KnownEngine(lambda prompt: lines)) as handler, pytest.raises(UnjudgedError, match="off_grammar"):
+        ask(handler, pandalm("a", "b"))
 
 
 def test_a_request_that_the_engine_cannot_answer_is_the_engines_failure():
     def unknown(prompt):
         raise LookupError
 
-    with desk_of(KnownEngine(unknown)) as desk, pytest.raises(UnjudgedError) as failed:
-        ask(desk, pandalm("a", "b"))
+    with handler_of(KnownEngine(unknown)) as handler, pytest.raises(UnjudgedError) as failed:
+        ask(handler, pandalm("a", "b"))
     assert failed.value.failure.code == "engine"
 
 
@@ -117,26 +120,26 @@ def test_one_unreadable_pair_of_a_batch_fails_it(shared_data):
         answers.append(key) if key not in answers else None
         return {"no idea": 1.0} if answers.index(key) == 2 else opinion(prompt)
 
-    with desk_of(KnownEngine(third_is_odd)) as desk, pytest.raises(UnjudgedError, match="off_grammar"):
-        ask(desk, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
+    with handler_of(KnownEngine(third_is_odd)) as handler, pytest.raises(UnjudgedError, match="off_grammar"):
+        ask(handler, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
 
 
 def test_an_engine_without_probabilities_answers_by_its_score_line():
-    with desk_of(KnownEngine(logprobs=False)) as desk:
-        found = ask(desk, grade("some answer"))
+    with handler_of(KnownEngine(logprobs=False)) as handler:
+        found = ask(handler, grade("some answer"))
         assert f"[[{quality('some answer')}]]" in found.reply.texts[0]
         assert found.notes == ("the engine gives no probabilities; the score line written stands for all",)
 
 
 def test_what_the_engine_approximates_is_said():
-    with desk_of(KnownEngine(approximation="of 16 samples")) as desk:
-        assert ask(desk, grade("x")).notes == ("the probabilities are not exact: of 16 samples",)
+    with handler_of(KnownEngine(approximation="of 16 samples")) as handler:
+        assert ask(handler, grade("x")).notes == ("the probabilities are not exact: of 16 samples",)
 
 
 def test_a_judge_on_another_scale_is_read_on_its_own():
     # the middle of 0 to 4 is 2; 3.5 would be 9 of 10, and the client's scale is 1 to 10
-    with desk_of(KnownEngine(certain("3")), scale=(0, 4)) as desk:
-        assert "[[7.75]]" in ask(desk, grade("x")).reply.texts[0]
+    with handler_of(KnownEngine(certain("3")), scale=(0, 4)) as handler:
+        assert "[[7.75]]" in ask(handler, grade("x")).reply.texts[0]
 
 
 def test_reasons_are_written_only_where_a_reply_has_room(shared_data):
@@ -145,24 +148,24 @@ def test_reasons_are_written_only_where_a_reply_has_room(shared_data):
     prepared = next(
         asked for item, asked in captures.requests(shared_data, "deepeval_geval_openai") if item["aux"]
     )  # fmt: skip
-    with desk_of(KnownEngine(reason="The first one is right."), reasons=True) as desk:
-        assert "The first one is right." in ask(desk, roomy).reply.texts[0]
-        assert len(desk.loaded.engine.prompts) == 2
+    with handler_of(KnownEngine(reason="The first one is right."), reasons=True) as handler:
+        assert "The first one is right." in ask(handler, roomy).reply.texts[0]
+        assert len(handler.judge.engine.prompts) == 2
         for asked in (cramped, wordless):
-            desk.loaded.engine.prompts.clear()
-            ask(desk, asked)
-            assert len(desk.loaded.engine.prompts) == 1
-        desk.loaded.engine.prompts.clear()
-        assert ask(desk, prepared).completion_tokens == 0
-        assert desk.loaded.engine.prompts == []
-    with desk_of(KnownEngine()) as desk:
-        ask(desk, roomy)
-        assert len(desk.loaded.engine.prompts) == 1
+            handler.judge.engine.prompts.clear()
+            ask(handler, asked)
+            assert len(handler.judge.engine.prompts) == 1
+        handler.judge.engine.prompts.clear()
+        assert ask(handler, prepared).completion_tokens == 0
+        assert handler.judge.engine.prompts == []
+    with handler_of(KnownEngine()) as handler:
+        ask(handler, roomy)
+        assert len(handler.judge.engine.prompts) == 1
 
 
 def test_a_reason_that_cannot_be_had_is_said_and_costs_no_verdict():
-    with desk_of(KnownEngine(reason=""), reasons=True) as desk:
-        found = ask(desk, pandalm("a", "b"))
+    with handler_of(KnownEngine(reason=""), reasons=True) as handler:
+        found = ask(handler, pandalm("a", "b"))
         assert verdicts(found) in (["1"], ["2"], ["Tie"])
         assert found.notes == ("the judge's reason: off_grammar, nothing follows the score line",)
 
@@ -183,11 +186,11 @@ class Gated(KnownEngine):
         return super().collect(timeout_s) if self.gate.wait(timeout_s) else []
 
 
-def gathered(engine, desk, *requests):
+def gathered(engine, handler, *requests):
     """All at once, answered only when all are in hand."""
 
     async def together():
-        tasks = [asyncio.create_task(desk.answer(one)) for one in requests]
+        tasks = [asyncio.create_task(handler.respond(one)) for one in requests]
         await asyncio.sleep(0.2)
         engine.gate.set()
         return await asyncio.gather(*tasks)
@@ -197,10 +200,10 @@ def gathered(engine, desk, *requests):
 
 def test_the_same_request_in_flight_is_judged_once():
     engine = Gated()
-    with desk_of(engine) as desk:
+    with handler_of(engine) as handler:
         one, same, more, _ = gathered(
             engine,
-            desk,
+            handler,
             pandalm("a", "b"),
             pandalm("a", "b", temperature=1.5),
             pandalm("a", "b", n=4),
@@ -209,16 +212,16 @@ def test_the_same_request_in_flight_is_judged_once():
         assert engine.asked == 2  # however many replies and whatever temperature: the judge reads the same
         assert one == same
         assert len(more.reply.texts) == 4
-        assert (desk.service.counts.asked, desk.service.counts.joined) == (4, 2)
+        assert (handler.worker.counts.asked, handler.worker.counts.joined) == (4, 2)
 
 
 def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
     body = NATIVE | {"id": "1"}
-    with desk_of(Gated()) as desk:
+    with handler_of(Gated()) as handler:
         keys = set()
-        ask_service = desk.service.ask
-        desk.service.ask = lambda begin, key: keys.add(key) or ask_service(begin, key=key)
-        desk.loaded.engine.gate.set()
+        ask_service = handler.worker.ask
+        handler.worker.ask = lambda begin, key: keys.add(key) or ask_service(begin, key=key)
+        handler.judge.engine.gate.set()
         for change in (
             {},
             {"reference": "r"},
@@ -226,7 +229,7 @@ def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
             {"options": {"both_orders": True}},
             {"mode": "multi"},
         ):
-            asyncio.run(desk.judge(read_task(body | change)))
+            asyncio.run(handler.run_task(read_task(body | change)))
         assert len(keys) == 5
 
 
@@ -235,11 +238,11 @@ def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids():
     rows = [NATIVE | {"id": one} for one in ("1", "2", "2")]
 
     def together(**options):
-        with desk_of(engine) as desk:
+        with handler_of(engine) as handler:
 
             async def ask():
                 engine.gate.clear()
-                tasks = [asyncio.ensure_future(desk.judge(read_task(one | options))) for one in rows]
+                tasks = [asyncio.ensure_future(handler.run_task(read_task(one | options))) for one in rows]
                 await asyncio.sleep(0.2)
                 engine.gate.set()
                 return await asyncio.gather(*tasks)
@@ -263,36 +266,36 @@ def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
     monkeypatch.setattr(
         desk_module, "recognise", lambda asked: threads.append(threading.current_thread()) or recognise(asked)
     )
-    with desk_of() as desk:
+    with handler_of() as handler:
         for answer in ("short", "long " * 10_000):
-            asyncio.run(desk.answer(pandalm(answer, "b")))
+            asyncio.run(handler.respond(pandalm(answer, "b")))
     assert [one is threading.main_thread() for one in threads] == [True, False]
 
 
 def test_who_leaves_takes_the_judging_along():
     engine = Gated()
 
-    async def leave(desk):
-        task = asyncio.create_task(desk.answer(pandalm("a", "b")))
+    async def leave(handler):
+        task = asyncio.create_task(handler.respond(pandalm("a", "b")))
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.sleep(0.3)
-        return desk.service.waiting
+        return handler.worker.in_flight
 
-    with desk_of(engine) as desk:
-        assert asyncio.run(leave(desk)) == 0
-        assert desk.service.counts.dropped == 1
+    with handler_of(engine) as handler:
+        assert asyncio.run(leave(handler)) == 0
+        assert handler.worker.counts.dropped == 1
         engine.gate.set()
 
 
 def test_a_batch_that_does_not_fit_takes_none_of_the_room(shared_data):
     engine = Gated()
-    with desk_of(engine) as desk:
-        desk.service.most_waiting = 3
+    with handler_of(engine) as handler:
+        handler.worker.max_queue = 3
         with pytest.raises(BusyError):
-            ask(desk, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
-        assert desk.service.waiting == 0
+            ask(handler, first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4"))
+        assert handler.worker.in_flight == 0
         engine.gate.set()
 
 
@@ -301,13 +304,13 @@ def test_a_broken_engine_is_told():
         def collect(self, timeout_s):
             raise EngineError("the device fell off the bus")
 
-    with desk_of(Broken()) as desk, pytest.raises(EngineError, match="fell off the bus"):
-        ask(desk, pandalm("a", "b"))
+    with handler_of(Broken()) as handler, pytest.raises(EngineError, match="fell off the bus"):
+        ask(handler, pandalm("a", "b"))
 
 
 def test_an_unknown_prompt_is_refused_where_nobody_chats():
-    with desk_of() as desk:
-        for refused in (desk.explain, lambda asked: ask(desk, asked)):
+    with handler_of() as handler:
+        for refused in (handler.explain, lambda asked: ask(handler, asked)):
             with pytest.raises(UnrecognisedError, match="no dialect"):
                 refused(HELLO)
 
@@ -323,8 +326,8 @@ def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
     )
     for folder in ("prometheus_absolute", "deepeval_geval_openai", "ragas_rubrics_langchain", "promptfoo_closedqa"):
         asked = [asked for _, asked in captures.requests(shared_data, folder)][-1]
-        with desk_of() as desk:
-            explained = desk.explain(asked)
+        with handler_of() as handler:
+            explained = handler.explain(asked)
             [prompt] = explained.prompts
             shown = "".join(span.text for span in prompt.spans if span.kind == "question")
             criterion = explained.case.sample.metadata["criterion"]
@@ -334,48 +337,50 @@ def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
 def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_data):
     for folder in ("fastchat_pair_mt", "rewardbench_v1_pair_mt", "fastchat_single_math_mt"):
         asked = first_captured(shared_data, folder)
-        with desk_of() as desk:
-            explained = desk.explain(asked)
+        with handler_of() as handler:
+            explained = handler.explain(asked)
             [question], [prompt] = explained.questions, explained.prompts
             assert (question.mode, question.options["turns"]) == ("conversation", "last")
             assert "[Turn 2]" in "".join(span.text for span in prompt.spans)
-            assert ask(desk, asked).dialect == explained.dialect
+            assert ask(handler, asked).dialect == explained.dialect
 
 
 def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
     asked = pandalm("a", "b")
-    with desk_of() as desk:
-        explained = desk.explain(asked)
-        assert desk.loaded.engine.prompts == []
+    with handler_of() as handler:
+        explained = handler.explain(asked)
+        assert handler.judge.engine.prompts == []
         assert (explained.dialect, explained.case.sample.answers) == ("pandalm", ("a", "b"))
-        again, finding = asyncio.run(desk.explain_fully(asked))
+        again, finding = asyncio.run(handler.explain_with_result(asked))
         assert again == explained
         assert finding.scores == (quality("a"), quality("b"))
         batch = first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
-        explained, finding = asyncio.run(desk.explain_fully(batch))
+        explained, finding = asyncio.run(handler.explain_with_result(batch))
         assert (len(explained.questions), len(finding.scores)) == (5, 10)
         assert finding.scores[:2] == tuple(map(quality, explained.questions[0].sample.answers))
 
 
 def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():
-    with desk_of() as desk:
-        judgment = asyncio.run(desk.judge(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}})))
+    with handler_of() as handler:
+        judgment = asyncio.run(
+            handler.run_task(read_task(NATIVE | {"options": {"both_orders": True, "distribution": True}}))
+        )
         assert judgment.scores == (quality("one"), quality("two"))
         assert (judgment.mode, len(judgment.shown), judgment.probability is not None) == ("pair", 2, True)
-    with desk_of(KnownEngine(certain("no"))) as desk:
-        assert asyncio.run(desk.judge(read_task(NATIVE))).failure.code == "off_grammar"
+    with handler_of(KnownEngine(certain("no"))) as handler:
+        assert asyncio.run(handler.run_task(read_task(NATIVE))).failure.code == "off_grammar"
 
 
 def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():
     sample = read_task(NATIVE).sample
-    with desk_of() as desk:
+    with handler_of() as handler:
         with pytest.raises(ConfigError, match="mode 'pairs' does not exist"):
-            asyncio.run(desk.judge(ModeTask(sample=sample, mode="pairs")))
+            asyncio.run(handler.run_task(ModeTask(sample=sample, mode="pairs")))
         with pytest.raises(ConfigError, match="unknown option orders"):
-            asyncio.run(desk.judge(ModeTask(sample=sample, options={"orders": 2})))
+            asyncio.run(handler.run_task(ModeTask(sample=sample, options={"orders": 2})))
         with pytest.raises(InputError, match="mode single: expected 1 answer"):
-            asyncio.run(desk.judge(ModeTask(sample=sample, mode="single")))
-        desk.loaded.engine.supports_images = False
+            asyncio.run(handler.run_task(ModeTask(sample=sample, mode="single")))
+        handler.judge.engine.supports_images = False
         with pytest.raises(InputError, match="cannot see images"):
-            asyncio.run(desk.judge(ModeTask(sample=replace(sample, images=("data:,x",)))))
-        assert desk.service.counts.asked == 0
+            asyncio.run(handler.run_task(ModeTask(sample=replace(sample, images=("data:,x",)))))
+        assert handler.worker.counts.asked == 0

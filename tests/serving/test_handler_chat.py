@@ -15,7 +15,7 @@ from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.responses import UnjudgedError, UnrecognisedError
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
-from tests.support.known_judge import desk_of
+from tests.support.known_judge import handler_of
 
 
 def talk(*said, **more):
@@ -30,22 +30,22 @@ def sampling(asked):
 
 
 def test_the_model_answers_and_no_dialect_is_named():
-    with desk_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), chat=True) as desk:
-        found = asyncio.run(desk.answer(HELLO))
+    with handler_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), chat=True) as handler:
+        found = asyncio.run(handler.respond(HELLO))
         assert (found.reply.texts, found.dialect, found.finish_reasons) == (("A judge.",), None, ("stop",))
         assert (found.prompt_tokens, found.completion_tokens) == (6, 2)
-        explained = desk.explain(HELLO)
+        explained = handler.explain(HELLO)
         assert (explained.dialect, explained.case, len(explained.prompts)) == (None, None, 1)
         with pytest.raises(UnrecognisedError, match="ordinary chat"):
-            asyncio.run(desk.explain_fully(HELLO))
+            asyncio.run(handler.explain_with_result(HELLO))
 
 
 def test_the_length_the_ends_and_the_number_of_replies_are_the_clients():
     engine = ScriptedEngine({"*": "one two three four"})
-    with desk_of(engine, chat=True) as desk:
-        cut = asyncio.run(desk.answer(talk(("user", "count"), max_tokens=2)))
+    with handler_of(engine, chat=True) as handler:
+        cut = asyncio.run(handler.respond(talk(("user", "count"), max_tokens=2)))
         assert (cut.reply.texts, cut.finish_reasons) == (("one two",), ("length",))
-        stopped = asyncio.run(desk.answer(talk(("user", "count"), stop=("three",), n=3)))
+        stopped = asyncio.run(handler.respond(talk(("user", "count"), stop=("three",), n=3)))
         assert (stopped.reply.texts, stopped.finish_reasons) == (("one two ",) * 3, ("stop",) * 3)
 
 
@@ -81,8 +81,8 @@ def test_messages_keep_their_roles_and_are_the_users_text():
     ],
 )
 def test_what_a_chat_cannot_do_is_refused(asked, message):
-    with desk_of(ScriptedEngine({"*": "x"}), chat=True) as desk, pytest.raises(InputError, match=message):
-        asyncio.run(desk.answer(asked))
+    with handler_of(ScriptedEngine({"*": "x"}), chat=True) as handler, pytest.raises(InputError, match=message):
+        asyncio.run(handler.respond(asked))
 
 
 class Refusing(ScriptedEngine):
@@ -98,14 +98,14 @@ class Refusing(ScriptedEngine):
 def test_a_chat_that_fails_says_why(reason, code):
     engine = Refusing({})
     engine.reason = reason
-    with desk_of(engine, chat=True) as desk, pytest.raises(UnjudgedError, match="no room") as failed:
-        asyncio.run(desk.answer(HELLO))
+    with handler_of(engine, chat=True) as handler, pytest.raises(UnjudgedError, match="no room") as failed:
+        asyncio.run(handler.respond(HELLO))
     assert failed.value.failure.code == code
 
 
 def test_probabilities_of_a_chat_are_not_made_up():
-    with desk_of(ScriptedEngine({"*": "x"}), chat=True) as desk:
-        found = asyncio.run(desk.answer(talk(("user", "x"), logprobs=True)))
+    with handler_of(ScriptedEngine({"*": "x"}), chat=True) as handler:
+        found = asyncio.run(handler.respond(talk(("user", "x"), logprobs=True)))
         assert found.reply.logprobs == ()
         assert found.notes[1:] == ("log-probabilities are not given in an ordinary chat",)
 
@@ -143,11 +143,11 @@ def test_the_question_whether_it_chats_leaves_nothing_in_hand():
 
 def test_messages_that_the_models_chat_template_refuses_fail_alone(tiny_model):
     with Judge(str(tiny_model), engine="transformers", template="judgelm-compact", device="cpu") as judge:
-        service = EngineWorker(judge.engine)
-        desk = JudgeHandler(judge, service, HandlerOptions(chat=True))
+        worker = EngineWorker(judge.engine)
+        handler = JudgeHandler(judge, worker, HandlerOptions(chat=True))
         with pytest.raises(UnjudgedError, match="chat template") as failed:
-            asyncio.run(desk.answer(HELLO))
+            asyncio.run(handler.respond(HELLO))
         assert failed.value.failure.code == "engine"
-        plain = asyncio.run(desk.answer(talk(("prompt", "the big fox"), plain=True, max_tokens=3)))
-        assert (plain.completion_tokens, plain.finish_reasons, service.broken) == (3, ("length",), None)
-        service.close()
+        plain = asyncio.run(handler.respond(talk(("prompt", "the big fox"), plain=True, max_tokens=3)))
+        assert (plain.completion_tokens, plain.finish_reasons, worker.broken) == (3, ("length",), None)
+        worker.close()

@@ -1,4 +1,4 @@
-"""Every captured request of every client goes through the desk; its client concludes what the known judge thinks."""
+"""Every captured request of every client goes through the handler; its client concludes what the known judge thinks."""
 
 import asyncio
 import importlib.util
@@ -12,7 +12,7 @@ import pytest
 
 from judgelm.dialects.catalog import recognise
 from tests.support import captures
-from tests.support.known_judge import desk_of, quality
+from tests.support.known_judge import handler_of, quality
 
 DIALECT_TESTS = Path(__file__).parents[1] / "dialects"
 
@@ -155,13 +155,13 @@ def reader(table, folder):
     )[1]
 
 
-def answered(desk, shared_data, wanted):
-    """(folder, request, case, what the desk answers) of every captured request with such a case."""
+def answered(handler, shared_data, wanted):
+    """(folder, request, case, what the handler answers) of every captured request with such a case."""
     for folder in folders(shared_data):
         for _, asked in captures.requests(shared_data, folder):
             _, case = recognise(asked)
             if wanted(case):
-                yield folder, asked, case, asyncio.run(desk.answer(asked))
+                yield folder, asked, case, asyncio.run(handler.respond(asked))
 
 
 def better(case):
@@ -180,8 +180,8 @@ def rewardbench_winner(folder):
 
 def test_every_client_names_the_winner(shared_data):
     seen = set()
-    with desk_of() as desk:
-        for folder, asked, case, found in answered(desk, shared_data, plain_pair):
+    with handler_of() as handler:
+        for folder, asked, case, found in answered(handler, shared_data, plain_pair):
             if folder.startswith("rewardbench_") and folder != "rewardbench_v1_prometheus":
                 read, ties = rewardbench_winner(folder), False
             else:
@@ -198,9 +198,9 @@ def test_every_client_names_the_winner(shared_data):
 
 def test_a_weighted_client_gets_the_probability(shared_data):
     parse = parsers("alpaca_eval").parsed_identifier
-    with desk_of() as desk:
+    with handler_of() as handler:
         for folder, _, case, found in answered(
-            desk, shared_data, lambda case: case.dialect == "alpaca-eval-identifier"
+            handler, shared_data, lambda case: case.dialect == "alpaca-eval-identifier"
         ):
             tokens = [dict(one.candidates) for one in found.reply.logprobs]
             first, second = map(quality, case.sample.answers)
@@ -211,8 +211,8 @@ def test_a_weighted_client_gets_the_probability(shared_data):
 
 def test_every_client_reads_the_grade_on_its_own_scale(shared_data):
     seen = set()
-    with desk_of() as desk:
-        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.kind == "grade"):
+    with handler_of() as handler:
+        for folder, asked, case, found in answered(handler, shared_data, lambda case: case.kind == "grade"):
             read, exact = reader(GRADES, folder)
             low, high = case.scale
             expected = low + (quality(case.sample.answers[0]) - 1) / 9 * (high - low)
@@ -226,8 +226,8 @@ def test_every_client_reads_the_grade_on_its_own_scale(shared_data):
 
 def test_every_client_reads_whether_it_is_correct(shared_data):
     seen = set()
-    with desk_of() as desk:
-        for folder, asked, case, found in answered(desk, shared_data, lambda case: case.kind == "label"):
+    with handler_of() as handler:
+        for folder, asked, case, found in answered(handler, shared_data, lambda case: case.kind == "label"):
             # from a quality of 6 on, three quarters and more of the probability lie above 5.5
             correct = quality(case.sample.answers[0]) >= 6
             assert reader(LABELS, folder)(found.reply, asked) == [correct], folder
@@ -286,7 +286,7 @@ def concluded(folder, asked, case, found):
 
 def test_an_answer_that_holds_the_prompts_lines_and_verdicts_moves_no_border_unsaid_and_no_verdict(shared_data):
     families, exact = set(), 0
-    with desk_of() as desk:
+    with handler_of() as handler:
         for folder in folders(shared_data):
             for item, plain in captures.requests(shared_data, folder):
                 spoilt = injected(item, plain, quoted if folder.startswith("ragas_") else str)
@@ -297,7 +297,7 @@ def test_an_answer_that_holds_the_prompts_lines_and_verdicts_moves_no_border_uns
                 assert dialect.name == recognise(plain)[0].name, folder
                 if case.kind not in ("pair", "grade", "label") or "batch" in case.facts:
                     continue
-                found = asyncio.run(desk.answer(asked))
+                found = asyncio.run(handler.respond(asked))
                 assert case.sample.answers == answers or case.doubt in found.notes[:1], folder
                 read, known = concluded(folder, asked, case, found)
                 assert read == known, (folder, item.get("id"))
@@ -310,21 +310,21 @@ def test_an_answer_that_holds_the_prompts_lines_and_verdicts_moves_no_border_uns
 
 def test_the_probability_of_being_correct_is_the_share_above_the_middle(shared_data):
     shares = {4: 0.0, 5: 0.25, 6: 0.75, 7: 1.0}
-    with desk_of() as desk:
+    with handler_of() as handler:
         for _, asked in captures.requests(shared_data, "promptfoo_llm_rubric"):
             [answer] = recognise(asked)[1].sample.answers
-            _, score = parsers("promptfoo").rubric(asyncio.run(desk.answer(asked)).reply.texts[0])
+            _, score = parsers("promptfoo").rubric(asyncio.run(handler.respond(asked)).reply.texts[0])
             assert score == shares[min(7, max(4, quality(answer)))]
 
 
 def test_the_best_of_four_is_chosen_and_a_batch_has_a_verdict_for_each(shared_data):
-    with desk_of() as desk:
-        for folder, _, case, found in answered(desk, shared_data, lambda case: case.kind == "choice"):
+    with handler_of() as handler:
+        for folder, _, case, found in answered(handler, shared_data, lambda case: case.kind == "choice"):
             _, parse = parsers("rewardbench").PARSERS[folder]
             best = "ABCD".index(parse(found.reply.texts[0]))
             assert quality(case.sample.answers[best]) == max(map(quality, case.sample.answers))
             assert "without probabilities" in " ".join(found.notes)
-        [(_, _, case, found)] = answered(desk, shared_data, lambda case: "batch" in case.facts)
+        [(_, _, case, found)] = answered(handler, shared_data, lambda case: "batch" in case.facts)
         winners = parsers("alpaca_eval").parsed_batch(found.reply.texts[0], 5)
         pairs = [tuple(map(quality, sample.answers)) for sample in case.facts["batch"]]
         for winner, (first, second) in zip(winners, pairs, strict=True):
@@ -333,10 +333,10 @@ def test_the_best_of_four_is_chosen_and_a_batch_has_a_verdict_for_each(shared_da
 
 
 def test_preparations_ask_nothing(shared_data):
-    with desk_of() as desk:
-        found = [one for *_, one in answered(desk, shared_data, lambda case: case.kind == "prepare")]
+    with handler_of() as handler:
+        found = [one for *_, one in answered(handler, shared_data, lambda case: case.kind == "prepare")]
         assert len(found) > 5
-        assert desk.loaded.engine.prompts == []
+        assert handler.judge.engine.prompts == []
         assert {(one.prompt_tokens, one.completion_tokens) for one in found} == {(0, 0)}
 
 
@@ -351,8 +351,8 @@ def test_all_captured_requests_are_of_one_of_these_kinds(shared_data):
 
 
 def test_strong_leads_are_marked_in_arena_hard(shared_data):
-    with desk_of() as desk:
+    with handler_of() as handler:
         for _, asked in captures.requests(shared_data, "arena_hard_v01"):
             first, second = map(quality, recognise(asked)[1].sample.answers)
-            [text] = asyncio.run(desk.answer(asked)).reply.texts
+            [text] = asyncio.run(handler.respond(asked)).reply.texts
             assert bool(re.search("[AB]>>[AB]", text)) == (abs(first - second) >= 3)

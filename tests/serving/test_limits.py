@@ -26,7 +26,7 @@ def server():
 def held():
     """A server whose engine answers when `engine.gate` is set."""
     engine = HeldEngine()
-    with served(engine, settings={"request_timeout_s": 20}, most_waiting=3) as one:
+    with served(engine, settings={"request_timeout_s": 20}, max_queue=3) as one:
         yield one
         engine.gate.set()
 
@@ -144,8 +144,8 @@ def test_headers_without_end_are_refused(server):
 def test_a_head_that_follows_too_soon_breaks_no_answer(held):
     """The next head stops in its middle while the first request is answered: the answer comes all the same."""
     connection = raw(held, request(review()) + b"GET /healthz HTTP/1.1\r\nHost")
-    until(lambda: held.desk.service.waiting == 1)
-    held.desk.service.engine.gate.set()
+    until(lambda: held.handler.worker.in_flight == 1)
+    held.handler.worker.engine.gate.set()
     assert connection.recv(65536).startswith(b"HTTP/1.1 200")
     connection.sendall(b": x\r\n\r\n")
     assert b'"status": "ok"' in connection.recv(65536)
@@ -204,21 +204,21 @@ def test_an_answer_that_takes_too_long_is_given_up():
 @pytest.mark.parametrize("streaming", [False, True])
 def test_who_hangs_up_takes_the_question_along(held, streaming):
     connection = raw(held, request(review(stream=streaming)))
-    until(lambda: held.desk.service.waiting == 1)
+    until(lambda: held.handler.worker.in_flight == 1)
     connection.close()
     until(lambda: held.counts.dropped == 1)
-    assert held.desk.service.waiting == 0
+    assert held.handler.worker.in_flight == 0
     until(lambda: held.server._traffic.in_hand == 0)
 
 
 def test_who_hangs_up_takes_nothing_from_others_who_asked_the_same(held):
     connection, replies = raw(held, request(review())), []
-    until(lambda: held.desk.service.waiting == 1)
+    until(lambda: held.handler.worker.in_flight == 1)
     thread = in_background(held, review(), replies)
     until(lambda: held.counts.joined == 1)
     connection.close()
     time.sleep(0.2)
-    held.desk.service.engine.gate.set()
+    held.handler.worker.engine.gate.set()
     thread.join()
     assert replies[0].status_code == 200
     assert held.counts.dropped == 0
@@ -227,12 +227,12 @@ def test_who_hangs_up_takes_nothing_from_others_who_asked_the_same(held):
 def test_a_full_queue_says_when_to_come_again(held):
     replies = []
     threads = [in_background(held, review(f"q{n}"), replies) for n in range(3)]
-    until(lambda: held.desk.service.waiting == 3)
+    until(lambda: held.handler.worker.in_flight == 3)
     refused = held.post(CHAT, review("another"))
     assert (refused.status_code, error_of(refused)["code"]) == (429, "server_busy")
     assert int(refused.headers["retry-after"]) >= 1
     assert error_of(refused)["type"] == "rate_limit_error"
-    held.desk.service.engine.gate.set()
+    held.handler.worker.engine.gate.set()
     for thread in threads:
         thread.join()
     assert [one.status_code for one in replies] == [200] * 3
@@ -244,15 +244,15 @@ def test_a_batch_that_finds_no_room_says_which_sample(held):
     reply = held.post("/v1/judge", {"samples": samples})
     assert (reply.status_code, error_of(reply)["code"]) == (429, "server_busy")
     assert '"samples", 3' in error_of(reply)["message"]
-    until(lambda: held.desk.service.waiting == 0)  # the others were given up
+    until(lambda: held.handler.worker.in_flight == 0)  # the others were given up
 
 
 def test_the_server_answers_while_the_engine_works(held):
     threads = [in_background(held, review(), []) for _ in range(2)]
-    until(lambda: held.desk.service.waiting == 1)
+    until(lambda: held.handler.worker.in_flight == 1)
     began = time.monotonic()
     assert held.http.get("/healthz").json() == {"status": "ok", "waiting": 1}
     assert time.monotonic() - began < 2
-    held.desk.service.engine.gate.set()
+    held.handler.worker.engine.gate.set()
     for thread in threads:
         thread.join()

@@ -121,7 +121,7 @@ def test_errors_are_the_clients_own(server, client):
 
 def test_it_asks_again_when_the_server_is_busy():
     engine = HeldEngine()
-    with served(engine, most_waiting=1) as server:
+    with served(engine, max_queue=1) as server:
 
         async def ask():
             async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="-", max_retries=5) as client:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.dialects.contract import Reply, TokenLogprobs
-from judgelm.serving.openai_responses import Envelope, stream_events
+from judgelm.serving.openai_encoder import Envelope, stream_events
 from judgelm.serving.responses import ChatResponse
 from tests.support.known_judge import KnownEngine
 from tests.support.served import CHAT, error_of, prompt, review, served

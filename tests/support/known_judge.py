@@ -1,4 +1,4 @@
-"""A judge whose opinion of every answer is known, as a real engine with probabilities; and a desk before it.
+"""A judge whose opinion of every answer is known, as a real engine with probabilities; and a handler before it.
 
 The quality of an answer is a whole number from 2 to 9, made of its text. The judge writes it with probability 0.5, and
 one less or one more with 0.25 each; of several answers each by itself. So an answer's expected score is its quality,
@@ -85,14 +85,14 @@ class KnownEngine(ScriptedEngine):
 
 
 @contextmanager
-def desk_of(engine=None, *, scale=None, **options):
-    """A desk with a known judge behind it, on whatever scale."""
+def handler_of(engine=None, *, scale=None, **options):
+    """A handler with a known judge behind it, on whatever scale."""
     judge = Judge("8 6", engine="scripted")
     judge.engine = engine or KnownEngine()
     if scale is not None:
         judge.format = replace(judge.format, scale=scale)
-    service = EngineWorker(judge.engine)
+    worker = EngineWorker(judge.engine)
     try:
-        yield JudgeHandler(judge, service, HandlerOptions(**options))
+        yield JudgeHandler(judge, worker, HandlerOptions(**options))
     finally:
-        service.close()
+        worker.close()

@@ -14,7 +14,7 @@ from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings
 from judgelm.serving.sockets import bind
-from tests.support.known_judge import KnownEngine, desk_of
+from tests.support.known_judge import KnownEngine, handler_of
 
 REVIEW = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
@@ -59,13 +59,13 @@ class Served:
 
     url: str
     http: httpx.Client
-    desk: JudgeHandler
+    handler: JudgeHandler
     server: Server
     app: FastAPI
 
     @property
     def counts(self):
-        return self.desk.service.counts
+        return self.handler.worker.counts
 
     def post(self, path, body, **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -73,19 +73,19 @@ class Served:
 
 
 @contextmanager
-def served(engine=None, *, settings=None, finish_s=5.0, most_waiting=4096, **options):
-    """Serve a known judge on a free port; `options` are the desk's."""
-    with desk_of(engine, **options) as desk:
-        desk.service.most_waiting = most_waiting
+def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, **options):
+    """Serve a known judge on a free port; `options` are the handler's."""
+    with handler_of(engine, **options) as handler:
+        handler.worker.max_queue = max_queue
         app_settings = ServerSettings(model="judge", **(settings or {}))
-        app = create_app(desk, app_settings)
+        app = create_app(handler, app_settings)
         bound = bind("127.0.0.1", 0)
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listening = threading.Event()
         server = Server(
             uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s),
             traffic=app.state.traffic,
-            service=desk.service,
+            worker=handler.worker,
             finish_s=finish_s,
             on_listening=listening.set,
         )
@@ -94,7 +94,7 @@ def served(engine=None, *, settings=None, finish_s=5.0, most_waiting=4096, **opt
         assert listening.wait(20)
         try:
             with httpx.Client(base_url=url, timeout=30) as http:
-                yield Served(url, http, desk, server, app)
+                yield Served(url, http, handler, server, app)
         finally:
             server.should_exit = True
             thread.join()

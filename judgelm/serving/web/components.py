@@ -36,7 +36,7 @@ def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
 
 def judge_controls(
     judge: Judge,
-    service: EngineWorker,
+    worker: EngineWorker,
     name: str,
     fields: Sequence[gr.components.Component],
     make: Callable[..., ModeAndSample],
@@ -47,7 +47,7 @@ def judge_controls(
 
     Args:
         judge: whose format the charts have.
-        service: that asks its engine.
+        worker: that asks its engine.
         name: begins the elements' ids.
         fields: whose values `make` is given, in this order.
         make: the mode and the sample, or an error to show.
@@ -60,10 +60,10 @@ def judge_controls(
     state = gr.State(None)
     outputs: list[Any] = [shown, state]
     if talk:
-        outputs += _talk_controls(service, name, state)
+        outputs += _talk_controls(worker, name, state)
 
     async def on_judge(*values: Any) -> AsyncIterator[tuple[Any, ...]]:
-        async for page, found in stream_judgment(judge, service, lambda: make(*values)):
+        async for page, found in stream_judgment(judge, worker, lambda: make(*values)):
             fresh_talk = (gr.Column(visible=found is not None), "") if talk else ()
             yield (page, found, *fresh_talk)
 
@@ -72,7 +72,7 @@ def judge_controls(
     stop.click(lambda: "", None, shown, cancels=[event], **QUIET)
 
 
-def _talk_controls(service: EngineWorker, name: str, state: gr.State) -> list[Any]:
+def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
     """What was said about the judgment, and a field to ask, in a column that is hidden until there is a judgment.
 
     Not by a `change` of the state: Gradio would hash it at every event.
@@ -95,7 +95,7 @@ def _talk_controls(service: EngineWorker, name: str, state: gr.State) -> list[An
     async def on_ask(talk: FollowUp | None, asked: str) -> AsyncIterator[tuple[Any, ...]]:
         if talk is None:
             return
-        async for page, now in stream_talk(service, talk, asked):
+        async for page, now in stream_talk(worker, talk, asked):
             yield page, now, "" if now is not talk else gr.skip()
 
     gr.on([ask.click, question.submit], on_ask, [state, question], [log, state, question], trigger_mode="once", **QUIET)

@@ -23,19 +23,19 @@ ModeAndSample = tuple[BatchMode, Sample]
 
 
 async def stream_judgment(
-    judge: Judge, service: EngineWorker, make: Callable[[], ModeAndSample]
+    judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
     """What to show as it changes, and at last the talk that can go on from the judgment, where one can.
 
     Args:
         judge: whose format the charts have.
-        service: that asks its engine.
+        worker: that asks its engine.
         make: the mode and the sample; what it raises is shown.
     """
     try:
         mode, sample = make()
         yield busy("The judge is reading …"), None
-        async for step in stream_flow(service, lambda: mode(sample)):
+        async for step in stream_flow(worker, lambda: mode(sample)):
             if isinstance(step, Finished):
                 judgment = step.result
                 lacks = _lacks_distribution(mode, judgment)
@@ -46,7 +46,7 @@ async def stream_judgment(
         yield alert(error), None
 
 
-async def stream_talk(service: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
+async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
     """The talk as it grows by a question and the judge's reply to it."""
     before = talk_log(talk)
     try:
@@ -54,7 +54,7 @@ async def stream_talk(service: EngineWorker, talk: FollowUp, question: str) -> A
             raise InputError("the question is blank; write one")
         asked = before + text_block(question, title="You")
         yield asked + busy("The judge is reading …"), talk
-        async for step in stream_flow(service, partial(talk, question)):
+        async for step in stream_flow(worker, partial(talk, question)):
             if not isinstance(step, Finished):
                 yield asked + "".join(partial_text(one.text.lstrip(), title="Judge") for one in step), talk
             elif step.result.reply is None and (failure := step.result.failure) is not None:

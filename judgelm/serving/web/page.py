@@ -19,12 +19,12 @@ from judgelm.serving.web.tabs.single import single_tab
 _KEPT_S = 24 * 3600
 
 
-def create_page(judge: Judge, service: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
+def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
     """The page, to be served by `judgelm.serving.web.app.web_app`, which also gives it its looks and keys.
 
     Args:
-        judge: loaded; its engine is asked through the service alone.
-        service: that drives the judge's engine for all who have the page open.
+        judge: loaded; its engine is asked through the worker alone.
+        worker: that drives the judge's engine for all who have the page open.
         runs: run files to browse from the start; others are uploaded by the browser.
     """
     page: gr.Blocks
@@ -32,15 +32,15 @@ def create_page(judge: Judge, service: EngineWorker, runs: Sequence[Run] = ()) -
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
         with gr.Tabs(selected="browse" if runs else "pair", overflow_behavior="wrap", elem_id="jl-tabs"):
             with gr.Tab("Pair", id="pair"):
-                pair_tab(judge, service)
+                pair_tab(judge, worker)
             with gr.Tab("Single answer", id="single"):
-                single_tab(judge, service)
+                single_tab(judge, worker)
             with gr.Tab("Several answers", id="several"):
-                several_tab(judge, service)
+                several_tab(judge, worker)
             with gr.Tab("Conversation", id="dialogue"):
-                dialogue_tab(judge, service)
+                dialogue_tab(judge, worker)
             with gr.Tab("Image", id="image"):
-                image_tab(judge, service)
+                image_tab(judge, worker)
             with gr.Tab("Browse and label", id="browse"):
                 browse_tab(page, judge, runs)
     return page

@@ -35,9 +35,9 @@ def serve_judge():
     with contextlib.ExitStack() as opened:
 
         def serve(judge, runs=(), **options):
-            service = EngineWorker(judge.engine)
-            opened.callback(service.close)
-            return opened.enter_context(served(web_app(create_page(judge, service, runs), **options)))
+            worker = EngineWorker(judge.engine)
+            opened.callback(worker.close)
+            return opened.enter_context(served(web_app(create_page(judge, worker, runs), **options)))
 
         yield serve
 

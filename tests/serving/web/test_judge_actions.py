@@ -29,11 +29,11 @@ def ask():
 
         def shown(reply, make):
             judge = opened.enter_context(Judge(reply, engine="scripted"))
-            service = EngineWorker(judge.engine)
-            opened.callback(service.close)
+            worker = EngineWorker(judge.engine)
+            opened.callback(worker.close)
 
             async def collect():
-                return [step async for step in stream_judgment(judge, service, lambda: make(judge))]
+                return [step async for step in stream_judgment(judge, worker, lambda: make(judge))]
 
             return asyncio.run(collect())
 
@@ -129,18 +129,18 @@ def test_one_dialogue_or_two(ask):
 
 def test_a_talk_grows_by_question_and_reply(ask):
     with Judge("8 6\\nIt is shorter.", engine="scripted") as judge:
-        service = EngineWorker(judge.engine)
+        worker = EngineWorker(judge.engine)
 
         async def talk():
-            async for _, found in stream_judgment(judge, service, lambda: pair_input(judge, "q", ("a", "b"), "", {})):
+            async for _, found in stream_judgment(judge, worker, lambda: pair_input(judge, "q", ("a", "b"), "", {})):
                 now = found
-            async for page, later in stream_talk(service, now, "Why?"):
+            async for page, later in stream_talk(worker, now, "Why?"):
                 last = page, later
-            blank = [step async for step in stream_talk(service, last[1], "  ")]
+            blank = [step async for step in stream_talk(worker, last[1], "  ")]
             return *last, blank
 
         page, later, [(refused, same)] = asyncio.run(talk())
-        service.close()
+        worker.close()
     assert "Why?" in page
     assert "It is shorter." in page
     assert [one.question for one in later.history] == ["Why?"]

@@ -15,7 +15,7 @@ _FIELDS = 4
 _VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
 
 
-def dialogue_tab(judge: Judge, service: EngineWorker) -> None:
+def dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out."""
     html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
     groups, fields = [], []
@@ -47,4 +47,4 @@ def dialogue_tab(judge: Judge, service: EngineWorker) -> None:
         rows = [texts[start : start + _FIELDS] for start in range(0, len(texts), _FIELDS)]
         return dialogue_input(judge, rows, {"turns": view, "both_orders": both_orders, "reasons": explain})
 
-    judge_controls(judge, service, "dialogue", [turns, both, reasons, *fields], make, talk=True)
+    judge_controls(judge, worker, "dialogue", [turns, both, reasons, *fields], make, talk=True)

@@ -16,7 +16,7 @@ _BLIND = (
 )
 
 
-def image_tab(judge: Judge, service: EngineWorker) -> None:
+def image_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out."""
     sees = judge.engine.supports_images
     html("image-help", value="" if sees else notice(*_BLIND), visible=not sees)
@@ -37,4 +37,4 @@ def image_tab(judge: Judge, service: EngineWorker) -> None:
     def make(asked: str, given: str, known: str, picture: str | None, reason: bool) -> ModeAndSample:
         return image_input(judge, asked, given, known, picture, explain=reason)
 
-    judge_controls(judge, service, "image", [question, answer, reference, image, explain], make)
+    judge_controls(judge, worker, "image", [question, answer, reference, image, explain], make)

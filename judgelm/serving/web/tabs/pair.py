@@ -8,7 +8,7 @@ from judgelm.serving.web.components import REASONS, judge_controls, text_field
 from judgelm.serving.web.judge_actions import ModeAndSample, pair_input
 
 
-def pair_tab(judge: Judge, service: EngineWorker) -> None:
+def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="pair-question-field")
     with gr.Row():
@@ -24,7 +24,7 @@ def pair_tab(judge: Judge, service: EngineWorker) -> None:
     def make(asked: str, one: str, other: str, known: str, both_orders: bool, explain: str) -> ModeAndSample:
         return pair_input(judge, asked, (one, other), known, {"both_orders": both_orders, "reasons": explain})
 
-    judge_controls(judge, service, "pair", [question, first, second, reference, both, reasons], make, talk=True)
+    judge_controls(judge, worker, "pair", [question, first, second, reference, both, reasons], make, talk=True)
 
 
 def reason_info(judge: Judge) -> str:

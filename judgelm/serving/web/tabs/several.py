@@ -12,7 +12,7 @@ MOST_ANSWERS = 8
 _AT_FIRST = 3
 
 
-def several_tab(judge: Judge, service: EngineWorker) -> None:
+def several_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="several-question")
     answers = []
@@ -43,4 +43,4 @@ def several_tab(judge: Judge, service: EngineWorker) -> None:
     def make(asked: str, known: str, places: bool, reason: bool, *given: str) -> ModeAndSample:
         return several_input(judge, asked, given, known, every_place=places, explain=reason)
 
-    judge_controls(judge, service, "several", [question, reference, every_place, explain, *answers], make)
+    judge_controls(judge, worker, "several", [question, reference, every_place, explain, *answers], make)

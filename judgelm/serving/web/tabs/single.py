@@ -9,7 +9,7 @@ from judgelm.serving.web.judge_actions import ModeAndSample, single_input
 from judgelm.serving.web.tabs.pair import reason_info
 
 
-def single_tab(judge: Judge, service: EngineWorker) -> None:
+def single_tab(judge: Judge, worker: EngineWorker) -> None:
     """Lay the tab out."""
     question = text_field("Question", lines=2, elem_id="single-question")
     answer = text_field("Answer", lines=5, elem_id="single-answer")
@@ -31,4 +31,4 @@ def single_tab(judge: Judge, service: EngineWorker) -> None:
     def make(asked: str, given: str, known: str, beside: str, reason: bool) -> ModeAndSample:
         return single_input(judge, asked, given, known, beside, explain=reason)
 
-    judge_controls(judge, service, "single", [question, answer, reference, anchor, explain], make)
+    judge_controls(judge, worker, "single", [question, answer, reference, anchor, explain], make)

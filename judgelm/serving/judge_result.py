@@ -1,14 +1,13 @@
-"""What the judge's judgments say of a client's case: verdict, scores, probabilities and draws, out of distributions.
+"""The result of a client's task from the judge's judgment: verdict, scores, probabilities and draws.
 
-The judge's own scale, whatever it is, becomes 1 to 10. Where there is no distribution to rest on, the score line that
-the judge wrote stands for all of it, and a note says so.
+The judge's own scale, whatever it is, becomes 1 to 10. Without a usable distribution the score line that the judge
+wrote stands for all of it, and a note says so.
 """
 
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import NamedTuple
 
 from judgelm.dialects.contract import JudgeResult, JudgeTask
 from judgelm.parsing.distribution import LEAST_ASSIGNED
@@ -22,16 +21,9 @@ Line = tuple[tuple[float, ...], float]
 """Scores in the order that the client shows, and their probability."""
 
 
-class Found(NamedTuple):
-    """A finding, and what is to be known about it, in words."""
-
-    finding: JudgeResult
-    notes: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PromptScores:
-    """What one prompt says, in the order that the client shows.
+    """Scores of one prompt, in the order that the client shows.
 
     Attributes:
         lines: score lines with their probabilities, which need not sum to 1.
@@ -48,25 +40,27 @@ class _PromptScores:
     note: str = ""
 
 
-def judge_result(case: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> Found:
-    """What a judgment with a verdict says of a case.
+def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
+    """The result of a task, from a judgment with a verdict.
 
     Args:
-        case: what the client wants judged.
-        judgment: of the question that `asking.questions_of` made of it; its `sample_id` seeds the draws.
+        task: of the client.
+        judgment: of the mode task that `task_prompts.mode_tasks` made of it; its `sample_id` seeds the draws.
         scale: lowest and highest score of the judge.
-        draws: how many score lines to draw.
+        draws: number of score lines to draw.
     """
-    believed = [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
-    notes = [case.doubt, *(one.note for one in believed), *(note for shown in judgment.shown for note in _notes(shown))]
-    lines = _on_ten((line for one in believed for line in one.lines), scale)
-    expected = tuple(_to_ten(_mean(column), scale) for column in zip(*(one.expected for one in believed), strict=True))
+    prompts = [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
+    notes = [task.doubt, *(scores.note for scores in prompts)]
+    notes += [note for shown in judgment.shown for note in _notes(shown)]
+    lines = _on_ten((line for scores in prompts for line in scores.lines), scale)
+    columns = zip(*(scores.expected for scores in prompts), strict=True)
+    expected = tuple(_to_ten(_mean(column), scale) for column in columns)
     pair = len(expected) == 2
-    first_better = _mean([one.first_better for one in believed]) if pair else None
-    tie = _mean([one.tie for one in believed]) if pair else None
-    single = case.kind in ("grade", "label")
+    first_better = _mean([scores.first_better for scores in prompts]) if pair else None
+    tie = _mean([scores.tie for scores in prompts]) if pair else None
+    single = task.kind in ("grade", "label")
     above = [share for scores, share in lines if scores[0] > (_LOWEST + _HIGHEST) / 2]
-    finding = JudgeResult(
+    return JudgeResult(
         winner=None if first_better is None or tie is None else likeliest_winner(first_better, tie),
         scores=expected,
         first_better=first_better,
@@ -75,12 +69,12 @@ def judge_result(case: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
         grades=tuple((score, share) for (score,), share in lines) if single else (),
         correct=round(fsum(above), _DIGITS) if single else None,
         reason=judgment.reason,
+        notes=tuple(dict.fromkeys(note for note in notes if note)),
     )
-    return Found(finding, tuple(dict.fromkeys(note for note in notes if note)))
 
 
 def likeliest_winner(first_better: float, tie: float) -> Winner:
-    """The likeliest of three: the first is better, the second is, or none; a tie where both are as likely.
+    """The likeliest of three: the first is better, the second is, or a tie; a tie where both are equally likely.
 
     Args:
         first_better: P(the first is better), ties counted half, in [0, 1].
@@ -94,7 +88,7 @@ def likeliest_winner(first_better: float, tie: float) -> Winner:
 
 
 def _prompt_scores(shown: Shown) -> _PromptScores:
-    """What a prompt's distribution says, or its score line alone where there is none to rest on."""
+    """Scores from a prompt's distribution, or from its score line alone where there is no usable one."""
     assert shown.scores is not None, "a prompt without scores says nothing"
     distribution = shown.distribution or shown.grades
     if distribution is not None and 1 - distribution.unassigned >= LEAST_ASSIGNED:
@@ -119,27 +113,29 @@ def _why_alone(shown: Shown, distribution: PairDistribution | GradeDistribution 
     return "the engine gives no probabilities; the score line written stands for all"
 
 
-def _of_pair(shown: Shown, found: PairDistribution) -> _PromptScores:
+def _of_pair(shown: Shown, distribution: PairDistribution) -> _PromptScores:
     swapped = shown.order == (1, 0)
-    first, second = found.expected
-    listed = [(s1, s2, share) for s1, s2, share in found.likeliest] or [(first, second, 1.0)]
+    first, second = distribution.expected
+    listed = [(s1, s2, share) for s1, s2, share in distribution.likeliest] or [(first, second, 1.0)]
     whole = fsum(share for _, _, share in listed)
     return _PromptScores(
         lines=tuple(((s2, s1) if swapped else (s1, s2), share / whole) for s1, s2, share in listed),
         expected=(second, first) if swapped else (first, second),
-        first_better=1 - found.first_better if swapped else found.first_better,
-        tie=found.tie,
+        first_better=1 - distribution.first_better if swapped else distribution.first_better,
+        tie=distribution.tie,
     )
 
 
-def _of_grades(found: GradeDistribution) -> _PromptScores:
-    listed = found.likeliest or ((found.expected, 1.0),)
+def _of_grades(distribution: GradeDistribution) -> _PromptScores:
+    listed = distribution.likeliest or ((distribution.expected, 1.0),)
     whole = fsum(share for _, share in listed)
-    return _PromptScores(lines=tuple(((score,), share / whole) for score, share in listed), expected=(found.expected,))
+    return _PromptScores(
+        lines=tuple(((score,), share / whole) for score, share in listed), expected=(distribution.expected,)
+    )
 
 
 def _notes(shown: Shown) -> list[str]:
-    """What was cut, what is not exact, and why there is no reason."""
+    """Notes on truncated answers, inexact probabilities and a missing reason."""
     notes = [f"an answer was cut from {one.tokens_before} to {one.tokens_after} tokens" for one in shown.truncations]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
@@ -153,11 +149,11 @@ def _on_ten(lines: Iterable[Line], scale: tuple[float, float]) -> tuple[Line, ..
     """The lines of all prompts on 1 to 10, equal ones put together, likeliest first; their probabilities sum to 1."""
     shares: dict[tuple[float, ...], float] = {}
     for scores, share in lines:
-        place = tuple(_to_ten(score, scale) for score in scores)
-        shares[place] = shares.get(place, 0.0) + share
+        line = tuple(_to_ten(score, scale) for score in scores)
+        shares[line] = shares.get(line, 0.0) + share
     whole = fsum(shares.values())
     return tuple(
-        sorted(((scores, share / whole) for scores, share in shares.items()), key=lambda one: (-one[1], one[0]))
+        sorted(((scores, share / whole) for scores, share in shares.items()), key=lambda line: (-line[1], line[0]))
     )
 
 
