@@ -4,7 +4,7 @@
     python serve/api.py "8 6" --engine scripted
 
 The API is at http://127.0.0.1:8000/v1 and can be reached from this machine alone; keys, other addresses and limits are
-options of `judgelm serve`. Ctrl-C and SIGTERM finish what is in hand.
+options of `judgelm serve`. Ctrl-C and SIGTERM finish requests in flight.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from judgelm.serving.sockets import bind
 
 
 def main() -> int:
-    """Load the judge, serve it until told to end; 0 where all in hand was answered."""
+    """Load the judge and serve it until a signal; return 0 where all requests were answered."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="local folder or hub id; of the scripted engine the reply")
     parser.add_argument("--engine", default="auto")

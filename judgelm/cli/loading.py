@@ -1,4 +1,4 @@
-"""What the commands that stay up with a judge share: loading it, working without pauses, saying where they are."""
+"""Shared steps of `judgelm serve` and `judgelm web`: load the judge, avoid pauses, print the address."""
 
 import gc
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from judgelm.judge import Judge
 
 
 def known_engine(engine: str) -> str:
-    """The engine's name, `auto` made one of them.
+    """The engine's name, with `auto` resolved.
 
     Raises:
         ConfigError: there is no such engine.
@@ -20,13 +20,13 @@ def known_engine(engine: str) -> str:
     if engine == "auto":
         return choose_engine()[0]
     if engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
     return engine
 
 
 @contextmanager
 def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Iterator[Judge]:
-    """The judge, announced before it is loaded, which takes long; closed in the end. `options` are `Judge`'s."""
+    """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
     if not quiet:
         console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
     with Judge(model, engine=engine, **options) as judge, heap_frozen():
@@ -36,16 +36,16 @@ def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Ite
 
 
 def show_notes(judge: Judge) -> None:
-    """Choices that the engine made by itself, a line each."""
+    """Print the engine's own choices, one per line."""
     for note in judge.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Within it, Python looks for garbage only among what is made within it.
+    """Exclude the objects that exist at start-up from garbage collection.
 
-    The modules and the model, with torch a million objects, stay; each search of them would stop all work.
+    With torch they are a million objects; each collection of them would stop all work.
     """
     gc.collect()
     gc.freeze()
@@ -56,6 +56,6 @@ def heap_frozen() -> Iterator[None]:
 
 
 def shown_address(host: str, port: int) -> str:
-    """An address as a browser or client of this machine takes it."""
-    place = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
-    return f"http://{place}:{port}"
+    """An address as a URL for browsers and clients on this machine."""
+    name = f"[{host}]" if ":" in host else {"0.0.0.0": "127.0.0.1"}.get(host, host)
+    return f"http://{name}:{port}"

@@ -23,11 +23,11 @@ Examples:
 
   judgelm serve my-judge --name gpt-4 --name gpt-4-1106-preview --both-orders --host 0.0.0.0 --api-key-file keys.txt
 
-  judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME that another server holds)
+  judgelm serve NAME --upstream http://localhost:8001/v1   (the judge NAME on another server)
 
   judgelm serve "8 6" --engine scripted   (without a model: every pair gets these scores)
 
-Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish what is in hand first; exit
+Clients find it by OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight first; exit
 codes: 0 all answered, 1 usage error, 130 ended before all was answered.
 """
 
@@ -37,21 +37,21 @@ ModelArgument = Annotated[
 Upstream = Annotated[
     str | None,
     typer.Option(
-        metavar="URL[,URL]", help="Servers with OpenAI's API that hold the model.", rich_help_panel="Model and engine"
+        metavar="URL[,URL]", help="Servers of the model with OpenAI's API.", rich_help_panel="Model and engine"
     ),
 ]
 Names = Annotated[
     list[str] | None,
     typer.Option(
         "--name",
-        help="A model name that clients may say, others are refused; repeatable. Without it every name is taken.",
+        help="A model name that clients may use; repeatable. Others are refused; without it every name is accepted.",
         rich_help_panel=_ANSWERS,
     ),
 ]
 Chat = Annotated[
     bool,
     typer.Option(
-        "--chat", metavar="", help="Answer prompts that no dialect knows as an ordinary chat.", rich_help_panel=_ANSWERS
+        "--chat", metavar="", help="Answer prompts of unknown clients as an ordinary chat.", rich_help_panel=_ANSWERS
     ),
 ]
 BothOrders = Annotated[
@@ -67,35 +67,37 @@ Reasons = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to serve at.", rich_help_panel=_SERVER)]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=_SERVER)]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port.", rich_help_panel=_SERVER)]
 ApiKeys = Annotated[
     list[str] | None,
     typer.Option(
         "--api-key",
-        help="A key that clients must send; repeatable. Better in a file or in JUDGELM_API_KEYS: others see a command.",
+        help="A key that clients must send; repeatable. Safer in a file or in JUDGELM_API_KEYS: other users see commands.",
         rich_help_panel=_SERVER,
     ),
 ]
-ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one a line.", rich_help_panel=_SERVER)]
+ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one per line.", rich_help_panel=_SERVER)]
 NoAuth = Annotated[
-    bool, typer.Option("--no-auth", metavar="", help="Serve other machines without a key.", rich_help_panel=_SERVER)
+    bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a key.", rich_help_panel=_SERVER)
 ]
 AccessLog = Annotated[
-    bool, typer.Option("--access-log", metavar="", help="A line for each request.", rich_help_panel=_SERVER)
+    bool, typer.Option("--access-log", metavar="", help="Log each request.", rich_help_panel=_SERVER)
 ]
-MostWaiting = Annotated[
-    int, typer.Option(min=1, help="Judgments in hand beyond which requests get 429.", rich_help_panel=_LIMITS)
+MaxQueue = Annotated[
+    int,
+    typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
 ]
+MostWaiting = Annotated[int | None, typer.Option(min=1, hidden=True)]  # former name of --max-queue, for one version
 MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
 BodyTimeout = Annotated[
     float,
     typer.Option(
-        min=0.1, help="For a client to send a request's headers, and again for its body.", rich_help_panel=_LIMITS
+        min=0.1, help="Seconds for a client to send a request's headers, and again for its body.", rich_help_panel=_LIMITS
     ),
 ]
-RequestTimeout = Annotated[float, typer.Option(min=0.1, help="For an answer.", rich_help_panel=_LIMITS)]
+RequestTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.", rich_help_panel=_LIMITS)]
 Shutdown = Annotated[
-    float, typer.Option(min=0, help="For what is in hand when the server is told to end.", rich_help_panel=_LIMITS)
+    float, typer.Option(min=0, help="Seconds to finish requests in flight at shutdown.", rich_help_panel=_LIMITS)
 ]
 
 
@@ -113,7 +115,8 @@ def serve(
     api_key_file: ApiKeyFile = None,
     no_auth: NoAuth = False,
     access_log: AccessLog = False,
-    max_queue: MostWaiting = 4096,
+    max_queue: MaxQueue = 4096,
+    most_waiting: MostWaiting = None,
     max_body_mb: MaxBodyMb = 8.0,
     body_timeout_s: BodyTimeout = 30.0,
     request_timeout_s: RequestTimeout = 600.0,
@@ -171,7 +174,7 @@ def serve(
     ) as judge:  # fmt: skip
         if chat:
             check_chat(judge.engine)
-        worker = EngineWorker(judge.engine, max_queue=max_queue)
+        worker = EngineWorker(judge.engine, max_queue=most_waiting or max_queue)
         settings = ServerSettings(
             model=public_name(model, engine),
             names=tuple(name or ()),
@@ -202,22 +205,22 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
     """The engine's name and its own arguments.
 
     Raises:
-        ConfigError: no such engine, or one that has no upstream.
+        ConfigError: no such engine, or one without upstreams.
     """
     if upstream is not None:
         if engine not in ("auto", "openai"):
             raise ConfigError(
-                f"--upstream is of the openai engine, but --engine {engine} was given; leave one of them out"
+                f"--upstream needs the openai engine, not --engine {engine}; leave one of them out"
             )
         if "base_url" in engine_args:
-            raise ConfigError("--upstream and --engine-arg base_url=... say the same; keep one of them")
+            raise ConfigError("--upstream and --engine-arg base_url=... mean the same; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
     engine = known_engine(engine)
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 
 def _greet(host: str, port: int, settings: "ServerSettings") -> None:
-    """Where the server is, and how to ask it."""
+    """Print the address of the server and a request to try."""
     address = shown_address(host, port)
     body = '{"question": "What is 2 + 2?", "answer_1": "4", "answer_2": "5"}'
     key = ' -H "Authorization: Bearer $KEY"' if settings.api_keys else ""

@@ -1,4 +1,4 @@
-"""`judgelm web`: a judge on a page for people."""
+"""`judgelm web`: a web page to judge by hand, browse runs and label."""
 
 import os
 import tempfile
@@ -33,27 +33,27 @@ Ctrl-C ends it.
 ModelArgument = Annotated[str, typer.Argument(help="Local folder or hub id of the judge; a server's name of it.")]
 Runs = Annotated[
     list[Path] | None,
-    typer.Option("--run", help="A run file to browse; repeatable. The page can upload others.", rich_help_panel=_RUNS),
+    typer.Option("--run", help="A run file to browse; repeatable. Others can be uploaded on the page.", rich_help_panel=_RUNS),
 ]
 Pairs = Annotated[
     Path | None,
     typer.Option(
-        help="The file that the runs judged, for its texts; default: the one their manifest names, beside them.",
+        help="The judged file with the texts; default: the file named by the runs' manifest, beside them.",
         rich_help_panel=_RUNS,
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to serve at.", rich_help_panel=_SERVER)]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.", rich_help_panel=_SERVER)]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port.", rich_help_panel=_SERVER)]
 Password = Annotated[
     str | None,
     typer.Option(
-        help=f"Asked for first. Better in {PASSWORD_VARIABLE}: others see a command.",
+        help=f"Password of the page. Safer in {PASSWORD_VARIABLE}: other users see commands.",
         envvar=PASSWORD_VARIABLE,
         rich_help_panel=_SERVER,
     ),
 ]
 NoAuth = Annotated[
-    bool, typer.Option("--no-auth", metavar="", help="Serve other machines without.", rich_help_panel=_SERVER)
+    bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a password.", rich_help_panel=_SERVER)
 ]
 
 
@@ -86,7 +86,7 @@ def web(
     """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
     chosen = known_engine(engine)
     if pairs is not None and not run:
-        raise ConfigError(f"--pairs {pairs}: gives run files their texts, but there is no --run; add one")
+        raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
@@ -121,8 +121,8 @@ def web(
             try:
                 if not quiet:
                     address = shown_address(host, bound.getsockname()[1])
-                    found = f"the page is at {address} (Ctrl-C ends it)"
-                    console.print(found, markup=False, highlight=False, soft_wrap=True)
+                    greeting = f"the page is at {address} (Ctrl-C ends it)"
+                    console.print(greeting, markup=False, highlight=False, soft_wrap=True)
                 serve_page(web_app(create_page(judge, worker, runs), password=password), bound)
             finally:
                 worker.close(_FINISH_S)

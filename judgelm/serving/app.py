@@ -1,6 +1,6 @@
 """The ASGI application: OpenAI's API and judgelm's own routes, before one judge.
 
-app = create_app(Desk(judge, Service(judge.engine)), ServerSettings(model="my-judge"))
+app = create_app(JudgeHandler(judge, EngineWorker(judge.engine)), ServerSettings(model="my-judge"))
 uvicorn.run(app)
 """
 

@@ -149,7 +149,7 @@ class EngineWorker:
         return max(1, math.ceil(self.in_flight * elapsed / (len(self._finished) - 1)))
 
     def close(self, finish_s: float = 0.0) -> int:
-        """Refuse new flows and end when all others are done or the time is up; return the number of unfinished flows."""
+        """Refuse new flows and end when all others are done or time is up; return the number of unfinished flows."""
         self._closing = True
         until = time.monotonic() + finish_s
         while self._in_flight and self._thread.is_alive() and time.monotonic() < until:

@@ -133,7 +133,7 @@ class JudgeHandler:
             ConfigError: no such mode or option.
             BusyError, EngineError: as `respond`.
         """
-        if task.sample.images and not self.judge.engine.sees_images:
+        if task.sample.images and not self.judge.engine.supports_images:
             raise InputError('field "images": this judge cannot see images; leave them out')
         [judgment] = await self._run_tasks([task])
         return judgment

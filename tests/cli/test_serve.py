@@ -52,6 +52,17 @@ def test_it_serves_as_its_configuration_says_and_ends_in_order(tmp_path):
         assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize("name", ["max_queue", "most_waiting"])  # the second is the name of the version before
+def test_a_full_queue_is_refused_under_the_present_and_the_former_option(tmp_path, name):
+    config = tmp_path / "serve.yaml"
+    config.write_text(f"{name}: 1\n")
+    command = ["-m", "judgelm", "serve", "8 6", "--engine", "scripted", "--config", str(config), "--port", "0"]
+    with running(*command) as (_, url, _):
+        assert httpx.post(f"{url}/judge", json=PAIR).status_code == 200
+        samples = [PAIR | {"question": f"q{index}"} for index in range(50)]
+        assert httpx.post(f"{url}/judge", json={"samples": samples}).status_code == 429
+
+
 def test_the_recipe_serves(tmp_path):
     with running("serve/api.py", "8 6", "--engine", "scripted", "--port", "0", output="stdout") as (process, url, _):
         assert httpx.post(f"{url}/judge", json=PAIR).json()["scores"] == [8.0, 6.0]
@@ -65,8 +76,8 @@ def test_the_recipe_serves(tmp_path):
         (["8 6", "--engine", "scripted", "--host", "0.0.0.0"], "no API key is set"),
         (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
         (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
-        (["8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
-        (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream is of the openai engine"),
+        (["8 6", "--engine", "nothing"], "engine 'nothing' not found"),
+        (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream needs the openai engine"),
         (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
         (["m", "--upstream", "nowhere"], "no http(s) address"),
         (["/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
@@ -103,4 +114,6 @@ def test_its_help_comes_without_the_server(cli):
     code, out, _ = cli("judgelm", "serve", "--help")
     assert code == 0
     assert "--upstream" in out
-    assert "Ctrl-C and SIGTERM finish what is in hand" in " ".join(out.split())
+    assert "Ctrl-C and SIGTERM finish requests in flight" in " ".join(out.split())
+    assert "--max-queue" in out
+    assert "--most-waiting" not in out

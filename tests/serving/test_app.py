@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.serving.auth import ApiKeys
+from judgelm.serving.app import ApiKeys
 from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.server import endpoint
@@ -59,8 +59,8 @@ def test_health_needs_no_key(server):
 
 
 def test_without_keys_all_are_admitted():
-    assert ApiKeys(()).admit([])
-    assert not ApiKeys(("a",)).admit([(b"authorization", b"Basic a")])
+    assert ApiKeys(()).accept([])
+    assert not ApiKeys(("a",)).accept([(b"authorization", b"Basic a")])
 
 
 def test_keys_stand_in_no_representation():
@@ -73,7 +73,7 @@ def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGELM_API_KEYS", "sk-a, sk-b")
     assert read_keys(["sk-option"], file) == ("sk-option", "sk-a", "sk-b", "sk-file")
     file.write_text("# none\n")
-    with pytest.raises(InputError, match="holds no key"):
+    with pytest.raises(InputError, match="no key found"):
         read_keys([], file)
     with pytest.raises(InputError, match="cannot be read"):
         read_keys([], tmp_path / "missing.txt")
@@ -251,7 +251,7 @@ class HeldBackend(ScriptedBackend):
         return super().generate(prompt, asked, number)
 
 
-def test_sigterm_with_twenty_requests_in_hand_loses_none():
+def test_sigterm_with_twenty_requests_in_flight_loses_none():
     backend = HeldBackend()
     with endpoint(backend) as upstream:
         command = [sys.executable, "-m", "judgelm", "serve", "tiny", "--upstream", upstream.base_url, "--port", "0"]

@@ -82,7 +82,7 @@ def test_who_hangs_up_in_the_middle_stops_the_model(tiny_model):
             next(events)
         until(lambda: server.counts.dropped == 1)
         assert (server.handler.worker.in_flight, server.counts.answered) == (0, 0)
-        until(lambda: server.server._traffic.in_hand == 0)
+        until(lambda: server.server._traffic.in_flight == 0)
     engine.close()
 
 

@@ -122,7 +122,7 @@ def test_one_flow_that_breaks_harms_no_other(worker, gate):
     assert worker.counts.failed == 2
 
 
-def test_closing_finishes_what_is_in_hand(gate):
+def test_closing_finishes_what_is_in_flight(gate):
     worker = EngineWorker(Gated({"*": "8 6\n"}, gate))
     futures = [ask(worker, number) for number in range(3)]
     threading.Timer(0.2, gate.set).start()

@@ -219,8 +219,8 @@ def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
     body = NATIVE | {"id": "1"}
     with handler_of(Gated()) as handler:
         keys = set()
-        ask_service = handler.worker.ask
-        handler.worker.ask = lambda begin, key: keys.add(key) or ask_service(begin, key=key)
+        submit = handler.worker.submit
+        handler.worker.submit = lambda begin, key: keys.add(key) or submit(begin, key=key)
         handler.judge.engine.gate.set()
         for change in (
             {},
@@ -330,7 +330,7 @@ def test_what_stands_beside_the_question_reaches_the_judge(shared_data):
             explained = handler.explain(asked)
             [prompt] = explained.prompts
             shown = "".join(span.text for span in prompt.spans if span.kind == "question")
-            criterion = explained.case.sample.metadata["criterion"]
+            criterion = explained.task.sample.metadata["criterion"]
             assert re.sub(r"\W", "", criterion) in re.sub(r"\W", "", shown)  # its signs may be sanitized
 
 
@@ -339,7 +339,7 @@ def test_a_dialogue_is_judged_by_its_last_turn_with_the_others_before_it(shared_
         asked = first_captured(shared_data, folder)
         with handler_of() as handler:
             explained = handler.explain(asked)
-            [question], [prompt] = explained.questions, explained.prompts
+            [question], [prompt] = explained.mode_tasks, explained.prompts
             assert (question.mode, question.options["turns"]) == ("conversation", "last")
             assert "[Turn 2]" in "".join(span.text for span in prompt.spans)
             assert ask(handler, asked).dialect == explained.dialect
@@ -350,14 +350,14 @@ def test_explaining_asks_nothing_and_explaining_fully_finds(shared_data):
     with handler_of() as handler:
         explained = handler.explain(asked)
         assert handler.judge.engine.prompts == []
-        assert (explained.dialect, explained.case.sample.answers) == ("pandalm", ("a", "b"))
+        assert (explained.dialect, explained.task.sample.answers) == ("pandalm", ("a", "b"))
         again, finding = asyncio.run(handler.explain_with_result(asked))
         assert again == explained
         assert finding.scores == (quality("a"), quality("b"))
         batch = first_captured(shared_data, "alpaca_eval__alpaca_farm_greedy_gpt4")
         explained, finding = asyncio.run(handler.explain_with_result(batch))
-        assert (len(explained.questions), len(finding.scores)) == (5, 10)
-        assert finding.scores[:2] == tuple(map(quality, explained.questions[0].sample.answers))
+        assert (len(explained.mode_tasks), len(finding.scores)) == (5, 10)
+        assert finding.scores[:2] == tuple(map(quality, explained.mode_tasks[0].sample.answers))
 
 
 def test_a_native_question_is_judged_as_in_a_batch_and_its_failure_is_its_own():

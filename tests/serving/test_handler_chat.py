@@ -35,7 +35,7 @@ def test_the_model_answers_and_no_dialect_is_named():
         assert (found.reply.texts, found.dialect, found.finish_reasons) == (("A judge.",), None, ("stop",))
         assert (found.prompt_tokens, found.completion_tokens) == (6, 2)
         explained = handler.explain(HELLO)
-        assert (explained.dialect, explained.case, len(explained.prompts)) == (None, None, 1)
+        assert (explained.dialect, explained.task, len(explained.prompts)) == (None, None, 1)
         with pytest.raises(UnrecognisedError, match="ordinary chat"):
             asyncio.run(handler.explain_with_result(HELLO))
 
@@ -73,11 +73,11 @@ def test_messages_keep_their_roles_and_are_the_users_text():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (talk(("tool", "x")), "role 'tool' is not known"),
+        (talk(("tool", "x")), "role 'tool' is unknown"),
         (talk(("developer", "x"), ("user", "y")), '"messages", 0: role'),
-        (talk(("user", "x"), json_object=True), "holds to no schema"),
-        (talk(("user", "x"), schema={"type": "object"}), "holds to no schema"),
-        (talk(("user", "x"), tools=(Tool(name="f"),), forced_tool="f"), "calls no functions"),
+        (talk(("user", "x"), json_object=True), "not support functions or schemas"),
+        (talk(("user", "x"), schema={"type": "object"}), "not support functions or schemas"),
+        (talk(("user", "x"), tools=(Tool(name="f"),), forced_tool="f"), "not support functions or schemas"),
     ],
 )
 def test_what_a_chat_cannot_do_is_refused(asked, message):
@@ -135,7 +135,7 @@ def test_an_engine_that_cannot_chat_is_refused_before_it_serves():
             check_chat(judge.engine)
 
 
-def test_the_question_whether_it_chats_leaves_nothing_in_hand():
+def test_the_question_whether_it_chats_leaves_nothing_in_flight():
     engine = ScriptedEngine({"*": "x"})
     check_chat(engine)
     assert engine.collect(0) == []

@@ -39,7 +39,7 @@ def judgment(*shown, mode="pair"):
     return Judgment(sample_id="id", mode=mode, verdict=verdict, shown=shown)
 
 
-def found(case, *shown, scale=(1, 10), draws=1):
+def result_of(case, *shown, scale=(1, 10), draws=1):
     return judge_result(case, judgment(*shown), scale=scale, draws=draws)
 
 
@@ -60,28 +60,28 @@ def test_the_likeliest_of_three_wins(first_better, tie, winner):
 
 
 def test_a_pair_is_what_its_distribution_says_not_its_likeliest_line():
-    finding, notes = found(PAIR, shown_pair((8, 8, 0.4), (8, 6, 0.35), (9, 5, 0.25)))
-    assert finding.winner == 1  # 0.6 against 0.4, though 8 8 was written
+    result = result_of(PAIR, shown_pair((8, 8, 0.4), (8, 6, 0.35), (9, 5, 0.25)))
+    assert result.winner == 1  # 0.6 against 0.4, though 8 8 was written
     # 0.4 * 8 + 0.35 * 8 + 0.25 * 9; 0.4 * 8 + 0.35 * 6 + 0.25 * 5
-    assert finding.scores == (8.25, 6.55)
-    assert (finding.first_better, finding.tie, notes) == (0.8, 0.4, ())
+    assert result.scores == (8.25, 6.55)
+    assert (result.first_better, result.tie, result.notes) == (0.8, 0.4, ())
 
 
 def test_both_orders_are_put_back_and_averaged():
     given = shown_pair((8, 6, 1.0))
     swapped = shown_pair((9, 3, 0.5), (4, 8, 0.5), order=(1, 0))  # of the second, then of the first answer
-    finding, _ = found(PAIR, given, swapped, draws=400)
+    result = result_of(PAIR, given, swapped, draws=400)
     # the first has 8, and 3 or 8 in the other order: (8 + 5.5) / 2; the second 6, and 9 or 4: (6 + 6.5) / 2
-    assert finding.scores == (6.75, 6.25)
-    assert (finding.first_better, finding.winner) == (0.75, 1)
-    assert set(finding.draws) == {(8, 6), (3, 9), (8, 4)}
-    assert finding.draws.count((8, 6)) == pytest.approx(200, abs=40)
+    assert result.scores == (6.75, 6.25)
+    assert (result.first_better, result.winner) == (0.75, 1)
+    assert set(result.draws) == {(8, 6), (3, 9), (8, 4)}
+    assert result.draws.count((8, 6)) == pytest.approx(200, abs=40)
 
 
 def test_an_order_blind_judge_finds_the_same_whichever_answer_is_shown_first():
     lines = ((8, 6, 0.3), (6, 8, 0.3), (7, 7, 0.3), (9, 2, 0.1))
-    given, _ = found(PAIR, shown_pair(*lines))
-    swapped, _ = found(PAIR, shown_pair(*((s2, s1, share) for s1, s2, share in lines)))
+    given = result_of(PAIR, shown_pair(*lines))
+    swapped = result_of(PAIR, shown_pair(*((s2, s1, share) for s1, s2, share in lines)))
     assert (given.winner, swapped.winner) == (1, 2)
     assert given.first_better == pytest.approx(1 - swapped.first_better)
     assert given.scores == swapped.scores[::-1]
@@ -89,57 +89,59 @@ def test_an_order_blind_judge_finds_the_same_whichever_answer_is_shown_first():
 
 def test_draws_repeat_and_follow_the_distribution():
     shown = shown_pair((8, 6, 0.75), (5, 7, 0.25))
-    few, many = (found(PAIR, shown, draws=count)[0].draws for count in (3, 1000))
+    few, many = (result_of(PAIR, shown, draws=count).draws for count in (3, 1000))
     assert many[:3] == few
     assert many.count((8, 6)) == pytest.approx(750, abs=60)
     other = judge_result(PAIR, Judgment(sample_id="other", mode="pair", verdict=PairVerdict(winner=1), shown=(shown,)),
                        scale=(1, 10), draws=1000)  # fmt: skip
-    assert other.finding.draws != many
+    assert other.draws != many
 
 
 def test_a_grade_has_its_scores_and_what_lies_above_the_middle():
     grades = GradeDistribution(expected=6.25, unassigned=0.2, likeliest=((7, 0.5), (5, 0.3)))
     shown = Shown(order=(0,), text="7", scores=(7,), grades=grades)
-    finding, notes = found(GRADE, shown)
-    assert [score for score, _ in finding.grades] == [7, 5]
-    assert [share for _, share in finding.grades] == pytest.approx([0.625, 0.375])
-    assert (finding.scores, finding.correct, notes) == ((6.25,), 0.625, ())
+    result = result_of(GRADE, shown)
+    assert [score for score, _ in result.grades] == [7, 5]
+    assert [share for _, share in result.grades] == pytest.approx([0.625, 0.375])
+    assert (result.scores, result.correct, result.notes) == ((6.25,), 0.625, ())
 
 
 def test_another_scale_becomes_one_to_ten():
     # 0 to 4 by 0.5: 4 is 10, 2 is the middle, 5.5, and not above it
     grades = GradeDistribution(expected=3.0, unassigned=0.0, likeliest=((4.0, 0.5), (2.0, 0.5)))
-    finding, _ = found(GRADE, Shown(order=(0,), text="4", scores=(4.0,), grades=grades), scale=(0, 4))
-    assert finding.scores == (7.75,)
-    assert finding.grades == ((5.5, 0.5), (10.0, 0.5))
-    assert finding.correct == 0.5
-    pair, _ = found(PAIR, shown_pair((1, 0, 1.0)), scale=(0, 1))
+    result = result_of(GRADE, Shown(order=(0,), text="4", scores=(4.0,), grades=grades), scale=(0, 4))
+    assert result.scores == (7.75,)
+    assert result.grades == ((5.5, 0.5), (10.0, 0.5))
+    assert result.correct == 0.5
+    pair = result_of(PAIR, shown_pair((1, 0, 1.0)), scale=(0, 1))
     assert (pair.scores, pair.draws) == ((10.0, 1.0), ((10.0, 1.0),))
 
 
 def test_without_probabilities_the_score_line_stands_alone_and_that_is_said():
-    finding, [note] = found(PAIR, shown_pair((8, 6, 1.0), distribution=None), draws=2)
-    assert (finding.winner, finding.scores, finding.first_better) == (1, (8, 6), 1.0)
-    assert finding.draws == ((8, 6), (8, 6))
+    result = result_of(PAIR, shown_pair((8, 6, 1.0), distribution=None), draws=2)
+    [note] = result.notes
+    assert (result.winner, result.scores, result.first_better) == (1, (8, 6), 1.0)
+    assert result.draws == ((8, 6), (8, 6))
     assert "gives no probabilities" in note
-    grade, _ = found(GRADE, Shown(order=(0,), text="7", scores=(7,)))
+    grade = result_of(GRADE, Shown(order=(0,), text="7", scores=(7,)))
     assert (grade.grades, grade.correct) == (((7, 1.0),), 1.0)
 
 
 def test_lines_with_little_probability_are_not_relied_on():
-    finding, [note] = found(PAIR, shown_pair((6, 8, 0.2), (9, 1, 0.1), unassigned=0.7))
-    assert (finding.winner, finding.scores) == (2, (6, 8))
+    result = result_of(PAIR, shown_pair((6, 8, 0.2), (9, 1, 0.1), unassigned=0.7))
+    [note] = result.notes
+    assert (result.winner, result.scores) == (2, (6, 8))
     assert "0.3 of the probability" in note
 
 
 def test_what_is_to_be_known_is_said_once():
     lack = Unparsed("truncated", "", "no end within 256 tokens")
     cut = (Truncation(answer=0, tokens_before=900, tokens_after=400),)
-    shown = shown_pair((8, 6, 1.0), cut=cut, reason="so", reason_failure=lack)
+    shown = shown_pair((8, 6, 1.0), truncations=cut, reason="so", reason_failure=lack)
     doubtful = JudgeTask(dialect="x", kind="pair", sample=PAIR.sample, doubt="doubtful")
-    finding, notes = found(doubtful, shown, shown)
-    assert finding.reason == "so"
-    assert notes == (
+    result = result_of(doubtful, shown, shown)
+    assert result.reason == "so"
+    assert result.notes == (
         "doubtful",
         "an answer was cut from 900 to 400 tokens",
         "the judge's reason: truncated, no end within 256 tokens",

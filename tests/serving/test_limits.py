@@ -208,7 +208,7 @@ def test_who_hangs_up_takes_the_question_along(held, streaming):
     connection.close()
     until(lambda: held.counts.dropped == 1)
     assert held.handler.worker.in_flight == 0
-    until(lambda: held.server._traffic.in_hand == 0)
+    until(lambda: held.server._traffic.in_flight == 0)
 
 
 def test_who_hangs_up_takes_nothing_from_others_who_asked_the_same(held):

@@ -62,7 +62,7 @@ def test_other_modes(server):
         ({"samples": []}, "at least one"),
         ({"samples": [PAIR, 3]}, '"samples", 1: expected an object'),
         ({"samples": [PAIR, {"question": "q"}]}, '"samples", 1'),
-        ({"samples": [PAIR], "question": "q"}, '"question": stands beside "samples"'),
+        ({"samples": [PAIR], "question": "q"}, '"question": not allowed beside "samples"'),
         ({"samples": [PAIR, PAIR | {"options": {"tau": 1}}]}, '"samples", 1: mode pair: unknown option tau'),
         (PAIR | {"image": "/etc/passwd"}, "data: URLs"),
         ({}, "fields not recognised"),
