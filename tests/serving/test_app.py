@@ -75,7 +75,7 @@ def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
     file.write_text("# none\n")
     with pytest.raises(InputError, match="no key found"):
         read_keys([], file)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the keys"):
         read_keys([], tmp_path / "missing.txt")
     with pytest.raises(ConfigError, match="printable ASCII") as found:
         read_keys(["sk secret"], None)
