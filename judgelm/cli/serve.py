@@ -44,7 +44,7 @@ Names = Annotated[
     list[str] | None,
     typer.Option(
         "--name",
-        help="A model name that clients may use; repeatable. Others are refused; without it every name is accepted.",
+        help="A model name that clients may use; repeatable. Others are refused; by default all are accepted.",
         rich_help_panel=_ANSWERS,
     ),
 ]
@@ -80,9 +80,7 @@ ApiKeyFile = Annotated[Path | None, typer.Option(help="A file of keys, one per l
 NoAuth = Annotated[
     bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a key.", rich_help_panel=_SERVER)
 ]
-AccessLog = Annotated[
-    bool, typer.Option("--access-log", metavar="", help="Log each request.", rich_help_panel=_SERVER)
-]
+AccessLog = Annotated[bool, typer.Option("--access-log", metavar="", help="Log each request.", rich_help_panel=_SERVER)]
 MaxQueue = Annotated[
     int,
     typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
@@ -92,7 +90,9 @@ MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in m
 BodyTimeout = Annotated[
     float,
     typer.Option(
-        min=0.1, help="Seconds for a client to send a request's headers, and again for its body.", rich_help_panel=_LIMITS
+        min=0.1,
+        help="Seconds for a client to send a request's headers, and again for its body.",
+        rich_help_panel=_LIMITS,
     ),
 ]
 RequestTimeout = Annotated[float, typer.Option(min=0.1, help="Seconds for an answer.", rich_help_panel=_LIMITS)]
@@ -209,9 +209,7 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
     """
     if upstream is not None:
         if engine not in ("auto", "openai"):
-            raise ConfigError(
-                f"--upstream needs the openai engine, not --engine {engine}; leave one of them out"
-            )
+            raise ConfigError(f"--upstream needs the openai engine, not --engine {engine}; leave one of them out")
         if "base_url" in engine_args:
             raise ConfigError("--upstream and --engine-arg base_url=... mean the same; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}

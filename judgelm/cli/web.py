@@ -33,7 +33,9 @@ Ctrl-C ends it.
 ModelArgument = Annotated[str, typer.Argument(help="Local folder or hub id of the judge; a server's name of it.")]
 Runs = Annotated[
     list[Path] | None,
-    typer.Option("--run", help="A run file to browse; repeatable. Others can be uploaded on the page.", rich_help_panel=_RUNS),
+    typer.Option(
+        "--run", help="A run file to browse; repeatable. Others can be uploaded on the page.", rich_help_panel=_RUNS
+    ),
 ]
 Pairs = Annotated[
     Path | None,
@@ -53,7 +55,8 @@ Password = Annotated[
     ),
 ]
 NoAuth = Annotated[
-    bool, typer.Option("--no-auth", metavar="", help="Allow other machines without a password.", rich_help_panel=_SERVER)
+    bool,
+    typer.Option("--no-auth", metavar="", help="Allow other machines without a password.", rich_help_panel=_SERVER),
 ]
 
 
