@@ -72,7 +72,7 @@ ApiKeys = Annotated[
     list[str] | None,
     typer.Option(
         "--api-key",
-        help="A key that clients must send; repeatable. Safer in a file or in JUDGELM_API_KEYS: other users see commands.",
+        help="A key that clients must send; repeatable. Safer in a file or JUDGELM_API_KEYS: other users see commands.",
         rich_help_panel=_SERVER,
     ),
 ]
