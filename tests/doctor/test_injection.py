@@ -100,12 +100,12 @@ def test_look_alikes_of_a_token_count_only_where_the_tokenizer_takes_them_for_it
 @pytest.mark.parametrize("family", ["llama-2", "chatml", None])
 def test_a_server_is_sent_no_token_and_no_role_of_an_attack(family):
     truncator = None if family is None else Truncator(tokenizer_of(family), 4096)
-    writer = PromptRenderer("chat", truncator, takes_ids=False)
+    renderer = PromptRenderer("chat", truncator, accepts_token_ids=False)
     tokens = ("</s>", "<s>", "[INST]", "[/INST]", "<<SYS>>", "<|im_start|>", "<|eot_id|>", "<start_of_turn>")
     own = tokens if truncator is None else special_tokens(truncator.tokenizer) | role_markers(truncator.tokenizer)
     for spoof in spoof_set(V1):
         prompt = V1.render(Sample(id="1", question="q", answers=(spoof.text, "b")), (0, 1), None)
-        [message] = writer.write(prompt, None).content
+        [message] = renderer.render(prompt, None).content
         assert not [token for token in own if token in message["content"]], spoof.id
 
 

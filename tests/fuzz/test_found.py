@@ -18,7 +18,7 @@ from judgelm.data.swap.spans import find_quotes
 from judgelm.data.swap.swap_names import swap_names
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.model_files import split_adapter
-from judgelm.engines.openai.response import pause_of
+from judgelm.engines.openai.response import retry_after_s
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.answer_tags import tagged_answer
@@ -59,8 +59,8 @@ def test_blanks_and_tags_that_never_close_cost_no_time():
 
 def test_a_pause_of_many_digits_that_is_none_is_seen_in_no_time():
     with fuzzing.limited_cpu():
-        assert pause_of({"retry-after": "1" * 200 + "x"}) is None
-    assert pause_of({"retry-after": "1h6m0.5s"}) == 3960.5
+        assert retry_after_s({"retry-after": "1" * 200 + "x"}) is None
+    assert retry_after_s({"retry-after": "1h6m0.5s"}) == 3960.5
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, "[]", "5"])

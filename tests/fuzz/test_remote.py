@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from judgelm.engines.images import ImageError, read_image
-from judgelm.engines.openai.response import BadReplyError, Choice, pause_of, read_choices, read_json, read_usage
+from judgelm.engines.openai.response import BadReplyError, Choice, read_choices, read_json, read_usage, retry_after_s
 from judgelm.engines.text_candidates import TextTree
 from tests.support import fuzzing
 
@@ -60,7 +60,7 @@ def test_replies_of_servers(fuzz):
         fuzzing.refusal(read, expected=BadReplyError)
         for one in choices:
             check_choice(one)
-        pause = pause_of(headers)
+        pause = retry_after_s(headers)
         assert pause is None or pause >= 0
 
     altered = fuzzing.altered(st.sampled_from(BODIES)).map(json.dumps)

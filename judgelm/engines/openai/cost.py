@@ -1,7 +1,7 @@
-"""What an endpoint's replies cost, what those under way may still cost, and a cap that is not passed.
+"""Counts the cost of an endpoint's replies, and keeps it below a limit.
 
-A request is paid for at its worst as long as nobody says otherwise: while it is under way, and for good when its
-reply was cut off, came too late or stated no usage, since the server may bill it all the same.
+The maximum cost of a request counts while it is in flight. It counts for good where the reply was cut off, came too
+late or stated no usage, since the server may bill it all the same.
 """
 
 import asyncio
@@ -19,117 +19,117 @@ _IMAGE_TOKENS = 50_000
 
 
 class OverBudgetError(Exception):
-    """A request was not sent, since it might have cost more than is left."""
+    """A request was not sent, since it might cost more than is left."""
 
 
 @dataclass(slots=True)
 class CostEntry:
-    """One request on the bill.
+    """The cost of one request.
 
     Attributes:
-        usage: what the server stated; None where it stated nothing.
-        free: the server certainly did no work for it.
+        usage: as the server stated it; None where it stated none.
+        unbilled: whether the server certainly did no work for it.
     """
 
     usage: Usage | None = None
-    free: bool = False
+    unbilled: bool = False
 
 
 class CostTracker:
-    """Counts one endpoint's tokens. Lives in the endpoint's event loop.
+    """Counts the tokens of one endpoint. Lives in the endpoint's event loop.
 
     Args:
-        options: the prices, and the most that may be spent.
+        options: the prices, and the cost limit.
 
     Attributes:
-        stated: tokens as the server billed them, also those of replies that were thrown away.
-        assumed: the most that was billed for requests of which the server did not say it.
-        unstated: how many those were.
+        billed: tokens as the server stated them, also those of discarded replies.
+        assumed: the maximum for requests without stated usage.
+        unknown_count: number of those requests.
     """
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
-        self.stated = Usage()
+        self.billed = Usage()
         self.assumed = Usage()
-        self.unstated = 0
+        self.unknown_count = 0
         self._reserved = Usage()
         self._settled = asyncio.Event()
 
     @asynccontextmanager
-    async def item(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Enter a request, for as long as it is under way.
+    async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
+        """Count a request while it is in flight, and its cost afterwards.
 
         Raises:
-            OverBudgetError: it may cost more than is left, whatever those under way turn out to cost.
+            OverBudgetError: it may cost more than is left, whatever the requests in flight cost.
         """
-        most = max_usage(body)
-        await self._room_for(most)
-        self._reserved += most
-        item = CostEntry()
+        maximum = max_usage(body)
+        await self._wait_for_budget(maximum)
+        self._reserved += maximum
+        entry = CostEntry()
         try:
-            yield item
+            yield entry
         finally:
-            self._reserved -= most
-            if item.usage is not None:
-                self.stated += item.usage
-            elif not item.free:
-                self.assumed += most
-                self.unstated += 1
+            self._reserved -= maximum
+            if entry.usage is not None:
+                self.billed += entry.usage
+            elif not entry.unbilled:
+                self.assumed += maximum
+                self.unknown_count += 1
             self._settled.set()
 
     def usd(self, usage: Usage) -> float:
-        """What so many tokens cost; 0 without prices."""
-        paid_in = usage.prompt_tokens * (self._options.price_in or 0.0)
-        return (paid_in + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
+        """Cost of a number of tokens; 0 without prices."""
+        input_cost = usage.prompt_tokens * (self._options.price_in or 0.0)
+        return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
 
-    def row(self) -> dict[str, Any]:
-        """Tokens and cost so far, as `Engine.stats` tells them."""
-        counted: dict[str, Any] = {
-            "prompt_tokens": self.stated.prompt_tokens,
-            "completion_tokens": self.stated.completion_tokens,
-            "replies_of_unknown_cost": self.unstated,
+    def stats(self) -> dict[str, Any]:
+        """Tokens and cost so far, as `Engine.stats` states them."""
+        stats: dict[str, Any] = {
+            "prompt_tokens": self.billed.prompt_tokens,
+            "completion_tokens": self.billed.completion_tokens,
+            "replies_of_unknown_cost": self.unknown_count,
         }
         if self._options.price_in is not None:
-            counted["cost_usd"] = round(self.usd(self.stated), 6)
-            counted["cost_usd_at_most"] = round(self.usd(self.stated + self.assumed), 6)
+            stats["cost_usd"] = round(self.usd(self.billed), 6)
+            stats["cost_usd_at_most"] = round(self.usd(self.billed + self.assumed), 6)
         if self._options.max_cost_usd is not None:
-            counted["max_cost_usd"] = self._options.max_cost_usd
-        return counted
+            stats["max_cost_usd"] = self._options.max_cost_usd
+        return stats
 
-    async def _room_for(self, most: Usage) -> None:
-        """Wait while it is only the requests under way that may take what is left."""
-        cap = self._options.max_cost_usd
-        while cap is not None and self.usd(self.stated + self.assumed + self._reserved + most) > cap:
-            spent = self.stated + self.assumed
-            if self.usd(spent + most) > cap:
+    async def _wait_for_budget(self, maximum: Usage) -> None:
+        """Wait while only the requests in flight may use up the budget."""
+        limit = self._options.max_cost_usd
+        while limit is not None and self.usd(self.billed + self.assumed + self._reserved + maximum) > limit:
+            spent = self.billed + self.assumed
+            if self.usd(spent + maximum) > limit:
                 raise OverBudgetError(
-                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={cap:g} are spent, and this request may cost "
-                    f"{self.usd(most):.6f}; raise --engine-arg max_cost_usd=... and run the same command again to have "
-                    "the rest judged"
+                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} are spent, and this request may "
+                    f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again "
+                    "to judge the rest"
                 )
             self._settled.clear()
             await self._settled.wait()
 
 
 def max_usage(body: Mapping[str, Any]) -> Usage:
-    """The most tokens that a request can be billed with.
+    """The maximum tokens that a request can be billed with.
 
-    Of text that is a token for each byte of UTF-8, which no tokenizer that falls back to bytes exceeds, and what a
-    server may put around it; of an image as many as the most expensive model of OpenAI's takes for its largest.
+    Text counts one token per byte of UTF-8, which no tokenizer with byte fallback exceeds, plus the tokens that a
+    server may put around it. An image counts as many tokens as OpenAI's most expensive model takes for its largest.
     """
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS
     elif prompt and isinstance(prompt[0], Mapping):
-        tokens = sum(_most_of(one["content"]) + _PER_MESSAGE_TOKENS for one in prompt) + _WRAPPING_TOKENS
+        tokens = sum(_max_tokens(message["content"]) + _PER_MESSAGE_TOKENS for message in prompt) + _WRAPPING_TOKENS
     else:
         tokens = len(prompt)
-    each = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
-    return Usage(prompt_tokens=tokens, completion_tokens=each * body.get("n", 1))
+    per_reply = body["max_tokens"] if "max_tokens" in body else body["max_completion_tokens"]
+    return Usage(prompt_tokens=tokens, completion_tokens=per_reply * body.get("n", 1))
 
 
-def _most_of(content: str | Sequence[Mapping[str, Any]]) -> int:
-    """Of a message's content: a text, or a list of texts and images."""
+def _max_tokens(content: str | Sequence[Mapping[str, Any]]) -> int:
+    """Maximum tokens of a message's content: a text, or a list of texts and images."""
     if isinstance(content, str):
         return len(content.encode())
     return sum(len(part["text"].encode()) if part["type"] == "text" else _IMAGE_TOKENS for part in content)

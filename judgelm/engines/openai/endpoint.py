@@ -1,7 +1,7 @@
-"""One endpoint: sends a request until it is answered, refused, or hopeless, and counts what that took.
+"""Sends requests to one endpoint, with retries, and counts requests, retries and cost.
 
-A rate limit is not a failure: it is waited for as long as other requests get through. Anything else that a later try
-may mend (a connection, a timeout, a 5xx, a torn or senseless reply) is tried again a limited number of times.
+A rate limit is not a failure: the request waits as long as other requests get through. Other transient errors (a
+connection error, a timeout, a 5xx, a malformed reply) are retried a limited number of times.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from judgelm.engines.openai.cost import CostEntry, CostTracker
 from judgelm.engines.openai.limiter import AdaptiveLimiter
 from judgelm.engines.openai.options import EndpointOptions
 from judgelm.engines.openai.response import (
+    Answer,
     BadReplyError,
-    Choice,
     Usage,
-    pause_of,
+    error_message,
     read_choices,
     read_json,
     read_usage,
-    words_of,
+    retry_after_s,
 )
 from judgelm.engines.openai.unsupported_params import RefusedError, unsupported_param, without_unsupported
 from judgelm.errors import ConfigError, EngineError
@@ -35,39 +35,39 @@ Api = Literal["completions", "chat"]
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 
 RATE_LIMIT_PATIENCE_S = 600.0
-_LONGEST_BACKOFF_S = 60.0
+_MAX_BACKOFF_S = 60.0
 _BUSY = (429, 503)
-_AGAIN = (408, 409, 425)
-_GATEWAY_GAVE_UP = (408, 502, 504, 524)
+_RETRYABLE = (408, 409, 425)
+_GATEWAY_ERRORS = (408, 502, 504, 524)
 _NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
 _NO_KEY = "none-needed"
-_LONGEST_WORDS = 400
+_MAX_MESSAGE = 400
 
 
 class RetriesExhaustedError(Exception):
-    """This one request was tried often enough, while others were answered."""
+    """All retries of one request failed, while other requests were answered."""
 
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """Something that a later try may mend.
+    """An error that a retry may fix.
 
     Attributes:
-        pause_s: how long the server asked to be left alone.
+        retry_after_s: the pause that the server asked for.
         unbilled: whether the server certainly did not answer, so that it cannot bill anything.
     """
 
     kind: ErrorKind
-    finding: str
-    pause_s: float | None = None
+    message: str
+    retry_after_s: float | None = None
     unbilled: bool = False
 
 
 @dataclass(slots=True)
-class _Patience:
-    """How long one request has been tried, and how often it is sent again."""
+class _RetryState:
+    """Tries of one request so far."""
 
-    retries: int
+    max_failures: int
     since: float = field(default_factory=time.monotonic)
     tries: int = 0
     failures: int = 0
@@ -77,123 +77,121 @@ class Endpoint:
     """Sends requests to one server. Lives in one event loop.
 
     Args:
-        options: where it is and how hard to press it.
-        most: most requests under way at once.
-        bill: where its tokens are counted, with those of other servers; one of its own without.
+        options: address, timeouts, retries and prices.
+        max_concurrency: maximum requests in flight.
+        cost: counts the tokens of several servers together; None makes one for this server.
 
     Attributes:
-        given_up: fields that the server does not take, see `openai_quirks`.
-        requests: how many were sent, retries included.
-        retries: how often what went wrong.
-        bill: what all that cost.
+        unsupported_params: parameters that the server does not support.
+        requests: requests sent, retries included.
+        retries: retries by kind of error.
     """
 
-    def __init__(self, options: EndpointOptions, most: int, bill: CostTracker | None = None) -> None:
+    def __init__(self, options: EndpointOptions, max_concurrency: int, cost: CostTracker | None = None) -> None:
         self._options = options
         self._client = _client(options)
-        self.gate = AdaptiveLimiter(most)
-        self.given_up: frozenset[str] = frozenset()
+        self.limiter = AdaptiveLimiter(max_concurrency)
+        self.unsupported_params: frozenset[str] = frozenset()
         self.requests = 0
         self.retries: Counter[ErrorKind] = Counter()
-        self.bill = bill or CostTracker(options)
+        self.cost = cost or CostTracker(options)
         self._answered_at = 0.0
 
     async def models(self) -> Any:
-        """What `GET /models` says, asked once.
+        """The response of `GET /models`, without retries.
 
         Raises:
-            TroubleError: no usable answer.
-            RefusedError: the server wants no such request.
+            TransientError: no usable response.
+            RefusedError: the server refuses the request.
         """
         return read_json(await self._send(self._client.models, "list"))
 
     @property
     def address(self) -> str:
-        """Where it is, fit to be shown."""
+        """The address without secrets, for messages."""
         return self._options.address
 
-    async def ask(
-        self, api: Api, body: dict[str, Any], *, retries: int | None = None
-    ) -> tuple[tuple[Choice, ...], Usage]:
-        """The replies to one request, and what they were billed with.
+    async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Answer:
+        """The replies to one request, and the tokens billed for them.
 
         Args:
-            api: which of the server's.
-            body: of the request.
-            retries: how often it is sent again after a failure; None takes the options'.
+            api: the API to use.
+            body: the request's body.
+            retries: maximum retries after a failure; None takes the options'.
 
         Raises:
-            RefusedError: the server does not take the request.
-            GaveUpError: it failed too often, while others were answered.
+            RefusedError: the server refuses the request.
+            RetriesExhaustedError: it failed too often, while others were answered.
             OverBudgetError: it may cost more than is left.
             EngineError: the endpoint does not answer at all.
         """
-        patience = _Patience(retries=self._options.retries if retries is None else retries)
-        given_up = self.given_up
+        retry = _RetryState(max_failures=self._options.retries if retries is None else retries)
+        unsupported = self.unsupported_params
         while True:
+            supported_body = without_unsupported(body, unsupported)
             try:
-                answer = await self._try(api, without_unsupported(body, given_up), patience)
+                answer = await self._try(api, supported_body, retry)
             except RefusedError as refused:
                 self._answered_at = time.monotonic()
-                lesson = unsupported_param(refused, without_unsupported(body, given_up))
-                if lesson is None or lesson in given_up:
+                param = unsupported_param(refused, supported_body)
+                if param is None or param in unsupported:
                     raise
-                given_up |= {lesson}
-            except TransientError as trouble:
-                await self._recover(trouble, patience)
+                unsupported |= {param}
+            except TransientError as error:
+                await self._back_off(error, retry)
             else:
-                self.given_up |= given_up
+                self.unsupported_params |= unsupported
                 self._answered_at = time.monotonic()
-                self.gate.succeeded()
+                self.limiter.succeeded()
                 return answer
 
     async def close(self) -> None:
         """Drop the connections."""
         await self._client.close()
 
-    def words(self, error: str) -> str:
+    def redact(self, error: str) -> str:
         """An error's text in one line, without the secrets that the server may have repeated."""
         text = " ".join(error.split())
         for secret in self._options.secrets:  # before the text is cut, which might leave the half of one
             text = text.replace(secret, "...")
-        return text[:_LONGEST_WORDS]
+        return text[:_MAX_MESSAGE]
 
-    async def _try(self, api: Api, body: dict[str, Any], patience: _Patience) -> tuple[tuple[Choice, ...], Usage]:
-        async with self.gate as sent_at, self.bill.item(body) as item:
-            patience.tries += 1
+    async def _try(self, api: Api, body: dict[str, Any], retry: _RetryState) -> Answer:
+        async with self.limiter as sent_at, self.cost.track(body) as entry:
+            retry.tries += 1
             try:
-                return await self._replies(api, body, item)
+                return await self._request(api, body, entry)
             except BadReplyError as error:
-                finding = self.words(f"the reply is not what the API promises ({error})")
-                raise TransientError("bad_format", finding) from None  # its text may repeat the key
+                message = self.redact(f"the reply is not what the API promises ({error})")
+                raise TransientError("bad_format", message) from None  # its text may repeat the key
             except RefusedError:
-                item.free = True
+                entry.unbilled = True
                 raise
-            except TransientError as trouble:
-                item.free = trouble.unbilled
-                if trouble.kind in ("rate_limited", "timeout"):  # a server with a queue says nothing, and is late
-                    self.gate.overloaded(sent_at, trouble.pause_s)
+            except TransientError as error:
+                entry.unbilled = error.unbilled
+                if error.kind in ("rate_limited", "timeout"):  # an overloaded server with a queue is only late
+                    self.limiter.overloaded(sent_at, error.retry_after_s)
                 raise
 
-    async def _replies(self, api: Api, body: dict[str, Any], item: CostEntry) -> tuple[tuple[Choice, ...], Usage]:
+    async def _request(self, api: Api, body: dict[str, Any], entry: CostEntry) -> Answer:
         resource = self._client.completions if api == "completions" else self._client.chat.completions
         content = "prompt" if api == "completions" else "messages"
         arguments = {"model": body["model"], content: body[content]}
         extra = {name: value for name, value in body.items() if name not in arguments}
         data = read_json(await self._send(resource, "create", **arguments, extra_body=extra))
-        item.usage = read_usage(data)
-        return read_choices(data), item.usage or Usage()
+        entry.usage = read_usage(data)
+        return Answer(read_choices(data), entry.usage or Usage())
 
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
-        """One request; the body of a reply with status 200.
+        """Send one request; returns the body of a reply with status 200.
 
         Raises:
-            TroubleError: a later try may mend it.
-            RefusedError: it will not.
+            TransientError: a retry may help.
+            RefusedError: a retry would not help.
         """
         self.requests += 1
         try:
-            async with asyncio.timeout(self._options.timeout_s):  # the client's own is between two bytes
+            async with asyncio.timeout(self._options.timeout_s):  # the client's own timeout is between two bytes
                 response = await getattr(resource.with_raw_response, method)(**arguments)
             text: str = response.text
             return text
@@ -201,56 +199,56 @@ class Endpoint:
             cause = error.__cause__ or error
             unsent = type(cause).__name__ in _NEVER_CONNECTED
             if isinstance(error, TimeoutError | openai.APITimeoutError):
-                finding = f"no reply within {self._options.timeout_s:g} s"
-                raise TransientError("timeout", finding, unbilled=unsent) from error
-            finding = self.words(str(cause) or type(cause).__name__)
-            raise TransientError("connection", finding, unbilled=unsent) from error
+                message = f"no reply within {self._options.timeout_s:g} s"
+                raise TransientError("timeout", message, unbilled=unsent) from error
+            message = self.redact(str(cause) or type(cause).__name__)
+            raise TransientError("connection", message, unbilled=unsent) from error
         except openai.APIStatusError as error:
-            raise self._judged(error) from None  # its text may repeat the key
+            raise self._classify(error) from None  # its text may repeat the key
 
-    def _judged(self, error: openai.APIStatusError) -> TransientError | RefusedError:
-        """Whether trying again may help."""
-        status, said = error.status_code, self.words(words_of(error))
-        pause_s = pause_of(error.response.headers)
-        refused = RefusedError(status, said, str(error.code or ""), str(error.param or ""))
-        if refused.fatal or refused.over_the_rate_limit_alone:
+    def _classify(self, error: openai.APIStatusError) -> TransientError | RefusedError:
+        """The error by whether a retry may help."""
+        status, message = error.status_code, self.redact(error_message(error))
+        pause_s = retry_after_s(error.response.headers)
+        refused = RefusedError(status, message, str(error.code or ""), str(error.param or ""))
+        if refused.fatal or refused.exceeds_rate_limit:
             return refused
         if status == 429 or (status in _BUSY and pause_s is not None):
-            return TransientError("rate_limited", f"HTTP {status}: {said}", pause_s, unbilled=True)
-        if status >= 500 or status in _AGAIN:
-            return TransientError("server_error", f"HTTP {status}: {said}", unbilled=status not in _GATEWAY_GAVE_UP)
+            return TransientError("rate_limited", f"HTTP {status}: {message}", pause_s, unbilled=True)
+        if status >= 500 or status in _RETRYABLE:
+            return TransientError("server_error", f"HTTP {status}: {message}", unbilled=status not in _GATEWAY_ERRORS)
         return refused
 
-    async def _recover(self, trouble: TransientError, patience: _Patience) -> None:
-        """Wait before the next try, or say that there will be none."""
-        waited_s = time.monotonic() - patience.since
-        if trouble.kind == "rate_limited":
-            hopeless = time.monotonic() - max(self._answered_at, patience.since) > RATE_LIMIT_PATIENCE_S
+    async def _back_off(self, error: TransientError, retry: _RetryState) -> None:
+        """Wait before the next try, or raise the final error."""
+        waited_s = time.monotonic() - retry.since
+        if error.kind == "rate_limited":
+            hopeless = time.monotonic() - max(self._answered_at, retry.since) > RATE_LIMIT_PATIENCE_S
         else:
-            patience.failures += 1
-            hopeless = patience.failures > patience.retries
+            retry.failures += 1
+            hopeless = retry.failures > retry.max_failures
         if not hopeless:
-            self.retries[trouble.kind] += 1
-            doubled = self._options.backoff_s * 2 ** min(patience.tries - 1, 10)
-            backoff_s = min(doubled, _LONGEST_BACKOFF_S) * random.uniform(0.5, 1.5)
-            # the gate holds back all requests for as long as the server asked
-            await asyncio.sleep(backoff_s if trouble.pause_s is None else backoff_s / 10)
+            self.retries[error.kind] += 1
+            doubled = self._options.backoff_s * 2 ** min(retry.tries - 1, 10)
+            backoff_s = min(doubled, _MAX_BACKOFF_S) * random.uniform(0.5, 1.5)
+            # the limiter holds back all requests for as long as the server asked
+            await asyncio.sleep(backoff_s if error.retry_after_s is None else backoff_s / 10)
             return
-        finding = f"{trouble.finding}, {patience.tries} tries in {waited_s:.0f} s"
-        if self._answered_at > patience.since:
-            raise RetriesExhaustedError(finding)
+        message = f"{error.message}, {retry.tries} tries in {waited_s:.0f} s"
+        if self._answered_at > retry.since:
+            raise RetriesExhaustedError(message)
         raise EngineError(
-            f"{self._options.address} does not answer: {finding}; run the same command again to go on once it is back"
+            f"{self._options.address} does not answer: {message}; run the same command again once it is back"
         )
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
-    """The connections; a user and password go into a header, since the client's log shows addresses.
+    """The client; a user and password go into a header, since the client's log shows addresses.
 
     Raises:
-        ConfigError: a proxy of the environment that cannot be used.
+        ConfigError: a proxy in the environment cannot be used.
     """
-    way_out = "mend or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+    way_out = "fix or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
     try:
         for name, proxy in getproxies().items():
             if name != "no":
@@ -258,11 +256,11 @@ def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(
             base_url=options.address,
             api_key=options.key or _NO_KEY,
-            default_headers=options.login,
+            default_headers=options.auth_header,
             timeout=options.timeout_s,
             max_retries=0,
         )
-    except ValueError:  # its words may hold the proxy's password
-        raise ConfigError(f"a proxy in the environment is no http(s):// or socks5:// address; {way_out}") from None
+    except ValueError:  # its text may hold the proxy's password
+        raise ConfigError(f"a proxy in the environment is not an http(s):// or socks5:// address; {way_out}") from None
     except ImportError as error:
         raise ConfigError(f"a proxy in the environment cannot be used: {error}; {way_out}") from error

@@ -1,7 +1,6 @@
 """Any server that speaks OpenAI's API: vLLM's, llama.cpp's, Ollama's, or GPT-4 itself; or several of one model.
 
-A thread runs an event loop with one task per request in hand; `submit` and `collect` are its synchronous ends. What
-the server is told and how often is the business of `openai_calls`, what it can of `openai_serving`.
+A thread runs an event loop with one task per request in flight; `submit` and `collect` are its synchronous ends.
 """
 
 import queue
@@ -14,27 +13,27 @@ from typing import Any
 import openai
 
 from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.event_loop import LoopThread
 from judgelm.engines.images import ImageError
 from judgelm.engines.openai.candidates import CandidateScorer
-from judgelm.engines.openai.choices import ReplySampler, UnusableReplyError
 from judgelm.engines.openai.cost import OverBudgetError, max_usage
 from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers
 from judgelm.engines.openai.endpoint import RetriesExhaustedError
-from judgelm.engines.openai.event_loop import LoopThread
 from judgelm.engines.openai.options import EndpointOptions, endpoint_options
 from judgelm.engines.openai.pool import EndpointPool
 from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt, request_body
 from judgelm.engines.openai.response import Usage
+from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, reply_of
 from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking, opening_of
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import Completion, Request
+from judgelm.records import Completion, FinishReason, Request
 
-_HANDS_PER_PLACE = 4
+_QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
-_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class OpenAIEngine:
@@ -44,10 +43,10 @@ class OpenAIEngine:
         options: the engine's own arguments.
         model: the server's name for the model.
         pool: the servers.
-        served: what they can.
+        server: their capabilities.
         truncator: the length policy, where the tokenizer is known.
-        loop: where the endpoint's requests run; the engine closes it.
-        thinking: whether the model is asked to think.
+        loop: runs the requests; the engine closes it.
+        thinking: the thinking settings.
     """
 
     def __init__(
@@ -55,34 +54,34 @@ class OpenAIEngine:
         options: EndpointOptions,
         model: str,
         pool: EndpointPool,
-        served: ServerCapabilities,
+        server: ServerCapabilities,
         truncator: Truncator | None,
         loop: LoopThread,
         thinking: Thinking = NOT_ASKED,
     ) -> None:
-        self.supports_grammar = served.supports_grammar
+        self.supports_grammar = server.supports_grammar
         self.thinking = thinking
         self._options = options
         self._model = model
         self._pool = pool
-        self._served = served
+        self._server = server
         self._truncator = truncator
         self._loop: LoopThread | None = loop
-        self._writer = PromptRenderer(served.api, truncator, takes_ids=served.takes_ids)
-        self._replier = ReplySampler(pool, model, thinking.asked)
-        self._candidates = CandidateScorer(self._replier, self._writer, options.candidate_samples)
-        self._in_hand: dict[str, int] = {}
-        self._numbers = 0
-        self._done: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
-        self._broken: BaseException | None = None
+        self._renderer = PromptRenderer(server.api, truncator, accepts_token_ids=server.accepts_token_ids)
+        self._sampler = ReplySampler(pool, model, thinking.asked)
+        self._candidates = CandidateScorer(self._sampler, self._renderer, options.candidate_samples)
+        self._in_flight: dict[str, int] = {}
+        self._serial = 0
+        self._results: queue.SimpleQueue[tuple[int, Completion | BaseException]] = queue.SimpleQueue()
+        self._error: BaseException | None = None
 
     @classmethod
     def load(cls, options: EngineOptions) -> "OpenAIEngine":
-        """Ask the server that `engine_args` name whether it is there and has the model.
+        """Connect to the server that `engine_args` name, and check that it has the model.
 
         Raises:
-            ConfigError: an argument that is wrong, unknown or means nothing here.
-            ModelError: no such API, key, model or tokenizer.
+            ConfigError: an argument that is wrong, unknown or without meaning here.
+            ModelError: wrong API, key, model or tokenizer.
             EngineError: the server cannot be reached.
         """
         endpoint_args = endpoint_options(options)
@@ -91,121 +90,113 @@ class OpenAIEngine:
         pool = EndpointPool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
         loop = LoopThread()
         try:
-            served = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
-            asked = options.thinking or "absent"
-            window = served.window if tokenizer is None else _window(tokenizer, served, options)
-            truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=asked)
+            server = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
+            window = server.window if tokenizer is None else _window(tokenizer, server, options)
+            truncator = (
+                None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=options.thinking or "absent")
+            )
             thinking = thinking_policy(options, window=window, resumes=False)
-        except OverBudgetError as error:
+        except BaseException as error:
             loop.close(pool.close())
-            raise ConfigError(
-                f"max_cost_usd is too little to ask {endpoint_args.address} what it can: {error}"
-            ) from None
-        except BaseException:
-            loop.close(pool.close())
+            if isinstance(error, OverBudgetError):
+                message = f"max_cost_usd is too small to test what {endpoint_args.address} supports: {error}"
+                raise ConfigError(message) from None
             raise
-        return cls(endpoint_args, options.model, pool, served, truncator, loop, thinking)
+        return cls(endpoint_args, options.model, pool, server, truncator, loop, thinking)
 
     @property
     def supports_images(self) -> bool:
-        """Whether images can be sent; whether the model looks at them, only its server knows."""
+        """Whether images can be sent; only the server knows whether the model uses them."""
         return self._options.api != "completions"
 
     @property
     def max_in_flight(self) -> int:
-        """So many that there is always one waiting for a place, whatever was finished since the last look."""
-        return _HANDS_PER_PLACE * self._pool.most
+        """Enough that requests are always queued, however many finish between two calls."""
+        return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Start requests.
 
         Raises:
-            EngineError: the engine is closed, or a request asks for an adapter, for a grammar where the server knows
-                none, or for no reply; then none of them was started.
+            EngineError: the engine is closed, or a request asks for an adapter, for a grammar that the server does not
+                support, or for no reply; then no request was started.
         """
         if self._loop is None:
             raise EngineError("the openai engine is closed; load it again")
         for request in requests:
             self._check(request)
         for request in requests:
-            self._numbers += 1
-            self._in_hand[request.key] = self._numbers
+            self._serial += 1
+            self._in_flight[request.key] = self._serial
             prepared = self._prepared(request)
             if isinstance(prepared, Completion):
-                self._done.put((self._numbers, prepared))
+                self._results.put((self._serial, prepared))
             else:
-                self._start(self._loop, self._numbers, *prepared)
+                self._start(self._loop, self._serial, *prepared)
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Wait until a request is finished or the time is up.
 
         Raises:
-            EngineError: the endpoint does not answer any more, or no longer accepts the key or the model.
+            EngineError: the endpoint no longer answers, or no longer accepts the key or the model.
         """
         until = time.monotonic() + timeout_s
-        found: list[Completion] = []
-        while self._in_hand:
-            wait_s = 0.0 if found or self._broken else max(0.0, until - time.monotonic())
+        completions: list[Completion] = []
+        while self._in_flight:
+            wait_s = 0.0 if completions or self._error else max(0.0, until - time.monotonic())
             try:
-                number, done = self._done.get(timeout=wait_s)
+                serial, result = self._results.get(timeout=wait_s)
             except queue.Empty:
                 break
-            if isinstance(done, BaseException):
-                self._broken = done
-            elif self._in_hand.get(done.key) == number:  # else it was aborted when it was already done
-                del self._in_hand[done.key]
-                found.append(done)
-        if self._broken is not None and not found:
-            raise self._broken
-        return found
+            if isinstance(result, BaseException):
+                self._error = result
+            elif self._in_flight.get(result.key) == serial:  # else it was aborted after it had finished
+                del self._in_flight[result.key]
+                completions.append(result)
+        if self._error is not None and not completions:
+            raise self._error
+        return completions
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Nothing: replies are asked for whole."""
+        """Nothing: replies are requested as a whole."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests; what the server is still writing for them is cut off."""
+        """Forget requests, and cancel them at the server."""
         for key in keys:
-            number = self._in_hand.pop(key, None)
-            if number is not None and self._loop is not None:
-                self._loop.cancel(number)
+            serial = self._in_flight.pop(key, None)
+            if serial is not None and self._loop is not None:
+                self._loop.cancel(serial)
 
     def describe(self) -> dict[str, Any]:
-        """The server's address, its name for the model, and how it is asked."""
+        """The server's address, its name for the model, and the API in use."""
         described: dict[str, Any] = {
             "engine": "openai",
             "model": {"path": self._model},
             "endpoint": self._options.address,
-            "api": self._served.api,
+            "api": self._server.api,
             "versions": {"openai": openai.__version__},
         }
         if self._options.tokenizer is not None:
             described["tokenizer"] = self._options.tokenizer
-        window = self._truncator.window if self._truncator is not None else self._served.window
+        window = self._truncator.window if self._truncator is not None else self._server.window
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Requests sent, what went wrong on the way, tokens as billed, and what they cost.
+        """Requests, retries, billed tokens and cost.
 
-        `cost_usd` is what the server stated; `cost_usd_at_most` adds the worst for `replies_of_unknown_cost`, those cut
-        off, late or without usage. Cached tokens count in full.
+        `cost_usd` is what the server stated. `cost_usd_at_most` adds the maximum for `replies_of_unknown_cost`: replies
+        cut off, late or without usage. Cached tokens count in full.
         """
-        counted: dict[str, Any] = {
-            "requests": self._pool.requests,
-            "retries": dict(self._pool.retries),
-            "concurrency": self._pool.limit,
-            "not_taken_by_server": sorted(self._pool.given_up),
-        }
-        moved = {"moved_to_another_server": self._pool.moved} if len(self._pool.endpoints) > 1 else {}
-        return counted | moved | self._pool.bill.row()
+        return self._pool.stats()
 
     def cost_at_most_usd(self, requests: Sequence[Request]) -> float:
-        """An estimate from above, before anything is sent: all replies as long as they may be, each request once.
+        """The maximum cost before anything is sent: all replies at their maximum length, each request once.
 
-        What candidates take beyond the first reply is not in it.
+        Further requests for candidates are not included.
 
         Raises:
-            ConfigError: without prices.
+            ConfigError: the prices are missing.
         """
         if self._options.price_in is None:
             raise ConfigError("pass --engine-arg price_in=... and price_out=... (USD per million tokens)")
@@ -213,120 +204,115 @@ class OpenAIEngine:
         for request in requests:
             prepared = self._prepared(request)
             if not isinstance(prepared, Completion):
-                request, written = prepared
-                drawn = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
-                total += max_usage(request_body(self._model, written, drawn, logprobs=False))
-        return self._pool.bill.usd(total)
+                request, rendered = prepared
+                sampling = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
+                total += max_usage(request_body(self._model, rendered, sampling, logprobs=False))
+        return self._pool.cost.usd(total)
 
     def close(self) -> None:
-        """Cancel what is under way, drop the connections, end the thread."""
+        """Cancel all requests, drop the connections, end the thread."""
         loop, self._loop = self._loop, None
-        self._in_hand.clear()
+        self._in_flight.clear()
         if loop is not None:
             loop.close(self._pool.close())
 
     def _prepared(self, request: Request) -> tuple[Request, RenderedPrompt] | Completion:
-        """The request as it is sent, or the completion of one that cannot be."""
+        """The request as it is sent, or a failed completion where it cannot be sent."""
         prompt = request.prompt
-        half = _HALF_A_CHARACTER.search("".join(span.text for span in prompt.spans) + prompt.prefill)
-        if half is not None:
-            why = f"the prompt holds half a character (U+{ord(half[0]):04X}), which cannot be sent; mend the input"
-            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
+        surrogate = _SURROGATE.search("".join(span.text for span in prompt.spans) + prompt.prefill)
+        if surrogate is not None:
+            code = f"U+{ord(surrogate[0]):04X}"
+            return Completion.failed(
+                request.key, f"the prompt holds half a character ({code}), which cannot be sent; fix the input"
+            )
         tokenized = None
         if self._truncator is not None and not prompt.images:
-            admitted = prepare_request(self._truncator, request)
-            if isinstance(admitted, Completion):
-                return admitted
-            request, tokenized = admitted
+            prepared = prepare_request(self._truncator, request)
+            if isinstance(prepared, Completion):
+                return prepared
+            request, tokenized = prepared
         try:
-            return request, self._writer.write(request.prompt, tokenized)
+            return request, self._renderer.render(request.prompt, tokenized)
         except ImageError as error:
-            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=str(error))
+            return Completion.failed(request.key, str(error))
 
-    def _start(self, loop: LoopThread, number: int, request: Request, written: RenderedPrompt) -> None:
+    def _start(self, loop: LoopThread, serial: int, request: Request, rendered: RenderedPrompt) -> None:
         async def answer() -> None:
             try:
-                done = await self._answer(request, written)
+                completion = await self._answer(request, rendered)
             except EngineError as error:
                 if self._options.when_down == "stop":
                     raise
-                done = _failed(request, written, str(error))
-            self._done.put((number, done))
+                completion = _failed(request, rendered, str(error))
+            self._results.put((serial, completion))
 
-        loop.start(number, answer(), lambda error: self._done.put((number, error)))
+        loop.start(serial, answer(), lambda error: self._results.put((serial, error)))
 
-    async def _answer(self, request: Request, written: RenderedPrompt) -> Completion:
+    async def _answer(self, request: Request, rendered: RenderedPrompt) -> Completion:
         try:
-            return await self._completion(request, written)
+            return await self._completion(request, rendered)
         except RefusedError as refused:
             if refused.too_long:
-                return _failed(request, written, f"{refused}; {self._way_out_of_too_long()}", too_long=True)
+                return _failed(request, rendered, f"{refused}; {self._too_long_hint()}", "too_long")
             if refused.status in (401, 403):
-                raise EngineError(self._options.refused_key(refused.status)) from None
+                raise EngineError(self._options.rejected_key(refused.status)) from None
             if refused.fatal:
                 raise EngineError(f"{self._options.address} does not serve {self._model!r}: {refused}") from None
-            return _failed(request, written, str(refused))
+            return _failed(request, rendered, str(refused))
         except (RetriesExhaustedError, OverBudgetError, UnusableReplyError) as error:
-            return _failed(request, written, str(error))
+            return _failed(request, rendered, str(error))
 
-    async def _completion(self, request: Request, written: RenderedPrompt) -> Completion:
-        asks = bool(request.candidates)
-        replies = await self._replier.draw(written, request.sampling, logprobs=asks)
-        ended = [self._replier.ended(choice, written, request.sampling) for choice in replies.choices]
+    async def _completion(self, request: Request, rendered: RenderedPrompt) -> Completion:
+        scored = bool(request.candidates)
+        answer = await self._sampler.sample(rendered, request.sampling, logprobs=scored)
+        replies = [reply_of(choice, rendered, request.sampling) for choice in answer.choices]
         logprobs, approximation = None, ""
-        if asks:
-            logprobs, approximation = await self._candidates.logprobs(written, request, replies.choices)
-        opening = "" if written.api == "chat" else opening_of(written.text)
-        thoughts = tuple(choice.thinking for choice in replies.choices)
+        if scored:
+            logprobs, approximation = await self._candidates.logprobs(rendered, request, answer.choices)
+        opening = "" if rendered.api == "chat" else opening_of(rendered.text)
+        thinking = tuple(choice.thinking for choice in answer.choices)
         return Completion(
             key=request.key,
-            texts=tuple(opening + text for text, _ in ended),
-            finish_reasons=tuple(reason for _, reason in ended),
-            thinking=thoughts if any(thoughts) else (),
+            texts=tuple(opening + text for text, _ in replies),
+            finish_reasons=tuple(reason for _, reason in replies),
+            thinking=thinking if any(thinking) else (),
             candidate_logprobs=logprobs,
             approximation=approximation,
-            prompt_tokens=replies.prompt_tokens,
-            completion_tokens=replies.completion_tokens,
-            truncations=written.truncations,
-            sanitized=written.sanitized,
+            prompt_tokens=answer.usage.prompt_tokens,
+            completion_tokens=answer.usage.completion_tokens,
+            truncations=rendered.truncations,
+            sanitized=rendered.sanitized,
         )
 
     def _check(self, request: Request) -> None:
         if request.sampling.grammar is not None and not self.supports_grammar:
             raise EngineError(
-                f"{self._options.address} does not hold replies to a grammar (vLLM's server does); leave it out"
+                f"{self._options.address} does not constrain replies to a grammar (vLLM's server does); leave it out"
             )
         if request.adapter is not None:
             raise EngineError("the openai engine has no adapters; serve one as a model and pass its name as --model")
         if not self.supports_images:
-            refuse_images(request, "/completions takes text alone; pass --engine-arg api=auto")
+            refuse_images(request, "/completions takes only text; pass --engine-arg api=auto")
         if request.sampling.n < 1 or request.sampling.max_tokens < 1:
             raise EngineError(f"request {request.key}: n and max_tokens must be 1 or more")
         if (
             request.prompt.chat
             and self._options.api == "completions"
-            and not (self._truncator and self._served.takes_ids)
+            and not (self._truncator and self._server.accepts_token_ids)
         ):
             raise EngineError(
                 "a chat prompt needs the model's chat template on /completions: pass --engine-arg tokenizer=..., "
                 "or --engine-arg api=auto"
             )
 
-    def _way_out_of_too_long(self) -> str:
+    def _too_long_hint(self) -> str:
         if self._truncator is None:
-            return "pass --engine-arg tokenizer=... (the model's tokenizer) to have long answers cut"
+            return "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
         return "the server's window is smaller than the model's: pass it as --window-tokens"
 
 
-def _failed(request: Request, written: RenderedPrompt, why: str, *, too_long: bool = False) -> Completion:
-    return Completion(
-        key=request.key,
-        texts=(),
-        finish_reasons=("too_long" if too_long else "error",),
-        truncations=written.truncations,
-        sanitized=written.sanitized,
-        error=why,
-    )
+def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
+    return Completion.failed(request.key, why, reason, truncations=rendered.truncations, sanitized=rendered.sanitized)
 
 
 def _tokenizer(source: str, options: EngineOptions) -> Any:
@@ -335,10 +321,10 @@ def _tokenizer(source: str, options: EngineOptions) -> Any:
     return load_tokenizer(source, None, options)
 
 
-def _window(tokenizer: Any, served: ServerCapabilities, options: EngineOptions) -> int:
-    """The shortest that user, server and tokenizer say, less what a chat server wraps around a plain prompt."""
-    stated = (options.max_model_len, served.window, tokenizer.model_max_length)
+def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) -> int:
+    """The smallest window of user, server and tokenizer, minus the tokens that a chat server adds to a plain prompt."""
+    stated = (options.max_model_len, server.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ConfigError("neither server nor tokenizer says the model's window; pass --window-tokens")
-    return min(known) - (_CHAT_WRAPPING_TOKENS if served.api == "chat" else 0)
+        raise ConfigError("neither server nor tokenizer states the model's window; pass --window-tokens")
+    return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)

@@ -1,67 +1,67 @@
-"""How many requests an endpoint gets at once: as many as it takes, found out by asking.
+"""Adapts the number of concurrent requests to what an endpoint takes.
 
-More are let through while replies come, half as many when the server says that it is too much (additive increase,
-multiplicative decrease, as TCP does it).
+The limit grows while replies come, and is halved when the server is overloaded (additive increase, multiplicative
+decrease, as in TCP).
 """
 
 import asyncio
 import time
 
-_LONGEST_PAUSE_S = 300.0
+_MAX_PAUSE_S = 300.0
 
 
 class AdaptiveLimiter:
-    """Lets so many requests through at once, and none while the server has asked for a pause.
+    """Limits concurrent requests, and holds all back while the server has asked for a pause.
 
     Args:
-        most: upper bound of `limit`.
+        max_limit: upper bound of `limit`.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.limit = most
-        self._under_way = 0
+    def __init__(self, max_limit: int) -> None:
+        self.max_limit = max_limit
+        self.limit = max_limit
+        self._in_flight = 0
         self._successes = 0
         self._halved_at = 0.0
         self._closed_until = 0.0
         self._room = asyncio.Event()
 
     async def __aenter__(self) -> float:
-        """Wait for room; the moment at which the request goes out."""
+        """Wait for room; returns the time at which the request is sent."""
         while True:
             pause_s = self._closed_until - time.monotonic()
             if pause_s > 0:
                 await asyncio.sleep(pause_s)
-            elif self._under_way >= self.limit:
+            elif self._in_flight >= self.limit:
                 self._room.clear()
                 await self._room.wait()
             else:
-                self._under_way += 1
+                self._in_flight += 1
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Make room, without waiting for anything: a cancelled request must not keep its place."""
-        self._under_way -= 1
+        """Make room without awaiting anything: a cancelled request must not keep its slot."""
+        self._in_flight -= 1
         self._room.set()
 
     def succeeded(self) -> None:
-        """A reply came; after as many as are let through at once, one more is let through."""
+        """Count a reply; after `limit` replies the limit grows by one."""
         self._successes += 1
-        if self._successes >= self.limit and self.limit < self.most:
+        if self._successes >= self.limit and self.limit < self.max_limit:
             self.limit += 1
             self._successes = 0
 
-    def overloaded(self, sent_at: float, pause_s: float | None) -> None:
-        """The server refused for its load.
+    def overloaded(self, sent_at: float, retry_after_s: float | None) -> None:
+        """Halve the limit, since the server refused a request for its load.
 
         Args:
-            sent_at: when the refused request went out; those sent before the last halving say nothing new.
-            pause_s: how long the server asked to be left alone.
+            sent_at: when the refused request was sent; those sent before the last halving do not count again.
+            retry_after_s: the pause that the server asked for.
         """
         now = time.monotonic()
         if sent_at >= self._halved_at:
             self.limit = max(1, self.limit // 2)
             self._successes = 0
             self._halved_at = now
-        if pause_s is not None:
-            self._closed_until = max(self._closed_until, now + min(pause_s, _LONGEST_PAUSE_S))
+        if retry_after_s is not None:
+            self._closed_until = max(self._closed_until, now + min(retry_after_s, _MAX_PAUSE_S))

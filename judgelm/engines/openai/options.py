@@ -1,4 +1,4 @@
-"""What the OpenAI-compatible engine is told: the endpoint, how hard to press it, and what its tokens cost."""
+"""Options of the OpenAI-compatible engine: the endpoint, its limits, and the price of its tokens."""
 
 import base64
 import os
@@ -14,7 +14,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 
 _OPENAI = "https://api.openai.com/v1"
-_ELSEWHERE = {
+_SERVER_DECIDES = {
     "adapter": "serve the adapter as a model of its own and pass its name as --model",
     "quantization": "the server decides how its weights are stored",
     "max_num_batched_tokens": "the server batches itself; --engine-arg concurrency=... limits the requests at once",
@@ -26,21 +26,21 @@ class EndpointOptions:
     """The engine's own arguments (`--engine-arg name=value`).
 
     Attributes:
-        base_url: where the API is, with its `/v1`; else OPENAI_BASE_URL, else OpenAI's own. Several addresses, with
-            commas between them, are of servers that hold the same model and share the load.
-        api_key_env: environment variable that holds the key; local servers mostly need none.
-        api: `completions` goes on from plain text, `chat` takes messages; `auto` asks the server what it has.
-        concurrency: most requests under way at once at each server; less while the server says that it is too much.
+        base_url: address of the API, with its `/v1`; default: OPENAI_BASE_URL, else OpenAI's own. Several addresses,
+            separated by commas, are servers that hold the same model and share the load.
+        api_key_env: environment variable that holds the key; local servers usually need none.
+        api: `completions` takes plain text, `chat` takes messages; `auto` asks the server which it has.
+        concurrency: maximum requests in flight at each server; lowered while the server is overloaded.
         timeout_s: for one request, from sending it to the last byte of the reply.
-        retries: how often a request is sent again after something other than a rate limit went wrong.
-        backoff_s: about the wait before the first retry; it doubles with each further one.
-        tokenizer: folder or hub id of the model's tokenizer, to measure and cut prompts with.
-        price_in: USD per million tokens of prompts; goes with `price_out`.
+        retries: how often a request is sent again after an error other than a rate limit.
+        backoff_s: approximate wait before the first retry; it doubles with each further one.
+        tokenizer: folder or hub id of the model's tokenizer, to measure and truncate prompts.
+        price_in: USD per million tokens of prompts; needs `price_out`.
         price_out: USD per million tokens of replies.
-        max_cost_usd: no request is sent that may bring what this engine has spent above it; needs the prices.
-        candidate_samples: replies drawn where the server gives no log-probabilities.
-        when_down: what becomes of requests that no server answers: `stop` ends the run, which goes on when the same
-            command is given again; `fail` fails them one by one, as a server that must stay up needs it.
+        max_cost_usd: cost limit; no request is sent that may exceed it; needs the prices.
+        candidate_samples: replies sampled where the server gives no log-probabilities.
+        when_down: handling of requests that no server answers: `stop` ends the run, and the same command resumes it;
+            `fail` fails them one by one, for a server that must stay up.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL") or _OPENAI)
@@ -58,68 +58,67 @@ class EndpointOptions:
     when_down: Literal["stop", "fail"] = "stop"
 
     @property
-    def each(self) -> tuple["EndpointOptions", ...]:
-        """The options of each server by itself."""
+    def servers(self) -> tuple["EndpointOptions", ...]:
+        """The options for each server."""
         urls = dict.fromkeys(stripped for url in self.base_url.split(",") if (stripped := url.strip()))
         return tuple(replace(self, base_url=url) for url in urls)
 
     @property
     def key(self) -> str | None:
-        """The key from the environment; never to be shown."""
+        """The key from the environment; never shown."""
         return os.environ.get(self.api_key_env, "").strip() or None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must stand in no log and no error."""
-        passwords = [urlsplit(one.base_url).password for one in self.each]
-        found = (self.key, *passwords, *(password and unquote(password) for password in passwords))
-        return tuple(one for one in found if one)
+        """Key and passwords, which must appear in no log and no error."""
+        passwords = [urlsplit(server.base_url).password for server in self.servers]
+        secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
+        return tuple(secret for secret in secrets if secret)
 
     @property
-    def login(self) -> dict[str, str] | None:
-        """The header for the user and password that may stand in the URL."""
+    def auth_header(self) -> dict[str, str] | None:
+        """The header for a user and password in the URL."""
         parts = urlsplit(self.base_url)
         if parts.username is None:
             return None
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
-    def refused_key(self, status: int) -> str:
-        """What to do about a 401 or 403; the server's own words stay out, since some repeat the key."""
+    def rejected_key(self, status: int) -> str:
+        """The message for a 401 or 403, without the server's own words, since some repeat the key."""
         if self.key is None:
-            return f"{self.address} wants a key (HTTP {status}): set the environment variable {self.api_key_env}"
-        return f"{self.address} does not accept the key in {self.api_key_env} (HTTP {status}); set another one"
+            return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
+        return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"
 
     @property
     def address(self) -> str:
-        """The URLs without a user or password that may stand in them: fit to be shown."""
-        parts = [urlsplit(one.base_url) for one in self.each]
-        shown = [one._replace(netloc=one.netloc.rpartition("@")[2]).geturl().rstrip("/") for one in parts]
-        return ",".join(shown)
+        """The URLs without user and password, for messages."""
+        urls = [urlsplit(server.base_url) for server in self.servers]
+        return ",".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/") for url in urls)
 
 
 _ARGUMENTS = TypeAdapter(EndpointOptions)
 
 
 def endpoint_options(options: EngineOptions) -> EndpointOptions:
-    """The engine's own arguments, checked, and none of the others that a server would not follow.
+    """The engine's own arguments, checked.
 
     Raises:
-        ConfigError: which argument is wrong or unknown and what there is, or whose business it is.
+        ConfigError: an argument is wrong or unknown, or an option is set that the server decides.
     """
-    _refuse_what_the_server_decides(options)
+    _refuse_server_options(options)
     try:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
-    for one in endpoint.each or (endpoint,):
-        _check_address(one.base_url)
+    for server in endpoint.servers or (endpoint,):
+        _check_address(server.base_url)
     _check_key(endpoint)
     _check_prices(endpoint)
     if options.max_model_len is not None and endpoint.tokenizer is None:
         raise ConfigError(
-            "--window-tokens means nothing to the openai engine without --engine-arg tokenizer=...: "
-            "prompts cannot be measured; give the model's tokenizer, or leave it out"
+            "--window-tokens needs --engine-arg tokenizer=... with the openai engine, to measure prompts; give the "
+            "model's tokenizer, or leave it out"
         )
     return endpoint
 
@@ -127,15 +126,15 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
 def _check_address(url: str) -> None:
     shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # without a password, in one line
     if "?" in url or "#" in url:
-        place = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side of it may be part of a password
-        raise ConfigError(f"base_url={place}: leave out what follows the first ? or #")
+        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side of it may be part of a password
+        raise ConfigError(f"base_url={start}: leave out everything from the first ? or #")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # no number for a port, half a bracket
+    except ValueError:  # an invalid port, an unclosed bracket
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise ConfigError(f"base_url={shown} is no http(s) address; try http://localhost:8000/v1")
+        raise ConfigError(f"base_url={shown} is not an http(s) address; try http://localhost:8000/v1")
 
 
 def _check_key(endpoint: EndpointOptions) -> None:
@@ -143,20 +142,20 @@ def _check_key(endpoint: EndpointOptions) -> None:
         raise ConfigError("api_key_env is the name of an environment variable that holds the key, not the key itself")
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
         raise ConfigError(
-            f"the environment variable {endpoint.api_key_env} holds no key: a key is one line of ASCII text; "
-            "set it again"
+            f"the environment variable {endpoint.api_key_env} holds no valid key: a key is one line of "
+            "ASCII text; set it again"
         )
 
 
 def _check_prices(endpoint: EndpointOptions) -> None:
     if (endpoint.price_in is None) != (endpoint.price_out is None):
-        raise ConfigError("price_in and price_out go together (USD per million tokens); 0 is a price as well")
+        raise ConfigError("price_in and price_out must be set together (USD per million tokens); 0 is a valid price")
     if endpoint.max_cost_usd is not None and endpoint.price_in is None:
         raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
 
 
-def _refuse_what_the_server_decides(options: EngineOptions) -> None:
-    for name, way_out in _ELSEWHERE.items():
+def _refuse_server_options(options: EngineOptions) -> None:
+    for name, way_out in _SERVER_DECIDES.items():
         if getattr(options, name) is not None:
             raise ConfigError(f"the openai engine has no {name}: {way_out}")
     for name in ("dtype", "device"):
@@ -167,8 +166,8 @@ def _refuse_what_the_server_decides(options: EngineOptions) -> None:
 def _finding(error: ValidationError) -> str:
     first: Any = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"]) or "engine arguments"
-    known = ", ".join(one.name for one in fields(EndpointOptions))
+    known = ", ".join(option.name for option in fields(EndpointOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"the openai engine has no argument {name!r}; there are: {known}"
+        return f"the openai engine has no argument {name!r}; available: {known}"
     shown = "" if name.startswith(("base_url", "api_key_env")) else f"={first['input']!r}"  # these may hold a secret
-    return f"openai engine argument {name}{shown}: {first['msg']}; there are: {known}"
+    return f"openai engine argument {name}{shown}: {first['msg']}; available: {known}"

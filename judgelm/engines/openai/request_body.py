@@ -1,8 +1,8 @@
-"""A prompt as an endpoint is sent it: token ids, text, or chat messages.
+"""Renders a prompt for an endpoint as token ids, text or chat messages, and builds the request body.
 
-With the model's tokenizer the length policy of the local engines holds, and /completions gets the very token ids that
-they would read. Without one nothing can be measured or cut; what looks like a common special token is sanitized, since
-a server's tokenizer would read it as one.
+With the model's tokenizer the length policy of the local engines applies, and /completions gets exactly the token ids
+that they would read. Without it nothing can be measured or truncated; common special tokens in the text are sanitized,
+since a server's tokenizer would read them as such.
 """
 
 import re
@@ -34,70 +34,70 @@ class RenderedPrompt:
     """A prompt ready to be sent.
 
     Attributes:
-        api: where it goes.
+        api: the API that takes it.
         content: token ids or text for completions, messages for chat; a message with images is a list of its parts.
-        text: what the model reads; empty for chat, where only the server knows.
+        text: the text that the model reads; empty for chat, where only the server knows it.
         templated: whether a chat template has put special tokens into `text`.
-        continued: whether the last message is the forced beginning of the reply.
+        prefill: the forced beginning of the reply, where it is the last message.
     """
 
     api: Api
     content: list[int] | str | list[dict[str, Any]]
     text: str = ""
     templated: bool = False
-    continued: str = ""
+    prefill: str = ""
     truncations: tuple[Truncation, ...] = ()
     sanitized: int = 0
 
 
 class PromptRenderer:
-    """Writes prompts for one server.
+    """Renders prompts for one server.
 
     Args:
-        api: `completions` if the server has it and it is wanted; chat prompts go there only with a tokenizer.
+        api: `completions` if the server has it and the user wants it; chat prompts go there only with a tokenizer.
         truncator: the length policy, where the tokenizer is known.
-        takes_ids: whether the server's /completions takes token ids.
+        accepts_token_ids: whether the server's /completions accepts token ids.
     """
 
-    def __init__(self, api: Api, truncator: Truncator | None, *, takes_ids: bool) -> None:
+    def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
         self._api = api
         self._truncator = truncator
-        self._takes_ids = takes_ids and truncator is not None
+        self._accepts_token_ids = accepts_token_ids and truncator is not None
         self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
-    def write(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        """The prompt as it is sent; one with images as chat messages, which alone can hold them.
+    def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
+        """The prompt as it is sent; one with images as chat messages, since only those can hold images.
 
         Args:
-            prompt: what the judge should read.
-            tokenized: the same by the length policy, where the tokenizer is known, and the prompt without images: what
-                a server makes of one cannot be known here.
+            prompt: the prompt.
+            tokenized: the truncated prompt, where the tokenizer is known and the prompt has no images, whose tokens
+                only the server knows.
 
         Raises:
             ImageError: an image cannot be read.
         """
-        # without ids the server would put the beginning-of-text token before a template that has it already
-        if self._api == "completions" and not prompt.images and (self._takes_ids or not prompt.chat):
+        # without ids the server would add a second beginning-of-text token before a template's own
+        if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)
         spans, sanitized = self._sanitized(prompt.spans)
         if self._truncator is not None and tokenized is not None:
-            spans = _shortened(spans, tokenized.truncations, self._truncator)
+            spans = _truncated(spans, tokenized.truncations, self._truncator)
         messages = _messages(spans, chat=prompt.chat)
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
         truncations = tokenized.truncations if tokenized is not None else ()
         return RenderedPrompt(
-            api="chat", content=messages, continued=prompt.prefill, truncations=truncations, sanitized=sanitized
+            api="chat", content=messages, prefill=prompt.prefill, truncations=truncations, sanitized=sanitized
         )
 
-    def after(self, written: RenderedPrompt, reply: str) -> list[int] | str:
-        """What a completion reads that goes on from the beginning of a reply."""
-        if isinstance(written.content, str):
-            return written.content + reply
-        assert self._truncator is not None, "only a tokenizer makes token ids"
-        ids: list[int] = [token for token in written.content if isinstance(token, int)]
-        whole = self._truncator.encode(written.text + reply, chat=written.templated)
-        # a token across the border would change what the model has read: then the reply is tokenised by itself
+    def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
+        """The content of a completion request that continues from the beginning of a reply."""
+        if isinstance(rendered.content, str):
+            return rendered.content + reply
+        assert self._truncator is not None, "token ids need a tokenizer"
+        ids: list[int] = [token for token in rendered.content if isinstance(token, int)]
+        whole = self._truncator.encode(rendered.text + reply, chat=rendered.templated)
+        # a token across the boundary would change the prompt's tokens: then the reply is tokenised by itself
         return whole if whole[: len(ids)] == ids else ids + self._truncator.ids(reply)
 
     def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
@@ -107,7 +107,7 @@ class PromptRenderer:
             return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
         return RenderedPrompt(
             api="completions",
-            content=tokenized.ids if self._takes_ids else tokenized.text,
+            content=tokenized.ids if self._accepts_token_ids else tokenized.text,
             text=tokenized.text,
             templated=prompt.chat,
             truncations=tokenized.truncations,
@@ -115,13 +115,13 @@ class PromptRenderer:
         )
 
     def _sanitized(self, spans: tuple[Span, ...]) -> tuple[tuple[Span, ...], int]:
-        out, total = [], 0
+        sanitized, total = [], 0
         for span in spans:
             if span.kind not in ("template", "image"):
-                text, found = self._sanitize(span.text)
-                span, total = replace(span, text=text), total + found
-            out.append(span)
-        return tuple(out), total
+                text, count = self._sanitize(span.text)
+                span, total = replace(span, text=text), total + count
+            sanitized.append(span)
+        return tuple(sanitized), total
 
     def _sanitize(self, text: str) -> tuple[str, int]:
         if self._truncator is not None:
@@ -131,15 +131,15 @@ class PromptRenderer:
         return sanitizer(text)
 
 
-def request_body(model: str, written: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """The request for `sampling.n` replies, as OpenAI's reference has it; `openai_quirks` takes away from it."""
+def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
+    """The body for `sampling.n` replies by OpenAI's reference; see `unsupported_params` for other servers."""
     body: dict[str, Any] = {
         "model": model,
-        "prompt" if written.api == "completions" else "messages": written.content,
+        "prompt" if prompt.api == "completions" else "messages": prompt.content,
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
     }
-    if sampling.stop and not sampling.include_stop:  # a server leaves them out of the reply
+    if sampling.stop and not sampling.include_stop:  # a server removes them from the reply
         body["stop"] = list(sampling.stop)
     if sampling.n > 1:
         body["n"] = sampling.n
@@ -147,16 +147,16 @@ def request_body(model: str, written: RenderedPrompt, sampling: Sampling, *, log
         body["seed"] = sampling.seed
     if sampling.grammar is not None:
         body["structured_outputs"] = {"regex": sampling.grammar}
-    if written.continued:
+    if prompt.prefill:
         body |= CONTINUATION
     if logprobs:
         chat = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-        body |= chat if written.api == "chat" else {"logprobs": TOP_LOGPROBS}
+        body |= chat if prompt.api == "chat" else {"logprobs": TOP_LOGPROBS}
     return body
 
 
 def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
-    """The prompt's own messages; plain text is all the user's."""
+    """The prompt's messages; plain text is one message of the user."""
     if images := [span.text for span in spans if span.kind == "image"]:
         messages = chat_parts(spans if chat else tuple(replace(span, role="user") for span in spans))
         urls = iter([image_url(image) for image in images])
@@ -168,17 +168,15 @@ def _messages(spans: tuple[Span, ...], *, chat: bool) -> list[dict[str, Any]]:
     return [dict(message) for message in chat_messages(spans)]
 
 
-def _shortened(spans: tuple[Span, ...], cut: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
-    """The spans with their answers cut as the length policy cut them."""
-    kept = {one.answer: one.tokens_after for one in cut}
-    out, answer = list(spans), 0
-    for place, span in enumerate(spans):
-        if span.kind != "answer":
-            continue
-        if answer in kept:
-            out[place] = replace(span, text=_beginning(span.text, kept[answer], truncator))
-        answer += 1
-    return tuple(out)
+def _truncated(spans: tuple[Span, ...], truncations: tuple[Truncation, ...], truncator: Truncator) -> tuple[Span, ...]:
+    """The spans with their answers truncated by the length policy."""
+    lengths = {truncation.answer: truncation.tokens_after for truncation in truncations}
+    answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
+    shortened = list(spans)
+    for answer, length in lengths.items():
+        span = spans[answers[answer]]
+        shortened[answers[answer]] = replace(span, text=_beginning(span.text, length, truncator))
+    return tuple(shortened)
 
 
 def _beginning(text: str, tokens: int, truncator: Truncator) -> str:

@@ -1,7 +1,7 @@
-"""What a server answered: checked here, once, and turned into records of our own.
+"""Checks a server's response once, and turns it into this package's records.
 
-Servers differ in small things (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python
-the other way round), so each form is taken wherever it stands. What fits no form is `BadReplyError`, never a guess.
+Servers differ in details (llama.cpp gives log-probabilities of the chat form on /completions, llama-cpp-python the
+other way round), so each form is read wherever it stands. Another form of response is a `BadReplyError`, not a guess.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
-from typing import Any
+from typing import Any, NamedTuple
 
 import openai
 from pydantic import BaseModel, Field, ValidationError
@@ -25,7 +25,7 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 class BadReplyError(Exception):
-    """The reply is not what the API promises: HTML, torn JSON, no choices, wrong types."""
+    """The reply is not what the API promises: HTML, incomplete JSON, no choices, wrong types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class Choice:
 
     Attributes:
         text: None where the server gave none.
-        thinking: what it gives apart as the model's reasoning; empty where it gives none.
-        finish_reason: the server's own word.
-        refusal: what the model said instead of a reply.
+        thinking: the separate reasoning of the model; empty where there is none.
+        finish_reason: as the server states it.
+        refusal: the model's refusal instead of a reply.
         steps: the log-probabilities token by token; None where the server gave none.
     """
 
@@ -67,6 +67,13 @@ class Usage:
         )
 
 
+class Answer(NamedTuple):
+    """The replies to one request, and the tokens billed for them."""
+
+    choices: tuple[Choice, ...]
+    usage: Usage
+
+
 class _TopToken(BaseModel):
     token: str
     logprob: float
@@ -77,7 +84,7 @@ class _ChatToken(_TopToken):
 
 
 class _Logprobs(BaseModel):
-    """Either form; `content` is the chat API's."""
+    """Either form; `content` belongs to the chat API."""
 
     content: list[_ChatToken] | None = None
     tokens: list[str] | None = None
@@ -112,7 +119,7 @@ def read_json(body: str) -> Any:
     """The body as JSON.
 
     Raises:
-        BadReplyError: it is none.
+        BadReplyError: it is not JSON.
     """
     try:
         return parse_json(body)
@@ -121,7 +128,7 @@ def read_json(body: str) -> Any:
 
 
 def read_usage(data: Any) -> Usage | None:
-    """The billed tokens, also of a reply that is of no use otherwise; None where they are not stated."""
+    """The billed tokens, also of a reply that is unusable otherwise; None where they are not stated."""
     try:
         stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
@@ -133,68 +140,68 @@ def read_choices(data: Any) -> tuple[Choice, ...]:
     """The replies.
 
     Raises:
-        BadReplyError: not what the API promises, and in what.
+        BadReplyError: the body is not what the API promises; the message names the field.
     """
     try:
         body = _Body.model_validate(data)
     except ValidationError as error:
         first: Mapping[str, Any] = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "body"
-        raise BadReplyError(f"{place}: {first['msg']}") from error
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise BadReplyError(f"{field}: {first['msg']}") from error
     if not body.choices:
         raise BadReplyError("choices is empty")
-    return tuple(_choice(one) for one in body.choices)
+    return tuple(_choice(choice) for choice in body.choices)
 
 
-def _choice(given: _Choice) -> Choice:
-    message = given.message or _Message(content=given.text)
+def _choice(raw: _Choice) -> Choice:
+    message = raw.message or _Message(content=raw.text)
     thinking = message.reasoning_content or message.reasoning or ""
-    if message.content is None and not (message.refusal or thinking) and given.finish_reason == "stop":
+    if message.content is None and not (message.refusal or thinking) and raw.finish_reason == "stop":
         raise BadReplyError("a finished reply without a text")
     return Choice(
         text=message.content,
-        finish_reason=given.finish_reason,
+        finish_reason=raw.finish_reason,
         refusal=message.refusal or None,  # some servers write an empty one into every reply
-        steps=None if given.logprobs is None else _steps(given.logprobs),
+        steps=None if raw.logprobs is None else _steps(raw.logprobs),
         thinking=thinking.strip(),
     )
 
 
-def _steps(given: _Logprobs) -> tuple[TokenStep, ...] | None:
-    if given.content is not None:
-        tops = [[(one.token, one.logprob) for one in token.top_logprobs or ()] for token in given.content]
-        chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in given.content]
-    elif given.tokens is not None:
-        unlisted: list[dict[str, float] | None] = [None] * len(given.tokens)
-        listed = unlisted if given.top_logprobs is None else given.top_logprobs
+def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
+    if raw.content is not None:
+        tops = [[(top.token, top.logprob) for top in token.top_logprobs or ()] for token in raw.content]
+        chosen: list[tuple[str, float | None]] = [(token.token, token.logprob) for token in raw.content]
+    elif raw.tokens is not None:
+        unlisted: list[dict[str, float] | None] = [None] * len(raw.tokens)
+        listed = unlisted if raw.top_logprobs is None else raw.top_logprobs
         tops = [list((top or {}).items()) for top in listed]
-        chosen = list(zip(given.tokens, given.token_logprobs or (), strict=False))
-        if not len(tops) == len(chosen) == len(given.tokens):
-            raise BadReplyError(f"logprobs: {len(given.tokens)} tokens, but {len(tops)} top_logprobs")
+        chosen = list(zip(raw.tokens, raw.token_logprobs or (), strict=False))
+        if not len(tops) == len(chosen) == len(raw.tokens):
+            raise BadReplyError(f"logprobs: {len(raw.tokens)} tokens, but {len(tops)} top_logprobs")
     else:
         return None
     return tuple(_step(token, logprob, top) for (token, logprob), top in zip(chosen, tops, strict=True))
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """One place; some servers do not list the token itself among the likeliest."""
+    """One position; some servers do not list the chosen token among the most probable ones."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
-    if not all(one < 0.01 for _, one in listed):  # a NaN is not either
-        raise BadReplyError(f"logprobs: {token!r} has no log-probabilities but {listed[:3]}")
-    return TokenStep(token=token, tops=tuple((piece, math.exp(one)) for piece, one in listed))
+    if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
+        raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
+    return TokenStep(token=token, tops=tuple((piece, math.exp(value)) for piece, value in listed))
 
 
-def words_of(error: openai.APIStatusError) -> str:
-    """The server's own words: the message of an OpenAI, FastAPI or plain body."""
+def error_message(error: openai.APIStatusError) -> str:
+    """The server's message, from an OpenAI, FastAPI or plain body."""
     body: Any = error.body
     if isinstance(body, dict):
-        found = body.get("message") or body.get("detail") or body.get("error") or body
-        return found if isinstance(found, str) else json.dumps(found)
+        message = body.get("message") or body.get("detail") or body.get("error") or body
+        return message if isinstance(message, str) else json.dumps(message)
     return str(body or error.response.text or error.message)
 
 
-def pause_of(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to be left alone for."""
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds after which the server asks for the next request."""
     if (milliseconds := headers.get("retry-after-ms")) is not None:
         return _seconds(f"{milliseconds}ms")
     stated = (_seconds(headers.get(name)) for name in ("retry-after", "x-ratelimit-reset-requests"))
@@ -206,7 +213,7 @@ def _seconds(text: str | None) -> float | None:
     if not text:
         return None
     if _DURATIONS.fullmatch(text.strip()):
-        return sum(float(number) * _UNIT_S[unit] for number, unit in _DURATION.findall(text))
+        return sum(float(value) * _UNIT_S[unit] for value, unit in _DURATION.findall(text))
     try:
         date = parsedate_tz(text)
         return None if date is None else max(0.0, mktime_tz(date) - time.time())

@@ -1,7 +1,7 @@
-"""What a server does not take, learned from its refusals, and the bodies it takes instead.
+"""Parameters that a server does not support, learned from its refusals, and request bodies without them.
 
-No list of servers is kept: each says itself, in a 400, which field it does not know. What was given up and then
-worked is remembered for all requests that follow.
+There is no list of servers: each names the unknown field itself, in a 400. A parameter whose removal helped is left out
+of all later requests.
 """
 
 import re
@@ -23,7 +23,7 @@ _TOO_LONG = re.compile(
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server refused a request for what it asks, not for its load; sending it again would change nothing."""
+    """The server refused a request for its content, not for its load; a retry would not help."""
 
     status: int
     message: str
@@ -33,8 +33,8 @@ class RefusedError(Exception):
     @property
     def too_long(self) -> bool:
         """Whether the prompt does not fit into the model's window."""
-        said = self.code + " " + self.message
-        return self.status in (400, 413, 422) and ("context_length" in said or bool(_TOO_LONG.search(said)))
+        text = self.code + " " + self.message
+        return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
     @property
     def fatal(self) -> bool:
@@ -42,8 +42,8 @@ class RefusedError(Exception):
         return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
 
     @property
-    def over_the_rate_limit_alone(self) -> bool:
-        """Whether this one request asks for more tokens than the limit ever lets through (OpenAI's words)."""
+    def exceeds_rate_limit(self) -> bool:
+        """Whether this single request has more tokens than the rate limit allows (OpenAI's words)."""
         return self.status == 429 and "request too large" in self.message.lower()
 
     def __str__(self) -> str:
@@ -51,11 +51,11 @@ class RefusedError(Exception):
 
 
 def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
-    """What to give up, so that the server may take the request; None where it says nothing that could help.
+    """The parameter to leave out, so that the server may take the request; None where none is named.
 
     Args:
-        refused: the server's words.
-        body: what was refused.
+        refused: the server's refusal.
+        body: the refused request.
     """
     if refused.too_long or refused.status not in (400, 403, 422):
         return None
@@ -71,22 +71,22 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
     return next((name for name in _PLAIN if name in body and _names(refused, name)), None)
 
 
-def without_unsupported(body: Mapping[str, Any], given_up: Collection[str]) -> dict[str, Any]:
-    """The body as the server takes it."""
-    taken = {name: value for name, value in body.items() if name not in given_up}
-    if "max_tokens" in given_up:
-        taken["max_completion_tokens"] = body["max_tokens"]
-    if "continuation" in given_up:
-        taken = {name: value for name, value in taken.items() if name not in CONTINUATION}
-    if "logprobs" in given_up:
-        taken.pop("top_logprobs", None)
-    elif "many_logprobs" in given_up and "logprobs" in taken:
-        name = "top_logprobs" if "top_logprobs" in taken else "logprobs"
-        taken[name] = min(taken[name], FEW_TOP_LOGPROBS)
-    return taken
+def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
+    """The body without the unsupported parameters, or with their replacements."""
+    supported = {name: value for name, value in body.items() if name not in unsupported}
+    if "max_tokens" in unsupported:
+        supported["max_completion_tokens"] = body["max_tokens"]
+    if "continuation" in unsupported:
+        supported = {name: value for name, value in supported.items() if name not in CONTINUATION}
+    if "logprobs" in unsupported:
+        supported.pop("top_logprobs", None)
+    elif "many_logprobs" in unsupported and "logprobs" in supported:
+        name = "top_logprobs" if "top_logprobs" in supported else "logprobs"
+        supported[name] = min(supported[name], FEW_TOP_LOGPROBS)
+    return supported
 
 
 def _names(refused: RefusedError, name: str) -> bool:
-    """Whether the server's words are about this field; a single letter counts only in quotes."""
+    """Whether the server's message names this field; a single letter counts only in quotes."""
     quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
     return refused.param == name or re.search(quoted, refused.message) is not None

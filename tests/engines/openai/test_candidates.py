@@ -156,7 +156,7 @@ def test_tokens_below_the_listed_ones_are_mentioned():
         # 9 has at most as much as the least likely of the five that are listed
         assert (
             approximation
-            == "up to 0.10 of the probability may be missing: the server lists only the 5 likeliest tokens"
+            == "up to 0.10 of the probability may be missing: the server lists only the 5 most probable tokens"
         )
         assert engine.stats()["not_taken_by_server"] == ["many_logprobs"]
         assert server.bodies[-1]["logprobs"] == 5

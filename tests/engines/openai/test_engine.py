@@ -173,7 +173,7 @@ def test_a_reply_that_goes_on_ends_with_the_window(backend, tiny_model):
     with endpoint(backend, window=512) as server:
         engine = load(server, tokenizer=str(tiny_model))
         done = answer(engine, prompt=going_on, max_tokens=300, reserve=24)
-        assert done.truncations == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).cut
+        assert done.truncations == answer(engine, prompt=prompt_of("big " * 900), max_tokens=24).truncations
         assert done.prompt_tokens + done.completion_tokens == 512
         engine.close()
 
@@ -237,7 +237,7 @@ def test_a_grammar_is_refused_where_the_server_ignores_it():
     with endpoint() as server:
         engine = load(server)
         assert not engine.supports_grammar
-        with pytest.raises(EngineError, match="does not hold replies to a grammar"):
+        with pytest.raises(EngineError, match="does not constrain replies to a grammar"):
             engine.submit([request_of(grammar=r"\d")])
         with pytest.raises(EngineError, match="n and max_tokens must be 1 or more"):
             engine.submit([request_of(n=0)])

@@ -9,7 +9,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.openai import endpoint as openai_calls
 from judgelm.engines.openai.limiter import AdaptiveLimiter
-from judgelm.engines.openai.response import pause_of
+from judgelm.engines.openai.response import retry_after_s
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
 from judgelm.records import Request, Sample, Sampling
@@ -139,20 +139,20 @@ def test_all_wait_as_long_as_the_server_asks():
     ],
 )
 def test_how_servers_say_when_to_come_back(headers, seconds):
-    assert pause_of(headers) == seconds
+    assert retry_after_s(headers) == seconds
 
 
 def test_the_gate_halves_once_for_one_burst_and_grows_with_success():
-    gate = AdaptiveLimiter(32)
+    limiter = AdaptiveLimiter(32)
     for _ in range(5):
-        gate.overloaded(0.0, None)  # all five were sent before the first refusal
-    assert gate.limit == 16
+        limiter.overloaded(0.0, None)  # all five were sent before the first refusal
+    assert limiter.limit == 16
     for _ in range(16):
-        gate.succeeded()
-    assert gate.limit == 17
+        limiter.succeeded()
+    assert limiter.limit == 17
     for _ in range(10):
-        gate.overloaded(time.monotonic(), None)
-    assert gate.limit == 1
+        limiter.overloaded(time.monotonic(), None)
+    assert limiter.limit == 1
 
 
 def test_a_server_that_dies_and_comes_back():

@@ -64,7 +64,7 @@ def test_a_completions_only_engine_refuses_images(picture):
     with endpoint(ScriptedBackend()) as server:
         engine = load(server, api="completions")
         with pytest.raises(
-            EngineError, match="shows images, which this model does not support: /completions takes text"
+            EngineError, match="shows images, which this model does not support: /completions takes only text"
         ):
             engine.submit([request_of([picture])])
         engine.close()

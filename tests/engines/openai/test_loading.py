@@ -32,7 +32,7 @@ def test_a_server_that_is_not_there():
 
 
 def test_a_model_the_server_does_not_have():
-    missing = pytest.raises(ModelError, match="has no model 'tiny'; it has: judge-13b, judge-7b")
+    missing = pytest.raises(ModelError, match="has no model 'tiny'; available: judge-13b, judge-7b")
     with endpoint(models=("judge-7b", "judge-13b")) as server, missing:
         load(server)
 
@@ -47,17 +47,17 @@ def test_an_address_that_is_no_api():
 def test_a_key_that_is_missing_or_wrong(monkeypatch):
     with endpoint(key="sk-right") as server:
         monkeypatch.delenv("JUDGE_KEY", raising=False)
-        with pytest.raises(ModelError, match=r"wants a key .*: set the environment variable JUDGE_KEY"):
+        with pytest.raises(ModelError, match=r"needs a key .*: set the environment variable JUDGE_KEY"):
             load(server, api_key_env="JUDGE_KEY")
         monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
-        with pytest.raises(ModelError, match="does not accept the key in JUDGE_KEY") as raised:
+        with pytest.raises(ModelError, match="rejects the key in JUDGE_KEY") as raised:
             load(server, api_key_env="JUDGE_KEY")
         assert "sk-wrong" not in str(raised.value)
         monkeypatch.setenv("JUDGE_KEY", "sk-right")
         engine = load(server, api_key_env="JUDGE_KEY")
         server.key = "sk-changed"
         engine.submit([Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=6))])
-        with pytest.raises(EngineError, match="does not accept the key in JUDGE_KEY") as raised:
+        with pytest.raises(EngineError, match="rejects the key in JUDGE_KEY") as raised:
             engine.collect(10)
         assert "sk-right" not in str(raised.value) + str(engine.describe()) + str(engine.stats())
         engine.close()
@@ -74,15 +74,15 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
         with pytest.raises(ConfigError, match=match):
             load_engine("openai", EngineOptions(model="x", engine_args=arguments, **(options or {})))
 
-    refused("has no argument 'base'; there are: base_url, api_key_env, api, concurrency", base="x")
+    refused("has no argument 'base'; available: base_url, api_key_env, api, concurrency", base="x")
     refused("concurrency='many': .*integer", concurrency="many")
     refused("api='completion'", api="completion")
-    refused("localhost:8000 is no http", base_url="localhost:8000")
-    refused("window-tokens means nothing .* without --engine-arg tokenizer", {"max_model_len": 100})
+    refused("localhost:8000 is not an http", base_url="localhost:8000")
+    refused("window-tokens needs --engine-arg tokenizer", {"max_model_len": 100})
     refused("serve the adapter as a model", {"adapter": "a"})
     refused("has no dtype: the server decides", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
-    refused("file://x is no http")
+    refused("file://x is not an http")
 
 
 def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():

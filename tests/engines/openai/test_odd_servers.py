@@ -141,7 +141,7 @@ def test_where_only_the_chosen_tokens_probability_is_told(api):
         done = ask(engine, candidates=("A", "B"), max_tokens=1)
         # A is what was said, with its 0.7; B may have the rest, of which nothing is told
         assert done.candidate_logprobs == (pytest.approx(-0.356675), -float("inf"))
-        words = "up to 0.30 of the probability may be missing: the server lists only the token that it chose"
+        words = "up to 0.30 of the probability may be missing: the server lists only the chosen token"
         assert done.approximation == words
         assert engine.stats()["retries"] == {}
         engine.close()

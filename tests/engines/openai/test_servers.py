@@ -167,7 +167,7 @@ def test_all_may_be_down_for_a_moment():
 def test_at_the_start_one_must_be_there_and_none_may_be_wrong():
     with endpoint() as good, endpoint() as gone, endpoint(models=("another",)) as wrong:
         wrong.misbehave(lambda number, body: (404, {"error": {"message": "no model tiny"}}))
-        with pytest.raises(ModelError, match="has no model 'tiny'; it has: another"):
+        with pytest.raises(ModelError, match="has no model 'tiny'; available: another"):
             load(good, wrong)
         gone.kill()
         engine = load(good, gone)
@@ -197,7 +197,7 @@ def test_the_cost_of_all_is_counted_together():
 
 @pytest.mark.parametrize("address", ["http://a/v1,ftp://b/v1", ",", "http://a/v1,b"])
 def test_each_address_is_checked(address):
-    with pytest.raises(ConfigError, match="is no http"):
+    with pytest.raises(ConfigError, match="is not an http"):
         load(address)
 
 
