@@ -86,7 +86,7 @@ def test_a_server_that_is_killed_half_way_loses_nothing():
 
 
 def test_a_server_that_is_back_is_found_out_by_one_request(monkeypatch):
-    monkeypatch.setattr(openai_pool, "_OUT_S", 0.3)
+    monkeypatch.setattr(openai_pool, "_DOWN_S", 0.3)
     with endpoint(delay_s=0.01) as stays, endpoint(delay_s=0.01) as returns:
         engine = load(stays, returns)
         returns.kill()
