@@ -10,13 +10,14 @@ from typing import NamedTuple
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import Asking
-from judgelm.modes.sampling import sampling_for
+from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
 
 PLAIN = "Question: {question}\nAnswer:"
 """How a base model, which knows no chat, is made to answer."""
 
-_BASE_MODEL_GOES_ON = "\nQuestion:"
+_NEXT_QUESTION = "\nQuestion:"
+"""A base model, which knows no end, begins another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,29 +88,21 @@ class Answering:
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
             raise ConfigError(f"plain is {self.plain!r}; it must hold {{question}} once")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: Draw) -> Asking[Answer]:
         """Ask once."""
-        decoding = draw.decoding
-        sampling = sampling_for(
-            draw.question.id,
-            temperature=decoding.temperature,
-            seed=decoding.seed,
-            max_tokens=self.max_tokens,
-            stop=() if self.chat else (_BASE_MODEL_GOES_ON,),
-        )
+        stop = () if self.chat else (_NEXT_QUESTION,)
+        sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=stop)
         [completion] = yield [Request(key="0", prompt=self.prompt(draw.question.question), sampling=sampling)]
-        ended = completion.finish_reasons[0]
-        if (found := failure_of(completion)) is not None:
-            failure = Unparsed(found.code, "", completion.error)
-            return Answer(draw=draw, text=None, failure=failure, finish_reason=ended)
+        if (failure := failure_of(completion)) is not None:
+            failure = Unparsed(failure.code, "", completion.error)
+            return Answer(draw=draw, text=None, failure=failure, finish_reason=completion.finish_reasons[0])
         return Answer(
             draw=draw,
             text=completion.texts[0].strip(),
             thinking=thinking_of(completion),
-            finish_reason=ended,
+            finish_reason=completion.finish_reasons[0],
             prompt_tokens=completion.prompt_tokens,
             completion_tokens=completion.completion_tokens,
         )

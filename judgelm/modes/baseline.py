@@ -8,15 +8,14 @@ Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, thinking_of
+from judgelm.modes.completions import compared, graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.sampling import sampling_for
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.parsing.other_judges import (
-    PairLabel,
     read_auto_j,
     read_auto_j_rating,
     read_pandalm,
@@ -24,25 +23,12 @@ from judgelm.parsing.other_judges import (
     read_prometheus_score,
 )
 from judgelm.prompts.other_judges import HELPFULNESS, OTHER_JUDGES, BaselineJudge, JudgePrompt
-from judgelm.records import (
-    Completion,
-    GradeVerdict,
-    Judgment,
-    PairVerdict,
-    Prompt,
-    Request,
-    Sample,
-    Shown,
-    Unparsed,
-    Winner,
-)
+from judgelm.records import Completion, Prompt, Request, Sample, Scores, Shown, Unparsed
 
-_PAIR_REPLIES: Mapping[BaselineJudge, Callable[[str], PairLabel | Unparsed]] = {
+_PARSERS: Mapping[BaselineJudge, Callable[[str], Scores | str | Unparsed]] = {
     "pandalm": read_pandalm,
     "auto-j": read_auto_j,
     "prometheus-relative": read_prometheus_letter,
-}
-_GRADES: Mapping[BaselineJudge, Callable[[str], float | Unparsed]] = {
     "auto-j-single": read_auto_j_rating,
     "prometheus-absolute": read_prometheus_score,
     "prometheus-1": read_prometheus_score,
@@ -96,32 +82,30 @@ class Baseline:
 
     def __post_init__(self) -> None:
         """Check the options against the judge."""
-        if self.judge not in OTHER_JUDGES:
-            raise ConfigError(f"judge {self.judge!r} is not known; there are: {', '.join(get_args(BaselineJudge))}")
+        check_choices(self, judge=BaselineJudge)
+        check_above_zero(self, "max_tokens")
         if OTHER_JUDGES[self.judge].words_from_user != bool(self.words):
             finding = "has words of its own; leave them out" if self.words else "needs the words of its own prompt"
             raise ConfigError(f"judge {self.judge} {finding} (--mode-arg words=...)")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
-        asked = self.prompt
-        if self.both_orders and asked.answers == 1:
+        prompt = self.prompt
+        if self.both_orders and prompt.answers == 1:
             raise ConfigError(f"judge {self.judge} grades one answer, which has no order; leave --both-orders out")
-        if self.reference == "use" and not asked.takes_reference:
+        if self.reference == "use" and not prompt.takes_reference:
             raise ConfigError(f"judge {self.judge} has no place for a reference; use --reference auto or ignore")
-        if self.reference == "ignore" and asked.needs_reference:
+        if self.reference == "ignore" and prompt.needs_reference:
             raise ConfigError(f"judge {self.judge} always grades beside a reference; use --reference use")
-        if asked.needs_reference:
+        if prompt.needs_reference:
             object.__setattr__(self, "reference", "use")
-        if self.rubric and not asked.takes_rubric:
+        if self.rubric and not prompt.takes_rubric:
             raise ConfigError(f"judge {self.judge} knows no rubric; leave it out")
         if self.explain and self.judge != _LABEL_FIRST:
             raise ConfigError(f"judge {self.judge} reasons before its verdict anyway; explain is for {_LABEL_FIRST}")
 
     @property
     def prompt(self) -> JudgePrompt:
-        """How this judge is asked."""
-        found = OTHER_JUDGES[self.judge]
-        return found.with_words(self.words) if self.words else found
+        """How this judge is prompt."""
+        prompt = OTHER_JUDGES[self.judge]
+        return prompt.with_words(self.words) if self.words else prompt
 
     @property
     def template(self) -> str:
@@ -138,6 +122,7 @@ class Baseline:
         """Two for judges of pairs, one for those that grade."""
         return (self.prompt.answers, self.prompt.answers)
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for each order, read, conclude.
 
@@ -146,19 +131,16 @@ class Baseline:
         """
         self._check(sample)
         orders = _orders(self.prompt.answers, both=self.both_orders)
-        prompts = [self._render(sample, order) for order in orders]
-        sampling = sampling_for(
-            sample.id,
-            temperature=self.temperature,
-            seed=self.seed,
-            max_tokens=self.max_tokens,
-            stop=("\n\n",) if self.judge == _LABEL_FIRST and not self.explain else (),
-        )
+        stop = ("\n\n",) if self.judge == _LABEL_FIRST and not self.explain else ()
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stop)
         completions = yield [
-            Request(key=str(place), prompt=prompt, sampling=sampling) for place, prompt in enumerate(prompts)
+            Request(key=str(index), prompt=self._render(sample, order), sampling=sampling)
+            for index, order in enumerate(orders)
         ]
-        shown = tuple(self._read(order, one) for order, one in zip(orders, completions, strict=True))
-        return self._conclude(sample, shown, prompts, completions)
+        shown = [self._read(order, completion) for order, completion in zip(orders, completions, strict=True)]
+        if self.prompt.answers == 1:
+            return graded(self, sample, shown[0])
+        return compared(self, sample, shown, accept_one_order=self.accept_one_order)
 
     def _check(self, sample: Sample) -> None:
         needed = self.prompt.answers
@@ -170,7 +152,7 @@ class Baseline:
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}
-        slots |= {f"answer_{place}": sample.answers[index] for place, index in enumerate(order, 1)}
+        slots |= {f"answer_{number}": sample.answers[index] for number, index in enumerate(order, 1)}
         if "input" in self.prompt.texts:
             slots |= _split_question(sample)
         if self.prompt.takes_reference and self.reference != "ignore" and sample.reference is not None:
@@ -188,58 +170,11 @@ class Baseline:
         return HELPFULNESS if self.prompt.answers == 1 else HELPFULNESS.split("\n")[0]
 
     def _read(self, order: tuple[int, ...], completion: Completion) -> Shown:
-        """A reply with its label or grade; one that was cut off has none, but for a label in a line that has ended."""
-        text = completion.texts[0] if completion.texts else ""
-        shown = Shown(order=order, text=text, thinking=thinking_of(completion), truncations=completion.truncations)
-        if (failure := failure_of(completion)) is not None:
-            return replace(shown, failure=failure)
-        if completion.finish_reasons[0] == "length" and not (self.judge == _LABEL_FIRST and "\n" in text.lstrip()):
-            failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")
-            return replace(shown, failure=failure)
-        if self.prompt.answers == 2:
-            label = _PAIR_REPLIES[self.judge](text)
-            if isinstance(label, Unparsed):
-                return replace(shown, failure=label)
-            return replace(shown, label=label)
-        grade = _GRADES[self.judge](text)
-        if isinstance(grade, Unparsed):
-            return replace(shown, failure=grade)
-        return replace(shown, scores=(grade,))
-
-    def _conclude(
-        self, sample: Sample, shown: tuple[Shown, ...], prompts: list[Prompt], completions: list[Completion]
-    ) -> Judgment:
-        winners = [winner for one in shown if (winner := winner_shown(one)) is not None]
-        failure = next((one.failure for one in shown if one.failure is not None), None)
-        if winners and self.accept_one_order:
-            failure = None
-        scores = shown[0].scores
-        verdict: PairVerdict | GradeVerdict | None = None
-        if failure is None and scores is not None:
-            verdict = GradeVerdict(score=scores[0])
-        elif failure is None:
-            verdict = PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie")
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=verdict,
-            shown=shown,
-            scores=scores,
-            consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-            failure=failure,
-            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
+        """A reply that was cut off is a failure, except behind the end of a line that is the label."""
+        line_ended = self.judge == _LABEL_FIRST and "\n" in "".join(completion.texts).lstrip()
+        return read_reply(
+            completion, _PARSERS[self.judge], max_tokens=self.max_tokens, order=order, needs_end=not line_ended
         )
-
-
-def winner_shown(shown: Shown) -> Winner | None:
-    """What one order's label says, in sample order; None where that order failed, or graded."""
-    if shown.label is None:
-        return None
-    if shown.label == "tie":
-        return "tie"
-    return 1 if shown.order[int(shown.label) - 1] == 0 else 2
 
 
 def _orders(answers: int, *, both: bool) -> tuple[tuple[int, ...], ...]:

@@ -13,13 +13,13 @@ Source: JudgeLM, section 6 (multi-turn chat about judgments) and Figure 19.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, thinking_of
+from judgelm.errors import InputError
+from judgelm.modes.completions import cut_off, failure_of, thinking_of
 from judgelm.modes.conversation import FOLLOW_UP
 from judgelm.modes.flow import Asking, Flow
+from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import Reasons
-from judgelm.modes.sampling import sampling_for
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.follow_up import follow_up_prompt, stops, talk_sha
 from judgelm.records import Completion, Judgment, Request, Sample, Shown, Truncation, Unparsed
@@ -75,22 +75,23 @@ class FollowUp:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
-        asked, given = (self.mode.name, self.sample.id), (self.judgment.mode, self.judgment.sample_id)
-        if asked != given:
+        check_above_zero(self, "max_tokens")
+        judgment = self.judgment
+        if (self.mode.name, self.sample.id) != (judgment.mode, judgment.sample_id):
             raise InputError(
-                f"the judgment is of sample {given[1]} by mode {given[0]}, not of {asked[1]} by {asked[0]}; "
-                "give the sample and the mode that it was made with"
+                f"the judgment is of sample {judgment.sample_id} by mode {judgment.mode}, not of {self.sample.id} by "
+                f"{self.mode.name}; give the sample and the mode that it was made with"
             )
-        if not any(_talked_about(one) for one in self.judgment.shown):
-            raise InputError(f"judgment {given[1]}: it holds no readable reply to talk about; judge the sample again")
+        if not any(_talked_about(shown) for shown in judgment.shown):
+            raise InputError(
+                f"judgment {judgment.sample_id}: it holds no readable reply to talk about; judge the sample again"
+            )
 
     @property
     def shown(self) -> Shown:
         """The prompt and reply that the talk goes on from."""
-        readable = [one for one in self.judgment.shown if _talked_about(one)]
-        return next((one for one in readable if one.reason is not None), readable[0])
+        readable = [shown for shown in self.judgment.shown if _talked_about(shown)]
+        return next((shown for shown in readable if shown.reason is not None), readable[0])
 
     @property
     def reply(self) -> str:
@@ -106,22 +107,17 @@ class FollowUp:
         if not question.strip():
             raise InputError(f"sample {self.sample.id}: follow-up {len(self.history) + 1} is blank; write a question")
         judged = self.mode.prompt_of(self.sample, self.shown.order, self.shown.part)
-        said = [judged.prefill + self.reply]
-        for number, earlier in enumerate(self.history, 1):
+        turns = [judged.prefill + self.reply]
+        for index, earlier in enumerate(self.history, 1):
             if earlier.reply is None:
                 raise InputError(
-                    f"sample {self.sample.id}: follow-up {number} has no reply; leave it out of the history"
+                    f"sample {self.sample.id}: follow-up {index} has no reply; leave it out of the history"
                 )
-            said += [earlier.question, earlier.reply]
+            turns += [earlier.question, earlier.reply]
         template = get_template(self.mode.template)
-        prompt = follow_up_prompt(template, judged, [*said, question])
-        sampling = sampling_for(
-            f"{self.sample.id} follow-up {len(self.history) + 1}",
-            temperature=self.temperature,
-            seed=self.seed,
-            max_tokens=self.max_tokens,
-            stop=stops(template),
-        )
+        prompt = follow_up_prompt(template, judged, [*turns, question])
+        seeded = f"{self.sample.id} follow-up {len(self.history) + 1}"
+        sampling = sampling_for(self, seeded, self.max_tokens, stop=stops(template))
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         return self._exchange(question, prompt.sanitized - judged.sanitized, completion)
 
@@ -130,9 +126,7 @@ class FollowUp:
         return replace(self, history=(*self.history, exchange))
 
     def _exchange(self, question: str, sanitized: int, completion: Completion) -> Exchange:
-        failure = failure_of(completion)
-        if failure is None and completion.finish_reasons[0] == "length":
-            failure = Unparsed("truncated", "", f"no end within {self.max_tokens} tokens or the window")
+        failure = failure_of(completion) or cut_off(completion, self.max_tokens)
         reply = completion.texts[0].strip() if completion.texts else None
         if reply == "":
             reply, failure = None, failure or Unparsed("off_grammar", "", "the reply is empty")
@@ -175,8 +169,7 @@ class Chat(Pairwise):
     def __post_init__(self) -> None:
         """Check the options of pairs, and the room for replies."""
         Pairwise.__post_init__(self)
-        if self.reply_tokens < 1:
-            raise ConfigError(f"reply_tokens is {self.reply_tokens}; it must be above 0")
+        check_above_zero(self, "reply_tokens")
         stops(get_template(self.template))  # raises where a plain template does not say how it goes on
 
     @property
@@ -224,41 +217,40 @@ def follow_ups_of(sample: Sample) -> tuple[str, ...]:
     Raises:
         InputError: they are no list of texts that say something.
     """
-    given = sample.metadata.get("follow_ups")
-    if given is None:
+    questions = sample.metadata.get("follow_ups")
+    if questions is None:
         return ()
-    if not isinstance(given, list) or not all(isinstance(one, str) and one.strip() for one in given):
+    if not isinstance(questions, list) or not all(isinstance(text, str) and text.strip() for text in questions):
         raise InputError(f'sample {sample.id}: follow_ups: expected a list of questions, such as ["Why?"]')
-    return tuple(given)
+    return tuple(questions)
 
 
 def _talked_about(shown: Shown) -> bool:
     return shown.failure is None and not shown.part.startswith(FOLLOW_UP)
 
 
-def _with_replies(judgment: Judgment, talk: FollowUp, asked: int) -> Judgment:
-    """The judgment with what was said behind it."""
-    order = talk.shown.order
+def _with_replies(judgment: Judgment, talk: FollowUp, questions: int) -> Judgment:
+    """The judgment with the talk about it: a reply, or why there is none, for each question."""
     shown = [
         Shown(
-            order=order,
-            part=f"{FOLLOW_UP} {number}",
-            text=one.reply or "",
-            thinking=one.thinking,
-            failure=one.failure,
-            truncations=one.truncations,
+            order=talk.shown.order,
+            part=f"{FOLLOW_UP} {index}",
+            text=exchange.reply or "",
+            thinking=exchange.thinking,
+            failure=exchange.failure,
+            truncations=exchange.truncations,
         )
-        for number, one in enumerate(talk.history, 1)
+        for index, exchange in enumerate(talk.history, 1)
     ]
-    for number in range(len(shown) + 1, asked + 1):
+    for index in range(len(shown) + 1, questions + 1):
         last = talk.history[-1].failure
         assert last is not None, "the talk only breaks off where a reply failed"
         failure = Unparsed(last.code, "", f"not asked, since follow-up {len(talk.history)} has no reply")
-        shown.append(Shown(order=order, part=f"{FOLLOW_UP} {number}", text="", failure=failure))
+        shown.append(Shown(order=talk.shown.order, part=f"{FOLLOW_UP} {index}", text="", failure=failure))
     return replace(
         judgment,
         shown=(*judgment.shown, *shown),
         sanitized=judgment.sanitized + talk.history[-1].sanitized,
-        prompt_tokens=judgment.prompt_tokens + sum(one.prompt_tokens for one in talk.history),
-        completion_tokens=judgment.completion_tokens + sum(one.completion_tokens for one in talk.history),
+        prompt_tokens=judgment.prompt_tokens + sum(exchange.prompt_tokens for exchange in talk.history),
+        completion_tokens=judgment.completion_tokens + sum(exchange.completion_tokens for exchange in talk.history),
     )

@@ -8,16 +8,19 @@ judge's eyes; a model's score is the mean over turns. JudgeLM, section 3.2, for 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from statistics import fmean
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import InputError
+from judgelm.modes.completions import first_failure, graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Asking, Flow, Result
+from judgelm.modes.options import check_choices, sampling_for
 from judgelm.modes.pairwise import Pairwise
-from judgelm.modes.reasons import explain, places_to_explain
-from judgelm.modes.score_replies import grade_distribution, read_scores
+from judgelm.modes.reasons import explain, to_explain
 from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (
     WHOLE,
@@ -29,7 +32,7 @@ from judgelm.prompts.conversation import (
     turn_view,
     whole_view,
 )
-from judgelm.records import Completion, GradeVerdict, Judgment, PairDistribution, Prompt, Request, Sample, Shown
+from judgelm.records import Completion, PairDistribution, Prompt, Request, Sample, Shown
 
 Turns = Literal["each", "last", "whole"]
 
@@ -69,14 +72,14 @@ class Conversation(Pairwise):
     def __post_init__(self) -> None:
         """Check the options of pairs, and which turns."""
         Pairwise.__post_init__(self)
-        if self.turns not in get_args(Turns):
-            raise ConfigError(f"turns {self.turns!r} does not exist; there are: {', '.join(get_args(Turns))}")
+        check_choices(self, turns=Turns)
 
     @property
     def template_sha(self) -> str:
         """Hash of the template's bytes and of what dialogues add to them."""
         return dialogue_sha(get_template(self.template))
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Judge the turns side by side, and make them one.
 
@@ -84,22 +87,17 @@ class Conversation(Pairwise):
             InputError: as `check`.
         """
         self.check(sample)
-        graded = len(sample.answers) == 1
+        single = len(sample.answers) == 1
         views = self.views(sample)
-        parts = yield from side_by_side([(self._grade if graded else self._compare)(sample, view) for view in views])
+        parts = yield from side_by_side([(self._grade if single else self._compare)(sample, view) for view in views])
         shown = tuple(
-            replace(one, part=view.part, referenced=view.referenced)
+            replace(reply, part=view.part, referenced=view.referenced)
             for view, part in zip(views, parts, strict=True)
-            for one in part.shown
+            for reply in part.shown
         )
         merged = per_order(shown)
-        return replace(
-            self._graded(sample, merged) if graded else self._conclude(sample, merged),
-            shown=shown,
-            sanitized=sum(part.sanitized for part in parts),
-            prompt_tokens=sum(part.prompt_tokens for part in parts),
-            completion_tokens=sum(part.completion_tokens for part in parts),
-        )
+        judgment = graded(self, sample, merged[0]) if single else self._conclude(sample, merged)
+        return replace(judgment, shown=shown)
 
     def check(self, sample: Sample) -> None:
         """See that a sample holds one dialogue or two.
@@ -123,7 +121,7 @@ class Conversation(Pairwise):
         if self.turns == "whole":
             return [whole_view(turns)]
         first = len(turns) if self.turns == "last" else 1
-        return [turn_view(turns, number) for number in range(first, len(turns) + 1)]
+        return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
         """What the judge sees of `part`, as `Shown.part` names it; the first part where it is empty."""
@@ -143,41 +141,18 @@ class Conversation(Pairwise):
     def _grade(self, sample: Sample, view: View) -> Flow:
         """One assistant, and the reason where one is asked for."""
         seeded, prompt = _seeded(sample, view), self._prompt(view, (0,))
-        sampling = self._sampling(seeded, self.max_tokens, stop=("\n",))
+        sampling = sampling_for(self, seeded.id, self.max_tokens, stop=("\n",))
         lines = self._grade_lines(prompt) if self.distribution else {}
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling, candidates=tuple(lines))]
-        shown = read_scores((0,), completion, count=1, scale=self.scale, max_tokens=self.max_tokens)
-        if lines:
-            shown = replace(shown, grades=grade_distribution(tuple(lines.values()), completion))
-        judgment = replace(
-            self._graded(sample, (shown,)),
-            sanitized=prompt.sanitized + completion.sanitized,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
-        )
-        places = places_to_explain(judgment, self.reasons, self.close_band)
-        # the reason goes on from the whole score line, the references' forced score included
-        line = replace(shown, text=prompt.prefill + shown.text)
-        going_on = replace(self._sampling(seeded, self.reason_tokens, stop=()), reserve=self.max_tokens)
-        explained = yield from explain(replace(judgment, shown=(line,)), places, [prompt], going_on)
-        return replace(explained, shown=(replace(explained.shown[0], text=shown.text),))
+        shown = read_reply(completion, partial(parse_scores, count=1, scale=self.scale), max_tokens=self.max_tokens)
+        judgment = graded(self, sample, replace(shown, grades=grades_of(tuple(lines.values()), completion)))
+        sampling = sampling_for(self, seeded.id, self.reason_tokens, reserve=self.max_tokens)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons, self.close_band), [prompt], sampling))
 
     def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
         """Every reply that is a grade, and the grade; behind the references' score a blank comes first."""
         blank = " " if prompt.prefill else ""
         return {f"{blank}{value:g}": value for value in score_lines(self.scale, self.step).values}
-
-    def _graded(self, sample: Sample, shown: Sequence[Shown]) -> Judgment:
-        [one] = shown
-        verdict = None if one.scores is None else GradeVerdict(score=one.scores[0])
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=verdict,
-            shown=tuple(shown),
-            scores=one.scores,
-            failure=one.failure,
-        )
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
@@ -188,37 +163,37 @@ def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
     where each turn has. Texts stand below each other. An order shown once is given as it is, and follow-up questions,
     which judge nothing, are left out; so this can be had of any judgment of a pair.
     """
-    judged = [one for one in shown if not one.part.startswith(FOLLOW_UP)]
-    orders = list(dict.fromkeys(one.order for one in judged))
-    return tuple(_merged([one for one in judged if one.order == order]) for order in orders)
+    judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
+    orders = list(dict.fromkeys(reply.order for reply in judged))
+    return tuple(_merged([reply for reply in judged if reply.order == order]) for order in orders)
 
 
 def _merged(turns: Sequence[Shown]) -> Shown:
     if len(turns) == 1:
         return turns[0]
-    scores = [one.scores for one in turns if one.scores is not None]
-    distributions = [one.distribution for one in turns if one.distribution is not None]
-    failure = next((one.failure for one in turns if one.failure is not None), None)
+    scores = [turn.scores for turn in turns if turn.scores is not None]
+    distributions = [turn.distribution for turn in turns if turn.distribution is not None]
+    failure = first_failure(turns)
     return Shown(
         order=turns[0].order,
-        text="\n".join(one.text for one in turns),
+        text="\n".join(turn.text for turn in turns),
         part=WHOLE,
         scores=None if failure is not None else tuple(fmean(values) for values in zip(*scores, strict=True)),
-        referenced=all(one.referenced for one in turns),
+        referenced=all(turn.referenced for turn in turns),
         failure=failure,
-        repaired=next((one.repaired for one in turns if one.repaired is not None), None),
+        repaired=next((turn.repaired for turn in turns if turn.repaired is not None), None),
         distribution=_mean_distribution(distributions) if len(distributions) == len(turns) else None,
     )
 
 
 def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
     return PairDistribution(
-        expected=(fmean(one.expected[0] for one in turns), fmean(one.expected[1] for one in turns)),
-        first_better=fmean(one.first_better for one in turns),
-        tie=fmean(one.tie for one in turns),
-        unassigned=max(one.unassigned for one in turns),
+        expected=(fmean(turn.expected[0] for turn in turns), fmean(turn.expected[1] for turn in turns)),
+        first_better=fmean(turn.first_better for turn in turns),
+        tie=fmean(turn.tie for turn in turns),
+        unassigned=max(turn.unassigned for turn in turns),
         likeliest=(),
-        approximation="; ".join(dict.fromkeys(one.approximation for one in turns if one.approximation)),
+        approximation="; ".join(dict.fromkeys(turn.approximation for turn in turns if turn.approximation)),
     )
 
 
@@ -231,17 +206,17 @@ def side_by_side(flows: Sequence[Asking[Result]]) -> Asking[list[Result]]:
     results: dict[int, Result] = {}
     received: dict[int, list[Completion] | None] = dict.fromkeys(range(len(flows)))
     while received:
-        asked: dict[int, list[Request]] = {}
-        for place, completions in received.items():
+        requests: dict[int, list[Request]] = {}
+        for index, completions in received.items():
             try:
-                asked[place] = next(flows[place]) if completions is None else flows[place].send(completions)
+                requests[index] = next(flows[index]) if completions is None else flows[index].send(completions)
             except StopIteration as finished:
-                results[place] = finished.value
-        if not asked:
+                results[index] = finished.value
+        if not requests:
             break
-        answered = iter((yield [request for requests in asked.values() for request in requests]))
-        received = {place: list(islice(answered, len(requests))) for place, requests in asked.items()}
-    return [results[place] for place in range(len(flows))]
+        replies = iter((yield [request for batch in requests.values() for request in batch]))
+        received = {index: list(islice(replies, len(batch))) for index, batch in requests.items()}
+    return [results[index] for index in range(len(flows))]
 
 
 def _seeded(sample: Sample, view: View) -> Sample:

@@ -4,22 +4,26 @@ Source: Self-Reference, equation 6 (pointwise judgment), section 5.1 (self-refer
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError
+from judgelm.modes.completions import labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.self_answers import Solved, Solving, judging_sampling
-from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
-from judgelm.parsing.final_answers import Task
+from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.self_answers import Solver, stops
+from judgelm.parsing.final_answers import Task, read_verdict
 from judgelm.prompts.self_reference import SELF_REFERENCE
 from judgelm.prompts.self_reference_fields import judging_prompt
-from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown
+from judgelm.records import Judgment, Request, Sample, Unparsed
 
 SelfReference = Literal["cot", "guided"]
 
 LABELS: Mapping[str, str] = {"correct": "Correct", "incorrect": "Incorrect"}
 """Labels, and the words that the prompts ask for."""
+
+_read = partial(read_verdict, labels=LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,36 +67,30 @@ class Correctness:
     solve_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        if self.self_reference not in get_args(SelfReference):
-            known = ", ".join(get_args(SelfReference))
-            raise ConfigError(f"self_reference {self.self_reference!r} does not exist; there are: {known}")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
-        self._solving()  # raises where its options do not fit
+        check_choices(self, self_reference=SelfReference)
+        check_above_zero(self, "max_tokens")
+        self._solver()  # raises where its options do not fit
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Solve where asked to, judge, and look at the label's probability where asked to.
 
         Raises:
             InputError: the sample has not exactly one answer, or lacks what the task needs.
         """
-        solved = Solved()
-        if self.self_reference == "guided":
-            solved = yield from self._solving()(sample)
-        if solved.failure is not None:
-            return self._conclude(sample, solved, None)
-        reference = solved.self_answers[0].text if solved.self_answers else None
+        solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
+        if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answer
+            return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
+        reference = solved[0].text if solved else None
         prompt = judging_prompt(sample, self.task, reference, chat=self.chat)
-        sampling = judging_sampling(
-            sample, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens, chat=self.chat
-        )
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
         [reply] = yield [Request(key="judge", prompt=prompt, sampling=sampling)]
-        shown = read_labelled((0,), reply, LABELS, max_tokens=self.max_tokens, referenced=reference is not None)
-        labels = LabelProbabilities(values=(None,))
+        shown = read_reply(reply, _read, max_tokens=self.max_tokens, referenced=reference is not None)
+        probability = None
         if self.distribution:
-            labels = yield from ask_probabilities([shown], [prompt], LABELS, max_tokens=self.max_tokens)
-        judged = _Judged(shown=shown, prompt=prompt, reply=reply, reference=reference, labels=labels)
-        return self._conclude(sample, solved, judged)
+            [probability] = yield from ask_probabilities([shown], [prompt], LABELS, _read, max_tokens=self.max_tokens)
+        judgment = labelled(self, sample, shown)
+        return replace(judgment, probability=probability, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
         """See that the sample has what the task needs.
@@ -101,10 +99,10 @@ class Correctness:
             InputError: it has not.
         """
         judging_prompt(sample, self.task, None, chat=self.chat)
-        self._solving().request(sample)
+        self._solver().request(sample)
 
-    def _solving(self) -> Solving:
-        return Solving(
+    def _solver(self) -> Solver:
+        return Solver(
             task=self.task,
             count=1,
             temperature=self.temperature,
@@ -112,37 +110,3 @@ class Correctness:
             seed=self.seed,
             chat=self.chat,
         )
-
-    def _conclude(self, sample: Sample, solved: Solved, judged: "_Judged | None") -> Judgment:
-        """The judgment; where the judge could not even answer the question, nothing was shown to it."""
-        if judged is None:
-            asked, sanitized = solved.completions, solved.sanitized
-        else:
-            asked = (*solved.completions, judged.reply, *judged.labels.completions)
-            sanitized = solved.sanitized + judged.prompt.sanitized + judged.reply.sanitized
-        shown = None if judged is None else judged.shown
-        label = None if shown is None else shown.label
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if label is None else LabelVerdict(label=label),
-            shown=() if shown is None else (shown,),
-            probability=None if judged is None else judged.labels.values[0],
-            failure=solved.failure if shown is None else shown.failure,
-            sanitized=sanitized,
-            prompt_tokens=sum(one.prompt_tokens for one in asked),
-            completion_tokens=sum(one.completion_tokens for one in asked),
-            self_answers=solved.self_answers,
-            own_reference=None if judged is None else judged.reference,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
-    """What was shown, and what came back."""
-
-    shown: Shown
-    prompt: Prompt
-    reply: Completion
-    reference: str | None
-    labels: LabelProbabilities

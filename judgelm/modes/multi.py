@@ -8,18 +8,19 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations as all_orders
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
+from judgelm.modes.completions import first_failure, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.reasons import explain
-from judgelm.modes.sampling import sampling_for
-from judgelm.modes.score_replies import read_scores
-from judgelm.modes.single import Explained
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.reasons import Explained, explain, to_explain
+from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import Judgment, RankingVerdict, Request, Sample, Sampling, Shown, Unparsed
+from judgelm.records import Judgment, RankingVerdict, Request, Sample, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -75,13 +76,8 @@ class Multi:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name, kinds in (("drawing", Drawing), ("reasons", Explained)):
-            if getattr(self, name) not in get_args(kinds):
-                known = ", ".join(get_args(kinds))
-                raise ConfigError(f"{name} {getattr(self, name)!r} does not exist; there are: {known}")
-        for name in ("permutations", "reason_tokens", "max_tokens"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; it must be 1 or more")
+        check_choices(self, drawing=Drawing, reasons=Explained)
+        check_above_zero(self, "permutations", "reason_tokens", "max_tokens")
         if self.min_answer_tokens < MIN_ANSWER_TOKENS:
             raise ConfigError(
                 f"min_answer_tokens is {self.min_answer_tokens}; the length policy keeps {MIN_ANSWER_TOKENS} anyway"
@@ -92,6 +88,7 @@ class Multi:
         """Hash of the pair's bytes, which stand for the family: those for more answers are made of the same words."""
         return get_template(self.template).sha
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line of each order, conclude, then ask for the reason where one is wanted."""
         count = len(sample.answers)
@@ -99,25 +96,18 @@ class Multi:
         orders = self.orders(sample.id, count)
         reference = None if self.reference == "ignore" else sample.reference
         prompts = [get_template(self.template).render(sample, order, reference) for order in orders]
-        sampling = self._sampling(sample, room, stop=("\n",))
+        sampling = sampling_for(self, sample.id, room, stop=("\n",))
         completions = yield [
-            Request(key=str(place), prompt=prompt, sampling=sampling) for place, prompt in enumerate(prompts)
+            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
         ]
-        shown = tuple(
-            self._kept_enough(read_scores(order, one, count=count, scale=self.scale, max_tokens=room))
-            for order, one in zip(orders, completions, strict=True)
-        )
-        judgment = replace(
-            self._conclude(sample, tuple(replace(one, referenced=reference is not None) for one in shown)),
-            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
-        )
-        if self.reasons == "none" or judgment.verdict is None:
-            return judgment
-        first = [place for place, one in enumerate(shown) if one.failure is None][:1]
-        going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=room)
-        return (yield from explain(judgment, first, prompts, going_on))
+        parse = partial(parse_scores, count=count, scale=self.scale)
+        shown = [
+            read_reply(completion, parse, max_tokens=room, order=order, referenced=reference is not None)
+            for order, completion in zip(orders, completions, strict=True)
+        ]
+        judgment = self._conclude(sample, [self._kept_enough(reply) for reply in shown])
+        sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=room)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons), prompts, sampling))
 
     def orders(self, sample_id: str, count: int) -> list[tuple[int, ...]]:
         """The orders in which a sample of so many answers is shown, the given one first."""
@@ -128,39 +118,35 @@ class Multi:
             return list(all_orders(given))
         digest = hashlib.blake2b(f"{self.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=8).digest()
         draw = random.Random(int.from_bytes(digest, "big"))
-        found = {given: None}
-        while len(found) < self.permutations:
-            found[tuple(draw.sample(given, count))] = None
-        return list(found)
+        orders = {given: None}
+        while len(orders) < self.permutations:
+            orders[tuple(draw.sample(given, count))] = None
+        return list(orders)
 
     def _kept_enough(self, shown: Shown) -> Shown:
         """A failure where too little was left of an answer: what was judged is not the answer any more."""
-        short = [one for one in shown.truncations if one.tokens_after < min(one.tokens_before, self.min_answer_tokens)]
+        least_kept = self.min_answer_tokens
+        short = [cut for cut in shown.truncations if cut.tokens_after < min(cut.tokens_before, least_kept)]
         if not short or (shown.failure is not None and shown.failure.code == "engine"):
             return shown
-        least = min(short, key=lambda one: one.tokens_after)
+        least = min(short, key=lambda cut: cut.tokens_after)
         why = (
             f"the answer shown at place {least.answer + 1} would keep {least.tokens_after} of {least.tokens_before} "
             f"tokens, fewer than {self.min_answer_tokens}"
         )
         return replace(shown, scores=None, failure=Unparsed("too_long", shown.text, why))
 
-    def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
-        return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
-
-    def _conclude(self, sample: Sample, shown: tuple[Shown, ...]) -> Judgment:
-        """Verdict, mean scores and consistency; the counts are the caller's."""
-        read = [_in_sample_order(one.order, one.scores) for one in shown if one.scores is not None]
-        failure = next((one.failure for one in shown if one.failure is not None), None)
-        if read and self.accept_missing:
-            failure = None
+    def _conclude(self, sample: Sample, shown: list[Shown]) -> Judgment:
+        """Verdict, mean scores and consistency."""
+        read = [_in_sample_order(reply.order, reply.scores) for reply in shown if reply.scores is not None]
+        failure = None if read and self.accept_missing else first_failure(shown)
         means = None if failure else tuple(math.fsum(column) / len(read) for column in zip(*read, strict=True))
         rankings = {ranking(scores) for scores in read}
         return Judgment(
             sample_id=sample.id,
             mode=self.name,
             verdict=None if means is None else RankingVerdict(order=ranking(means)),
-            shown=shown,
+            shown=tuple(shown),
             scores=means,
             consistent=len(rankings) == 1 if len(read) == len(shown) > 1 else None,
             failure=failure,

@@ -7,15 +7,19 @@ Source: JudgeLM, section 6.4 (judging multimodal models), Figures 7 and 20 to 23
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import InputError
+from judgelm.modes.completions import graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.pair_replies import read_reply
-from judgelm.modes.reasons import explain, places_to_explain
-from judgelm.modes.sampling import sampling_for
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.reasons import Explained, explain, to_explain
+from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.multimodal import MultimodalTemplate, Wording, multimodal_template, read_gold
-from judgelm.records import Completion, GradeVerdict, Judgment, Prompt, Request, Sample, Sampling, Shown
+from judgelm.records import Completion, Prompt, Request, Sample, Shown
+
+Images = Literal["ignore", "auto", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +52,9 @@ class Multimodal:
 
     wording: Wording = "code"
     anchored: bool = True
-    images: Literal["ignore", "auto", "use"] = "ignore"
+    images: Images = "ignore"
     scale: tuple[float, float] = (1, 10)
-    reasons: Literal["none", "all"] = "none"
+    reasons: Explained = "none"
     reason_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
@@ -59,12 +63,8 @@ class Multimodal:
     def __post_init__(self) -> None:
         """Check each option."""
         multimodal_template(self.wording)
-        for name, known in (("reasons", ("none", "all")), ("images", ("ignore", "auto", "use"))):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} {getattr(self, name)!r} does not exist here; there are: {', '.join(known)}")
-        for name in ("max_tokens", "reason_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
+        check_choices(self, reasons=Explained, images=Images)
+        check_above_zero(self, "max_tokens", "reason_tokens")
 
     @property
     def prompt(self) -> MultimodalTemplate:
@@ -97,6 +97,7 @@ class Multimodal:
                 f"sample {sample.id}: no image to show the judge; give each row `image`, or judge with images=ignore"
             )
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line, then for the reason.
 
@@ -105,22 +106,12 @@ class Multimodal:
         """
         self.check(sample)
         prompt = self.prompt_of(sample)
-        sampling = self._sampling(sample, self.max_tokens, ("\n",))
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        shown = self._read(prompt, completion)
-        judgment = Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if shown.scores is None else GradeVerdict(score=shown.scores[0]),
-            shown=(shown,),
-            scores=shown.scores,
-            failure=shown.failure,
-            sanitized=prompt.sanitized + completion.sanitized,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
-        )
-        going_on = replace(self._sampling(sample, self.reason_tokens, ()), reserve=self.max_tokens)
-        return (yield from explain(judgment, places_to_explain(judgment, self.reasons, 0), [prompt], going_on))
+        judgment = graded(self, sample, self._read(prompt, completion))
+        begun = replace(prompt, prefill="")  # the text has it
+        sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
 
     def prompt_of(self, sample: Sample) -> Prompt:
         """What the judge sees."""
@@ -128,13 +119,11 @@ class Multimodal:
         return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
-        """The score of the second answer; what was forced is part of the text, as what a reason goes on from."""
+        """The score of the second answer; the prefill is part of the text, as what a reason goes on from."""
         whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
-        read = read_reply((0,), whole, scale=self.scale, max_tokens=self.max_tokens)
-        if read.scores is None:
-            return replace(read, referenced=True)
-        anchor, score = read.scores
-        return replace(read, referenced=True, anchor=anchor, scores=(score,))
-
-    def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
-        return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
+        parse = partial(parse_pair, scale=self.scale)
+        shown = read_reply(whole, parse, max_tokens=self.max_tokens, referenced=True)
+        if shown.scores is None:
+            return shown
+        anchor, score = shown.scores
+        return replace(shown, anchor=anchor, scores=(score,))

@@ -5,18 +5,29 @@ Source: JudgeLM, section 3.2 (grading, judging, reasoning), Figures 3 and 4; bot
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from functools import partial
+from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
-from judgelm.modes.flow import Flow
-from judgelm.modes.pair_replies import read_reply
-from judgelm.modes.reasons import Reasons, explain, places_to_explain
-from judgelm.modes.retry import retry_unreadable
-from judgelm.modes.sampling import sampling_for
-from judgelm.parsing.distribution import OrderRule, antisymmetrised, is_assigned, score_grammar, score_lines, winner_by
+from judgelm.modes.completions import failure_of, first_failure, read_reply, with_usage
+from judgelm.modes.flow import Asking, Flow
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.reasons import Reasons, explain, to_explain
+from judgelm.parsing.distribution import (
+    OrderRule,
+    ScoreLines,
+    antisymmetrised,
+    is_assigned,
+    pair_distribution,
+    score_grammar,
+    score_lines,
+    winner_by,
+)
+from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import get_template
 from judgelm.records import (
     Completion,
+    FailureCode,
     Judgment,
     PairVerdict,
     Prompt,
@@ -29,6 +40,7 @@ from judgelm.records import (
 )
 
 _GIVEN, _SWAPPED = (0, 1), (1, 0)
+_RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +94,8 @@ class Pairwise:
 
     def __post_init__(self) -> None:
         """Check the options against each other, and take the distribution where one of them rests on it."""
-        for name, kinds in (("order_rule", OrderRule), ("reasons", Reasons)):
-            if getattr(self, name) not in get_args(kinds):
-                raise ConfigError(
-                    f"{name} {getattr(self, name)!r} does not exist; there are: {', '.join(get_args(kinds))}"
-                )
+        check_choices(self, order_rule=OrderRule, reasons=Reasons)
+        check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.order_rule == "given" and self.accept_one_order:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders:
@@ -96,9 +105,6 @@ class Pairwise:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}; it is a distance from a probability of 0.5, 0 to 0.5"
                 )
-        for name in ("step", "max_tokens", "reason_tokens"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.repair:
@@ -109,6 +115,7 @@ class Pairwise:
         """Hash of the template's bytes for a pair."""
         return get_template(self.template).sha
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line of each order, mend and conclude, then ask for the reasons."""
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
@@ -130,69 +137,79 @@ class Pairwise:
             sample: its id makes the seed, and names the judgment.
             prompts: one for each of `orders`; a score line for two is expected of each.
         """
-        sampling = self._sampling(sample, self.max_tokens, stop=("\n",))
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.repair else None
         candidates = lines.texts if lines is not None and self.distribution else ()
         completions = yield [
-            Request(key=str(place), prompt=prompt, sampling=sampling, candidates=candidates)
-            for place, prompt in enumerate(prompts)
+            Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
+            for index, prompt in enumerate(prompts)
         ]
-        shown = tuple(
-            read_reply(order, one, scale=self.scale, max_tokens=self.max_tokens, lines=lines)
-            for order, one in zip(self.orders, completions, strict=True)
-        )
-        sanitized = sum(prompt.sanitized for prompt in prompts) + sum(one.sanitized for one in completions)
+        shown = [
+            self._read(order, completion, lines) for order, completion in zip(self.orders, completions, strict=True)
+        ]
         if lines is not None and self.repair:
-            grammar = score_grammar(lines)
-            shown, retries = yield from retry_unreadable(
-                shown, prompts, grammar=grammar, scale=self.scale, max_tokens=self.max_tokens
-            )
-            completions = [*completions, *retries]
-        judgment = self._conclude(sample, shown, completions, sanitized)
-        places = places_to_explain(judgment, self.reasons, self.close_band)
-        if not places:
-            return judgment
-        going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
-        return (yield from explain(judgment, places, prompts, going_on))
+            shown = yield from self._retry(shown, prompts, score_grammar(lines))
+        judgment = self._conclude(sample, shown)
+        sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons, self.close_band), prompts, sampling))
 
-    def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
-        return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
+    def _read(self, order: tuple[int, ...], completion: Completion, lines: ScoreLines | None) -> Shown:
+        """The score line of a reply, and the distribution over all lines where that was asked for."""
+        shown = read_reply(completion, partial(parse_pair, scale=self.scale), max_tokens=self.max_tokens, order=order)
+        if lines is None or completion.candidate_logprobs is None or failure_of(completion) is not None:
+            return shown
+        distribution = pair_distribution(lines, completion.candidate_logprobs, completion.approximation)
+        return replace(shown, distribution=distribution)
 
-    def _conclude(
-        self, sample: Sample, shown: tuple[Shown, ...], completions: Sequence[Completion] = (), sanitized: int = 0
-    ) -> Judgment:
-        """Verdict, scores and probability of what was shown, and what the completions count."""
+    def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> Asking[list[Shown]]:
+        """Ask once more, greedily, for each reply that is the judge's failure, held to the grammar of score lines.
+
+        The grammar makes any judge write scores, also one that had none in mind. So a repaired reply carries the
+        failure that it repairs, and is counted apart everywhere.
+        """
+        failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
+        if not failed:
+            return shown
+        sampling = Sampling(max_tokens=self.max_tokens, stop=("\n",), grammar=grammar)
+        retries = yield [Request(key=str(index), prompt=prompts[index], sampling=sampling) for index in failed]
+        repaired = list(shown)
+        for index, retry in zip(failed, retries, strict=True):
+            repaired[index] = _repaired(shown[index], self._read(shown[index].order, retry, None))
+        return repaired
+
+    def _conclude(self, sample: Sample, shown: Sequence[Shown]) -> Judgment:
+        """Verdict, scores and probability of what was shown."""
         deciding = shown[:1] if self.order_rule == "given" else shown
-        read = [scores for one in deciding if (scores := in_sample_order(one)) is not None]
-        failure = next((one.failure for one in deciding if one.failure is not None), None)
-        if read and self.accept_one_order:
-            failure = None
+        read = [scores for reply in deciding if (scores := in_sample_order(reply)) is not None]
+        failure = None if read and self.accept_one_order else first_failure(deciding)
         probability = None if failure else self._probability(deciding)
         if failure is None and probability is None and self.order_rule == "probability":
             failure = _no_probability(shown)
         scores = None if failure else (_mean(read, 0), _mean(read, 1))
-        winners = [winner_of(pair) for one in shown if (pair := in_sample_order(one)) is not None]
+        winners = [winner_of(pair) for reply in shown if (pair := in_sample_order(reply)) is not None]
         return Judgment(
             sample_id=sample.id,
             mode=self.name,
             verdict=None if scores is None else PairVerdict(winner=self._winner(scores, winners, probability)),
-            shown=shown,
+            shown=tuple(shown),
             scores=scores,
             consistent=winners[0] == winners[1] if len(winners) == 2 else None,
             probability=probability,
             failure=failure,
-            sanitized=sanitized,
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
         )
 
-    def _probability(self, shown: tuple[Shown, ...]) -> float | None:
+    def _probability(self, shown: Sequence[Shown]) -> float | None:
         """P(first better) over the orders that decide, or over those that have it where the user accepts one."""
-        found = [(one.order, one.distribution) for one in shown if one.failure is None]
-        given = [(order, one) for order, one in found if one is not None]
+        known = [
+            (reply.order, reply.distribution)
+            for reply in shown
+            if reply.failure is None and reply.distribution is not None
+        ]
         if self.accept_one_order:
-            return antisymmetrised([(order, one) for order, one in given if is_assigned(one)])
-        return antisymmetrised(given) if len(given) == len(shown) else None
+            return antisymmetrised(
+                [(order, distribution) for order, distribution in known if is_assigned(distribution)]
+            )
+        return antisymmetrised(known) if len(known) == len(shown) else None
 
     def _winner(self, scores: tuple[float, float], winners: list[Winner], probability: float | None) -> Winner:
         """The orders' winners, scores and probability made into one."""
@@ -202,14 +219,24 @@ class Pairwise:
         return "tie" if conflict else winner_of(scores)
 
 
-def _no_probability(shown: tuple[Shown, ...]) -> Unparsed:
+def _repaired(first: Shown, retry: Shown) -> Shown:
+    """The first reply with the retry's scores; the first failure, which then says so, where the retry failed too."""
+    assert first.failure is not None, "only failures are repaired"
+    if retry.failure is None:
+        return replace(first, text=retry.text, scores=retry.scores, failure=None, repaired=first.failure)
+    again = f"a retry held to the grammar failed too: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
+    why = "; ".join(part for part in (first.failure.why, again) if part)
+    return replace(first, failure=Unparsed(first.failure.code, first.failure.text, why))
+
+
+def _no_probability(shown: Sequence[Shown]) -> Unparsed:
     """Why there is no P(first better) though there are scores."""
-    read = [(one.distribution, one.text) for one in shown if one.failure is None]
-    found = [(one.unassigned, text) for one, text in read if one is not None]
-    if len(found) < len(read):
+    read = [reply for reply in shown if reply.failure is None]
+    unassigned = [(reply.distribution.unassigned, reply.text) for reply in read if reply.distribution is not None]
+    if len(unassigned) < len(read):
         return Unparsed("engine", "", "the engine gives no probabilities, which order rule probability needs")
-    unassigned, text = max(found)
-    why = f"the score lines have only {1 - unassigned:.3g} of the probability together, less than half"
+    most, text = max(unassigned)
+    why = f"the score lines have only {1 - most:.3g} of the probability together, less than half"
     return Unparsed("off_grammar", text, why)
 
 
@@ -228,5 +255,5 @@ def winner_of(scores: tuple[float, float]) -> Winner:
     return 2 if scores[1] > scores[0] else "tie"
 
 
-def _mean(pairs: list[tuple[float, float]], place: int) -> float:
-    return sum(pair[place] for pair in pairs) / len(pairs)
+def _mean(pairs: list[tuple[float, float]], index: int) -> float:
+    return sum(pair[index] for pair in pairs) / len(pairs)

@@ -4,27 +4,21 @@ Source: QA-Judge, sections 4.2 and 5.2. The judge is asked only about answers th
 (Table 11) gives the same to within a point or two and costs more.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from functools import partial
+from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, thinking_of
+from judgelm.modes.completions import failure_of, labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.sampling import sampling_for
-from judgelm.modes.verdicts import share_of_first
-from judgelm.parsing.answer_tags import QaLabel, read_label, read_label_original
+from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.parsing.answer_tags import LabelRule, label_by, read_label
 from judgelm.parsing.short_answers import QaRules, check_rules, exact_match, golds_of
 from judgelm.prompts.qa import QaTemplate, Shots, Wording, qa_template
-from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed
+from judgelm.records import Completion, Judgment, LabelVerdict, Prompt, Request, Sample, Shown, Unparsed
 
-LabelRule = Literal["strict", "original", "original_mistral"]
-"""`strict`: either word however it is dressed, all else a failure. `original`: correct where the first tags (or the
-reply without any) hold exactly CORRECT, all else incorrect; `original_mistral`: the same with the last tags on one
-line. What the original rules take for incorrect though it is neither word is a failure in `Judgment.shown`."""
-
-_ORDER = (0,)
-_RULES: Mapping[str, Literal["first", "last_on_line"]] = {"original": "first", "original_mistral": "last_on_line"}
+_LABELS = {"correct": "CORRECT", "incorrect": "INCORRECT"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +68,10 @@ class QaCorrectness:
         """Check each option."""
         qa_template(self.shots, self.with_context, self.wording)
         check_rules(self.exact)
-        if self.labels not in get_args(LabelRule):
-            raise ConfigError(f"labels {self.labels!r} does not exist; there are: {', '.join(get_args(LabelRule))}")
+        check_choices(self, labels=LabelRule)
         if self.distribution and self.labels != "strict":
             raise ConfigError(f"distribution needs labels strict, not {self.labels}: others tell no place of the label")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        check_above_zero(self, "max_tokens")
 
     @property
     def prompt(self) -> QaTemplate:
@@ -110,6 +102,7 @@ class QaCorrectness:
         if self.with_context:
             context_of(sample)
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Compare, ask where that does not settle it, and read the label."""
         self.check(sample)
@@ -119,29 +112,31 @@ class QaCorrectness:
         if not sample.answers[0].strip():
             return self._without_asking(sample, "incorrect", "blank_answer")
         prompt = self._prompt(sample)
-        sampling = sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
+        sampling = sampling_for(self, sample.id, self.max_tokens)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        shown = read_qa_reply(completion, rule=self.labels, max_tokens=self.max_tokens)
-        asked, probability = [completion], None
-        if self.distribution and (request := label_request(shown, prompt, max_tokens=self.max_tokens)) is not None:
-            [probabilities] = yield [request]
-            asked, probability = [completion, probabilities], share_of_first(probabilities)
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if shown.label is None else LabelVerdict(label=shown.label),
-            shown=(shown,),
-            failure=shown.failure if shown.label is None else None,
-            probability=probability,
-            sanitized=prompt.sanitized + completion.sanitized,
-            prompt_tokens=sum(one.prompt_tokens for one in asked),
-            completion_tokens=sum(one.completion_tokens for one in asked),
-            decided_by="judge",
-        )
+        shown = self._read(completion)
+        probability = None
+        if self.distribution:
+            [probability] = yield from ask_probabilities(
+                [shown], [prompt], _LABELS, read_label, max_tokens=self.max_tokens
+            )
+        return replace(labelled(self, sample, shown), probability=probability, decided_by="judge")
 
     def _without_asking(self, sample: Sample, label: str, by: str) -> Judgment:
         verdict = LabelVerdict(label=label)
         return Judgment(sample_id=sample.id, mode=self.name, verdict=verdict, shown=(), decided_by=by)
+
+    def _read(self, completion: Completion) -> Shown:
+        """A reply with its label.
+
+        Under the original rules a reply that was cut off has the label that stands in it, and one that was read as
+        neither word is `incorrect` and a failure, both.
+        """
+        parse = partial(label_by, self.labels)
+        needs_end = self.labels == "strict" or isinstance(parse("".join(completion.texts)), Unparsed)
+        shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=True, needs_end=needs_end)
+        neither = self.labels != "strict" and shown.failure is not None and failure_of(completion) is None
+        return replace(shown, label="incorrect") if neither else shown
 
     def _prompt(self, sample: Sample) -> Prompt:
         values = {
@@ -164,57 +159,3 @@ def context_of(sample: Sample) -> str:
     if not isinstance(context, str) or not context.strip():
         raise InputError(f'sample {sample.id}: no "context"; give each row one, or judge without (with_context: false)')
     return context
-
-
-def read_qa_reply(completion: Completion, *, rule: LabelRule, max_tokens: int) -> Shown:
-    """A reply with its label.
-
-    A reply that was cut off is a failure even where a label stands in it: the judge had not come to its last one. Under
-    the original rules it has that label, and one that was read as neither word is `incorrect` and a failure, both.
-
-    Args:
-        completion: the judge's.
-        rule: how a reply becomes a label.
-        max_tokens: the room that the reply had.
-    """
-    text = completion.texts[0] if completion.texts else ""
-    shown = Shown(
-        order=_ORDER, text=text, thinking=thinking_of(completion), referenced=True, truncations=completion.truncations
-    )
-    if (failure := failure_of(completion)) is not None:
-        return replace(shown, failure=failure)
-    found = _label(text, rule)
-    if completion.finish_reasons[0] == "length" and (rule == "strict" or isinstance(found, Unparsed)):
-        found = Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
-    if not isinstance(found, Unparsed):
-        return replace(shown, label=found)
-    label = None if rule == "strict" else "incorrect"
-    return replace(shown, label=label, failure=found)
-
-
-def label_request(shown: Shown, prompt: Prompt, *, max_tokens: int) -> Request | None:
-    """What asks how probable both labels were where the judge wrote its own; None where it wrote none.
-
-    Both words are asked for as it wrote its own, in capitals or not. What it reasoned before is taken as it is.
-
-    Args:
-        shown: the reply, read by rule `strict`.
-        prompt: that it replied to.
-        max_tokens: the room that it had, so that the same answer is cut in the same way.
-    """
-    found = read_label(shown.text)
-    if shown.label is None or isinstance(found, Unparsed):
-        return None
-    words = ("correct", "incorrect") if found.written.islower() else ("CORRECT", "INCORRECT")
-    if found.written.istitle():
-        words = ("Correct", "Incorrect")
-    going_on = replace(prompt, prefill=shown.text[: found.place])
-    sampling = Sampling(max_tokens=1, reserve=max_tokens)
-    return Request(key="label", prompt=going_on, sampling=sampling, candidates=words)
-
-
-def _label(text: str, rule: LabelRule) -> QaLabel | Unparsed:
-    if rule != "strict":
-        return read_label_original(text, _RULES[rule])
-    found = read_label(text)
-    return found if isinstance(found, Unparsed) else found.label

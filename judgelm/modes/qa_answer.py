@@ -4,13 +4,11 @@ Source: QA-Judge, section 4.2 and Table 8 (zero-shot, reasoning first, the answe
 """
 
 from dataclasses import dataclass
-from typing import get_args
 
-from judgelm.errors import ConfigError
-from judgelm.modes.completions import failure_of
+from judgelm.modes.completions import cut_off, failure_of
 from judgelm.modes.flow import Asking
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.qa import context_of
-from judgelm.modes.sampling import sampling_for
 from judgelm.parsing.answer_tags import TagRule, tagged_answer
 from judgelm.prompts.qa import QA_ANSWERING
 from judgelm.records import Prompt, Request, Sample, Unparsed
@@ -57,26 +55,27 @@ class QaAnswering:
 
     def __post_init__(self) -> None:
         """Check each option."""
-        if self.tags not in get_args(TagRule):
-            raise ConfigError(f"tags {self.tags!r} does not exist; there are: {', '.join(get_args(TagRule))}")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        check_choices(self, tags=TagRule)
+        check_above_zero(self, "max_tokens")
 
     def __call__(self, sample: Sample) -> Asking[Prediction]:
         """Ask once. The sample needs no answers."""
         prompt = self.prompt(sample)
-        sampling = sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
+        sampling = sampling_for(self, sample.id, self.max_tokens)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
-        text, answer, failure = "", None, failure_of(completion)
+        text = completion.texts[0] if completion.texts else ""
+        answer = tagged_answer(text, self.tags).strip()
+        failure = failure_of(completion)
         if failure is not None:
             failure = Unparsed(failure.code, "", completion.error)
-        else:
-            text = completion.texts[0]
-            answer, failure = self._read(text, cut_off=completion.finish_reasons[0] == "length")
+        elif "</ans>" not in text.lower() and cut_off(completion, self.max_tokens):
+            failure = Unparsed("truncated", text, f"no closed tags within {self.max_tokens} tokens")
+        elif not answer:
+            failure = Unparsed("off_grammar", text, f"rule {self.tags} finds no answer")
         return Prediction(
             sample_id=sample.id,
             text=text,
-            answer=answer,
+            answer=None if failure else answer,
             failure=failure,
             sanitized=prompt.sanitized + completion.sanitized,
             prompt_tokens=completion.prompt_tokens,
@@ -87,10 +86,3 @@ class QaAnswering:
         """What the model reads."""
         values = {"question": sample.question, "context": context_of(sample)}
         return QA_ANSWERING.render(values, chat=self.chat)
-
-    def _read(self, text: str, *, cut_off: bool) -> tuple[str | None, Unparsed | None]:
-        """The answer, or why there is none."""
-        if cut_off and "</ans>" not in text.lower():
-            return None, Unparsed("truncated", text, f"no closed tags within {self.max_tokens} tokens")
-        answer = tagged_answer(text, self.tags).strip()
-        return (answer, None) if answer else (None, Unparsed("off_grammar", text, f"rule {self.tags} finds no answer"))

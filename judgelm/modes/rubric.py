@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.completions import failure_of, thinking_of
+from judgelm.modes.completions import read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.sampling import sampling_for
+from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
 from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
 from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
@@ -55,8 +55,7 @@ class Rubric:
     max_tokens: int = 512
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
+        check_above_zero(self, "max_tokens")
         if taken := sorted(self.rubric.keys() & PLAY_FAVORITES.keys()):
             raise ConfigError(f"rubric {taken[0]}: the paper's dimension has this name; choose another")
         known = [*self.rubric, *PLAY_FAVORITES]
@@ -71,7 +70,7 @@ class Rubric:
     @property
     def template(self) -> str:
         """`play-favorites`, or `own-rubric` where a dimension is the user's."""
-        return "play-favorites" if all(one.name in PLAY_FAVORITES for one in self.scales()) else "own-rubric"
+        return "play-favorites" if all(scale.name in PLAY_FAVORITES for scale in self.scales()) else "own-rubric"
 
     @property
     def template_sha(self) -> str:
@@ -83,6 +82,7 @@ class Rubric:
         names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
         return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for all dimensions at once and conclude.
 
@@ -92,55 +92,39 @@ class Rubric:
         if len(sample.answers) != 1:
             raise InputError(f"sample {sample.id}: expected 1 answer, got {len(sample.answers)}; use another mode")
         scales = self.scales()
-        prompts = [one.prompt(sample, chat=self.chat) for one in scales]
-        sampling = sampling_for(
-            sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens, stop=()
-        )
+        sampling = sampling_for(self, sample.id, self.max_tokens)
         completions = yield [
-            Request(key=one.name, prompt=prompt, sampling=sampling) for one, prompt in zip(scales, prompts, strict=True)
+            Request(key=scale.name, prompt=scale.prompt(sample, chat=self.chat), sampling=sampling) for scale in scales
         ]
-        shown = tuple(self._read(one, reply) for one, reply in zip(scales, completions, strict=True))
-        return replace(
-            self._conclude(sample, scales, shown),
-            sanitized=sum(one.sanitized for one in prompts) + sum(one.sanitized for one in completions),
-            prompt_tokens=sum(one.prompt_tokens for one in completions),
-            completion_tokens=sum(one.completion_tokens for one in completions),
-        )
+        shown = [self._read(scale, completion) for scale, completion in zip(scales, completions, strict=True)]
+        return self._conclude(sample, scales, shown)
 
     def _read(self, scale: Scale, completion: Completion) -> Shown:
-        """The level of one dimension; a reply that was cut off has none, since the judge had not come to its end."""
-        text = "".join(completion.texts[:1])
-        shown = Shown(
-            order=(0,), text=text, thinking=thinking_of(completion), part=scale.name, truncations=completion.truncations
-        )
-        failure = failure_of(completion)
-        if failure is None and completion.finish_reasons[0] == "length":
-            failure = Unparsed("truncated", text, f"no end within {self.max_tokens} tokens or the window")
-        level = failure or scale.read(text)
-        if isinstance(level, Unparsed):
-            return replace(shown, failure=level)
-        score = scale.levels[level]
-        return replace(shown, label=level, scores=None if score is None else (score,))
+        """The level of one dimension, and its score where it has one."""
+        shown = replace(read_reply(completion, scale.read, max_tokens=self.max_tokens), part=scale.name)
+        score = None if shown.label is None else scale.levels[shown.label]
+        return shown if score is None else replace(shown, scores=(score,))
 
-    def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: tuple[Shown, ...]) -> Judgment:
+    def _conclude(self, sample: Sample, scales: Sequence[Scale], shown: Sequence[Shown]) -> Judgment:
         shares = [
-            one.scores[0] / scale.maximum for scale, one in zip(scales, shown, strict=True) if one.scores is not None
+            reply.scores[0] / scale.maximum
+            for scale, reply in zip(scales, shown, strict=True)
+            if reply.scores is not None
         ]
-        failure = next(
-            (replace(one.failure, why=f"{one.part}: {one.failure.why}") for one in shown if one.failure is not None),
-            None,
-        )
-        if shares and self.accept_missing:
-            failure = None
-        if not shares and failure is None:
+        failures = [(reply.part, reply.failure) for reply in shown if reply.failure is not None]
+        failure = None
+        if failures and not (shares and self.accept_missing):
+            part, first = failures[0]
+            failure = replace(first, why=f"{part}: {first.why}")
+        elif not shares:
             why = "every dimension was answered with a level that has no score"
             failure = Unparsed("out_of_range", "", why)
-        grade = None if failure else math.fsum(shares) / len(shares)
+        grade = None if failure else (math.fsum(shares) / len(shares),)
         return Judgment(
             sample_id=sample.id,
             mode=self.name,
-            verdict=None if grade is None else GradeVerdict(score=grade),
-            shown=shown,
-            scores=None if grade is None else (grade,),
+            verdict=None if grade is None else GradeVerdict(score=grade[0]),
+            shown=tuple(shown),
+            scores=grade,
             failure=failure,
         )

@@ -9,38 +9,21 @@ Source: Self-Reference, equation 2; SSR-Judge, sections 3.2 and 3.3, equations 1
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
 from judgelm.modes.flow import Asking
-from judgelm.modes.sampling import sampling_for
+from judgelm.modes.options import check_choices, sampling_for
 from judgelm.parsing.final_answers import Task, final_answer
 from judgelm.prompts.self_reference_fields import question_of, solving_prompt
-from judgelm.records import Completion, Request, Sample, Sampling, SelfAnswer, Unparsed
+from judgelm.records import Request, Sample, SelfAnswer, Unparsed
 
-_BASE_MODEL_GOES_ON = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
-"""Where a base model, which knows no end, begins another question."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
-    """What the judge answered, or why it did not.
-
-    Attributes:
-        self_answers: in the order drawn; empty exactly when `failure` is set.
-        completions: of the request; none where an earlier run's solves were used.
-        sanitized: confusables of delimiters and special tokens that were sanitized in the question.
-    """
-
-    self_answers: tuple[SelfAnswer, ...] = ()
-    failure: Unparsed | None = None
-    completions: tuple[Completion, ...] = ()
-    sanitized: int = 0
+_NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
+"""A base model, which knows no end, begins another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solving:
+class Solver:
     """Ask the judge the question itself.
 
     Attributes:
@@ -62,8 +45,7 @@ class Solving:
     chat: bool = True
 
     def __post_init__(self) -> None:
-        if self.task not in get_args(Task):
-            raise ConfigError(f"task {self.task!r} does not exist; there are: {', '.join(get_args(Task))}")
+        check_choices(self, task=Task)
         if self.count < 1 or self.max_tokens < 1:
             raise ConfigError(f"{self.count} solves of {self.max_tokens} tokens: both must be 1 or more")
         if not self.temperature >= 0:
@@ -71,39 +53,30 @@ class Solving:
         if self.count > 1 and self.temperature == 0:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
-    def __call__(self, sample: Sample) -> Asking[Solved]:
-        """The solves that the sample brings along, else those of one request.
+    def __call__(self, sample: Sample) -> Asking[tuple[SelfAnswer, ...] | Unparsed]:
+        """The solves that the sample brings along, else those of one request, in the order drawn.
 
         Raises:
             InputError: the sample lacks what the task needs, or brings along too few solves.
         """
         if (saved := self.saved(sample)) is not None:
-            return Solved(self_answers=saved)
-        request = self.request(sample)
-        [completion] = yield [request]
-        sanitized = request.prompt.sanitized + completion.sanitized
+            return saved
+        [completion] = yield [self.request(sample)]
         if (failure := failure_of(completion)) is not None:
-            return Solved(failure=failure, completions=(completion,), sanitized=sanitized)
+            return failure
         letters = question_of(sample).letters
-        solves = tuple(
+        return tuple(
             SelfAnswer(
                 text=text,
-                answer=final_answer(text, self.task, letters=letters, finished=ended == "stop"),
-                thinking=thinking_of(completion, number),
+                answer=final_answer(text, self.task, letters=letters, finished=reason == "stop"),
+                thinking=thinking_of(completion, index),
             )
-            for number, (text, ended) in enumerate(zip(completion.texts, completion.finish_reasons, strict=True))
+            for index, (text, reason) in enumerate(zip(completion.texts, completion.finish_reasons, strict=True))
         )
-        return Solved(self_answers=solves, completions=(completion,), sanitized=sanitized)
 
     def request(self, sample: Sample) -> Request:
         """One prompt, `count` replies."""
-        sampling = sampling_for(
-            sample.id,
-            temperature=self.temperature,
-            seed=self.seed,
-            max_tokens=self.max_tokens,
-            stop=() if self.chat else _BASE_MODEL_GOES_ON,
-        )
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
         prompt = solving_prompt(sample, self.task, chat=self.chat)
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
@@ -115,32 +88,31 @@ class Solving:
         Raises:
             InputError: they are no solves, or fewer than `count`, so that a share of them would mean something else.
         """
-        found = sample.metadata.get("solves")
-        if found is None:
+        solves = sample.metadata.get("solves")
+        if solves is None:
             return None
-        if not isinstance(found, Sequence) or isinstance(found, str):
+        if not isinstance(solves, Sequence) or isinstance(solves, str):
             raise _wrong(sample, "expected a list of {text, answer}")
-        if len(found) < self.count:
-            raise _wrong(sample, f"expected {self.count} solves, got {len(found)}")
+        if len(solves) < self.count:
+            raise _wrong(sample, f"expected {self.count} solves, got {len(solves)}")
         letters = question_of(sample).letters
-        return tuple(self._read(sample, one, letters) for one in found[: self.count])
+        return tuple(self._read(sample, solve, letters) for solve in solves[: self.count])
 
-    def _read(self, sample: Sample, one: object, letters: int) -> SelfAnswer:
-        if isinstance(one, SelfAnswer):
-            return one
-        text = one.get("text") if isinstance(one, Mapping) else None
-        if not isinstance(one, Mapping) or not isinstance(text, str):
+    def _read(self, sample: Sample, solve: object, letters: int) -> SelfAnswer:
+        if isinstance(solve, SelfAnswer):
+            return solve
+        text = solve.get("text") if isinstance(solve, Mapping) else None
+        if not isinstance(solve, Mapping) or not isinstance(text, str):
             raise _wrong(sample, "a solve has no text")
-        answer = one["answer"] if "answer" in one else final_answer(text, self.task, letters=letters)
+        answer = solve["answer"] if "answer" in solve else final_answer(text, self.task, letters=letters)
         if answer is not None and not isinstance(answer, str):
             raise _wrong(sample, "a solve's answer is no text")
         return SelfAnswer(text=text, answer=answer)
 
 
-def judging_sampling(sample: Sample, *, temperature: float, seed: int, max_tokens: int, chat: bool) -> Sampling:
-    """Of a judgment that reasons first; a base model's ends where it begins another question."""
-    stop = () if chat else _BASE_MODEL_GOES_ON
-    return sampling_for(sample.id, temperature=temperature, seed=seed, max_tokens=max_tokens, stop=stop)
+def stops(*, chat: bool) -> tuple[str, ...]:
+    """Where a reply that reasons first ends: a base model's where it begins another question."""
+    return () if chat else _NEXT_QUESTION
 
 
 def _wrong(sample: Sample, finding: str) -> InputError:

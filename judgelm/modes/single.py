@@ -5,20 +5,21 @@ Source: JudgeLM, section 6.4 (grading a single answer), Figures 5 and 17.
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from functools import partial
+from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import InputError
+from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.reasons import explain
-from judgelm.modes.sampling import sampling_for
-from judgelm.modes.score_replies import grade_distribution, read_scores
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.distribution import score_lines
+from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.grading import grading_family, grading_prompt
-from judgelm.records import Completion, GradeVerdict, Judgment, Prompt, Request, Sample, Sampling, Shown
+from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
-Explained = Literal["none", "all"]
 
 _POLICIES: dict[Against, Literal["auto", "use", "ignore"]] = {
     "auto": "auto",
@@ -75,13 +76,8 @@ class Single:
     max_tokens: int = 24
 
     def __post_init__(self) -> None:
-        for name, kinds in (("against", Against), ("reasons", Explained)):
-            if getattr(self, name) not in get_args(kinds):
-                known = ", ".join(get_args(kinds))
-                raise ConfigError(f"{name} {getattr(self, name)!r} does not exist; there are: {known}")
-        for name in ("step", "max_tokens", "reason_tokens"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
+        check_choices(self, against=Against, reasons=Explained)
+        check_above_zero(self, "step", "max_tokens", "reason_tokens")
         if self.distribution:
             score_lines(self.scale, self.step)  # raises where the scale has too many
 
@@ -122,6 +118,7 @@ class Single:
                 "against=auto"
             )
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask for the score line, then for the reason where one is wanted.
 
@@ -130,18 +127,12 @@ class Single:
         """
         self.check(sample)
         asked = self._ask(sample)
-        sampling = self._sampling(sample, self.max_tokens, stop=("\n",))
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = self._candidates(asked) if self.distribution else {}
         [completion] = yield [Request(key="0", prompt=asked.prompt, sampling=sampling, candidates=tuple(lines))]
-        judgment = self._conclude(sample, asked, completion, self._read(asked, completion, lines))
-        if self.reasons == "none" or judgment.verdict is None:
-            return judgment
-        # the reason goes on from the whole score line, the forced score included
-        [shown] = judgment.shown
-        line = replace(shown, text=asked.prompt.prefill + shown.text)
-        going_on = replace(self._sampling(sample, self.reason_tokens, stop=()), reserve=self.max_tokens)
-        explained = yield from explain(replace(judgment, shown=(line,)), [0], [asked.prompt], going_on)
-        return replace(explained, shown=(replace(explained.shown[0], text=shown.text),))
+        judgment = graded(self, sample, self._read(asked, completion, lines))
+        sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
+        return (yield from explain(judgment, to_explain(judgment, self.reasons), [asked.prompt], sampling))
 
     def _ask(self, sample: Sample) -> "_Asked":
         """What the answer stands beside, and the prompt."""
@@ -165,28 +156,12 @@ class Single:
         return {f"{blank}{value:g}": value for value in lines.values}
 
     def _read(self, asked: "_Asked", completion: Completion, lines: dict[str, float]) -> Shown:
-        count = 2 if asked.beside == "anchor" else 1
-        shown = read_scores((0,), completion, count=count, scale=self.scale, max_tokens=self.max_tokens)
+        parse = partial(parse_scores, count=2 if asked.beside == "anchor" else 1, scale=self.scale)
+        referenced = asked.beside == "reference"
+        shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=referenced)
         if shown.scores is not None and asked.beside == "anchor":  # the answer shown first is none of the sample's
             shown = replace(shown, scores=shown.scores[1:], anchor=shown.scores[0])
-        shown = replace(shown, referenced=asked.beside == "reference")
-        return replace(shown, grades=grade_distribution(tuple(lines.values()), completion)) if lines else shown
-
-    def _sampling(self, sample: Sample, max_tokens: int, stop: tuple[str, ...]) -> Sampling:
-        return sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=max_tokens, stop=stop)
-
-    def _conclude(self, sample: Sample, asked: "_Asked", completion: Completion, shown: Shown) -> Judgment:
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if shown.scores is None else GradeVerdict(score=shown.scores[0]),
-            shown=(shown,),
-            scores=shown.scores,
-            failure=shown.failure,
-            sanitized=asked.prompt.sanitized + completion.sanitized,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
-        )
+        return replace(shown, grades=grades_of(tuple(lines.values()), completion))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

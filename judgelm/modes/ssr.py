@@ -3,23 +3,28 @@
 Source: SSR-Judge, sections 3.2 to 3.4 and 4.1 (k = 5, temperature 0.7, tau = 4/5).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.modes.completions import compared, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.self_answers import Solved, Solving, judging_sampling
-from judgelm.modes.verdicts import LabelProbabilities, ask_probabilities, read_labelled
-from judgelm.parsing.final_answers import Task
+from judgelm.modes.label_probability import ask_probabilities
+from judgelm.modes.options import check_above_zero, check_choices, sampling_for
+from judgelm.modes.self_answers import Solver, stops
+from judgelm.parsing.final_answers import Task, read_verdict
 from judgelm.parsing.majority import majority
 from judgelm.prompts.ssr import SSR, comparing_prompt
-from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Winner
+from judgelm.records import Judgment, Request, Sample, SelfAnswer, Shown, Unparsed
 
 When = Literal["selective", "always", "never"]
 
 LABELS: Mapping[str, str] = {"1": "1", "2": "2"}
 """In `Shown.label`: the place, in the order shown, of the better response."""
+
+_read = partial(read_verdict, labels=LABELS)
 
 _GIVEN, _SWAPPED = (0, 1), (1, 0)
 
@@ -79,16 +84,15 @@ class SelectiveSelfReference:
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        if self.when not in get_args(When):
-            raise ConfigError(f"when {self.when!r} does not exist; there are: {', '.join(get_args(When))}")
+        check_choices(self, when=When)
         if self.task == "preference":
             raise ConfigError("task preference has no answers that could agree; use choice or number")
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau is {self.tau}; it is a share of the solves, 0 to 1")
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be above 0")
-        self._solving()  # raises where its options do not fit
+        check_above_zero(self, "max_tokens")
+        self._solver()  # raises where its options do not fit
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Solve where that is needed, choose the reference, ask for each order, conclude.
 
@@ -97,31 +101,27 @@ class SelectiveSelfReference:
         """
         if len(sample.answers) != 2:
             raise InputError(f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; ssr judges pairs")
-        solving = self._solving()
-        if self.when == "never":
-            solved = Solved(self_answers=solving.saved(sample) or ())
-        else:
-            solved = yield from solving(sample)
-        if solved.failure is not None:
-            return self._conclude(sample, solved, _Judged())
+        solver = self._solver()
+        solved = (solver.saved(sample) or ()) if self.when == "never" else (yield from solver(sample))
+        if isinstance(solved, Unparsed):  # a judge that cannot answer the question is not shown the answers
+            return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = self.reference_of(solved)
         orders = (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
         prompts = [comparing_prompt(sample, order, reference, chat=self.chat) for order in orders]
-        sampling = self._sampling(sample)
+        sampling = sampling_for(self, sample.id, self.max_tokens, stop=stops(chat=self.chat))
         replies = yield [
-            Request(key=str(place), prompt=prompt, sampling=sampling) for place, prompt in enumerate(prompts)
+            Request(key=str(index), prompt=prompt, sampling=sampling) for index, prompt in enumerate(prompts)
         ]
-        shown = tuple(
-            read_labelled(order, one, LABELS, max_tokens=self.max_tokens, referenced=reference is not None)
-            for order, one in zip(orders, replies, strict=True)
-        )
-        labels = LabelProbabilities(values=(None,) * len(shown))
-        if self.distribution:
-            labels = yield from ask_probabilities(shown, prompts, LABELS, max_tokens=self.max_tokens)
-        judged = _Judged(
-            shown=shown, prompts=tuple(prompts), replies=tuple(replies), reference=reference, labels=labels
-        )
-        return self._conclude(sample, solved, judged)
+        shown = [
+            read_reply(reply, _read, max_tokens=self.max_tokens, order=order, referenced=reference is not None)
+            for order, reply in zip(orders, replies, strict=True)
+        ]
+        judgment = compared(self, sample, shown, accept_one_order=self.accept_one_order)
+        judgment = replace(judgment, self_answers=solved, own_reference=reference)
+        if not self.distribution:
+            return judgment
+        values = yield from ask_probabilities(shown, prompts, LABELS, _read, max_tokens=self.max_tokens)
+        return replace(judgment, probability=None if judgment.failure else self._probability(shown, values))
 
     def check(self, sample: Sample) -> None:
         """See that the sample has what the task needs.
@@ -130,17 +130,17 @@ class SelectiveSelfReference:
             InputError: it has not.
         """
         comparing_prompt(sample, _GIVEN, None, chat=self.chat)
-        self._solving().request(sample)
+        self._solver().request(sample)
 
-    def reference_of(self, solved: Solved) -> str | None:
+    def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
         """The majority answer where it is to be shown."""
-        if self.when == "never" or not solved.self_answers:
+        if self.when == "never" or not solved:
             return None
-        found = majority([solve.answer for solve in solved.self_answers])
-        return found.answer if self.when == "always" or found.passes(self.tau) else None
+        common = majority([solve.answer for solve in solved])
+        return common.answer if self.when == "always" or common.passes(self.tau) else None
 
-    def _solving(self) -> Solving:
-        return Solving(
+    def _solver(self) -> Solver:
+        return Solver(
             task=self.task,
             count=self.solves,
             temperature=self.solve_temperature,
@@ -149,60 +149,13 @@ class SelectiveSelfReference:
             chat=self.chat,
         )
 
-    def _sampling(self, sample: Sample) -> Sampling:
-        return judging_sampling(
-            sample, temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens, chat=self.chat
-        )
-
-    def _conclude(self, sample: Sample, solved: Solved, judged: "_Judged") -> Judgment:
-        winners = [winner for one in judged.shown if (winner := winner_shown(one)) is not None]
-        failure = solved.failure or next((one.failure for one in judged.shown if one.failure is not None), None)
-        if winners and self.accept_one_order:
-            failure = None
-        agreed: Winner = winners[0] if len(set(winners)) == 1 else "tie"
-        asked = (*solved.completions, *judged.replies, *judged.labels.completions)
-        return Judgment(
-            sample_id=sample.id,
-            mode=self.name,
-            verdict=None if failure is not None else PairVerdict(winner=agreed),
-            shown=judged.shown,
-            consistent=winners[0] == winners[1] if len(winners) == 2 else None,
-            probability=None if failure is not None else self._probability(judged),
-            failure=failure,
-            sanitized=solved.sanitized
-            + sum(prompt.sanitized for prompt in judged.prompts)
-            + sum(reply.sanitized for reply in judged.replies),
-            prompt_tokens=sum(one.prompt_tokens for one in asked),
-            completion_tokens=sum(one.completion_tokens for one in asked),
-            self_answers=solved.self_answers,
-            own_reference=judged.reference,
-        )
-
-    def _probability(self, judged: "_Judged") -> float | None:
+    def _probability(self, shown: Sequence[Shown], values: Sequence[float | None]) -> float | None:
         """P(the sample's first is better), the mean over all orders, or over those read where one is enough."""
-        values = [
-            value if value is None or one.order == _GIVEN else 1 - value
-            for one, value in zip(judged.shown, judged.labels.values, strict=True)
+        known = [
+            value if reply.order == _GIVEN else 1 - value
+            for reply, value in zip(shown, values, strict=True)
+            if value is not None
         ]
-        known = [value for value in values if value is not None]
         if not known or (len(known) < len(values) and not self.accept_one_order):
             return None
         return sum(known) / len(known)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
-    """What was shown; nothing where the judge could not even answer the question."""
-
-    shown: tuple[Shown, ...] = ()
-    prompts: tuple[Prompt, ...] = ()
-    replies: tuple[Completion, ...] = ()
-    reference: str | None = None
-    labels: LabelProbabilities = field(default_factory=lambda: LabelProbabilities(values=()))
-
-
-def winner_shown(shown: Shown) -> Winner | None:
-    """The better response of one order, in sample order; None where that order failed."""
-    if shown.label is None:
-        return None
-    return 1 if shown.order[int(shown.label) - 1] == 0 else 2

@@ -7,14 +7,14 @@ Source: JudgeLM, section 3.1 and Figures 3 and 4 (the prompts to GPT-4, without 
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError
-from judgelm.modes.completions import failure_of, thinking_of
+from judgelm.modes.completions import cut_off, read_reply, with_usage
 from judgelm.modes.flow import Flow
+from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.modes.pairwise import winner_of
-from judgelm.modes.sampling import sampling_for
-from judgelm.parsing.scores import parse_pair
+from judgelm.parsing.scores import parse_pair, split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Completion, Judgment, PairVerdict, Request, Sample, Shown, Unparsed
 
@@ -50,19 +50,18 @@ class Teaching:
 
     def __post_init__(self) -> None:
         get_template(self.template)
-        if self.reason_tokens < 1:
-            raise ConfigError(f"reason_tokens is {self.reason_tokens}; it must be above 0")
+        check_above_zero(self, "reason_tokens")
 
     @property
     def template_sha(self) -> str:
         """Hash of the template's bytes for a pair."""
         return get_template(self.template).sha
 
+    @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Ask, and read the one reply."""
-        request = self.request(sample)
-        [completion] = yield [request]
-        shown = read_review(completion, scale=self.scale, max_tokens=self.reason_tokens)
+        [completion] = yield [self.request(sample)]
+        shown = self._read(completion)
         scores = None if shown.scores is None else (shown.scores[0], shown.scores[1])
         return Judgment(
             sample_id=sample.id,
@@ -71,52 +70,32 @@ class Teaching:
             shown=(shown,),
             scores=scores,
             failure=shown.failure,
-            sanitized=request.prompt.sanitized + completion.sanitized,
-            prompt_tokens=completion.prompt_tokens,
-            completion_tokens=completion.completion_tokens,
         )
 
     def request(self, sample: Sample) -> Request:
         """What the teacher is asked."""
-        sampling = sampling_for(sample.id, temperature=self.temperature, seed=self.seed, max_tokens=self.reason_tokens)
+        sampling = sampling_for(self, sample.id, self.reason_tokens)
         prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
         return Request(key="0", prompt=prompt, sampling=sampling)
 
+    def _read(self, completion: Completion) -> Shown:
+        """A reply of scores and reason; `text` is the whole of it as it came.
 
-def read_review(completion: Completion, *, scale: tuple[float, float], max_tokens: int) -> Shown:
-    """A reply of scores and reason; `text` is the whole of it as it came.
-
-    A reply that ends within its score line is a failure even where its beginning looks like scores. One whose reason
-    lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not kept.
-    """
-    text = completion.texts[0] if completion.texts else ""
-    shown = Shown(order=_ORDER, text=text, thinking=thinking_of(completion), truncations=completion.truncations)
-    if (failure := failure_of(completion)) is not None:
-        return replace(shown, failure=failure)
-    ended = completion.finish_reasons[0]
-    cut_off = Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
-    line, reason = split_score_line(text, scale)
-    if ended == "length" and not line.endswith(("\n", "\r")):
-        return replace(shown, failure=cut_off)
-    parsed = parse_pair(text, scale)
-    if isinstance(parsed, Unparsed):
-        return replace(shown, failure=parsed)
-    lacks = None
-    if ended == "length":
-        lacks = Unparsed("truncated", "", cut_off.why)
-    elif not reason:
-        lacks = Unparsed("off_grammar", "", "nothing follows the score line")
-    return replace(shown, scores=parsed.values, reason=None if lacks else reason, reason_failure=lacks)
-
-
-def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
-    """The score line with its line end, and the reason behind it, stripped.
-
-    The scores may stand on two lines (`Assistant 1: 8`, `Assistant 2: 6`). Without any the first line counts as theirs.
-    """
-    lines = text.lstrip().splitlines(keepends=True)
-    for count in (1, 2):
-        line = "".join(lines[:count])
-        if not isinstance(parse_pair(line, scale), Unparsed):
-            return line, "".join(lines[count:]).strip()
-    return "".join(lines[:1]), "".join(lines[1:]).strip()
+        A reply that ends within its score line is a failure even where its beginning looks like scores. One whose
+        reason lacks its end, or which has no reason, has scores and says so in `reason_failure`; half a reason is not
+        kept.
+        """
+        line, reason = split_score_line("".join(completion.texts), self.scale)
+        shown = read_reply(
+            completion,
+            partial(parse_pair, scale=self.scale),
+            max_tokens=self.reason_tokens,
+            order=_ORDER,
+            needs_end=not line.endswith(("\n", "\r")),
+        )
+        if shown.failure is not None:
+            return shown
+        lacks = cut_off(completion, self.reason_tokens)
+        if lacks is None and not reason:
+            lacks = Unparsed("off_grammar", "", "nothing follows the score line")
+        return replace(shown, reason=None if lacks else reason, reason_failure=lacks)

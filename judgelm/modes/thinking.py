@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from judgelm.modes.flow import Asking, Result
-from judgelm.prompts.thinking import CLOSE, OPEN, Separated, Thinking, separate
+from judgelm.parsing.thinking import CLOSE, OPEN, Separated, separate
+from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"

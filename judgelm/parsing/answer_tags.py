@@ -12,13 +12,19 @@ Source: QA-Judge, Tables 8 and 9; the rules as its authors' code has them.
 """
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from judgelm.parsing.final_answers import Verdict
 from judgelm.records import Unparsed
 
 TagRule = Literal["first", "last_on_line", "second", "last"]
 
 QaLabel = Literal["correct", "incorrect"]
+
+LabelRule = Literal["strict", "original", "original_mistral"]
+"""`strict`: either word in any formatting, all else a failure. `original`: correct where the first tags (or the reply
+without any) hold exactly CORRECT, all else incorrect; `original_mistral`: the same with the last tags on one line.
+Replies that the original rules take for incorrect although they are neither word are failures in `Judgment.shown`."""
 
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
 _ON_LINE = re.compile(r"<ans>(.*?)</ans>")
@@ -36,10 +42,10 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
     Without tags rule `first` gives the whole reply as it came, blanks and all.
     """
     if rule == "first":
-        found = _FIRST.search(_closed(text, _CLOSING))
-        return text if found is None else found[1].strip()
+        match = _FIRST.search(_closed(text, _CLOSING))
+        return text if match is None else match[1].strip()
     if rule == "last_on_line":
-        inside = [one for line in text.split("\n") for one in _ON_LINE.findall(_closed(line, _CLOSING))]
+        inside = [content for line in text.split("\n") for content in _ON_LINE.findall(_closed(line, _CLOSING))]
     else:
         inside = _ANY_CASE.findall(_closed(text, _CLOSING_ANY_CASE))
     if rule == "second":
@@ -49,50 +55,50 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
 
 def _closed(text: str, closing: re.Pattern[str]) -> str:
     """The text up to its last closing tag: each opening tag behind that would be followed to the text's end in vain."""
-    ends = [found.end() for found in closing.finditer(text)]
+    ends = [match.end() for match in closing.finditer(text)]
     return text[: ends[-1]] if ends else ""
 
 
-class Labelled(NamedTuple):
-    """A label that a reply ends in: the word as it was written, and where in the reply it begins."""
+def label_by(rule: LabelRule, text: str) -> str | Unparsed:
+    """The label of a reply by one of the rules."""
+    if rule != "strict":
+        return read_label_original(text, "first" if rule == "original" else "last_on_line")
+    verdict = read_label(text)
+    return verdict if isinstance(verdict, Unparsed) else verdict.label
 
-    label: QaLabel
-    written: str
-    place: int
 
-
-def read_label(text: str) -> Labelled | Unparsed:
-    """CORRECT or INCORRECT, however it is dressed; what could be neither or both is a failure with its reason.
+def read_label(text: str) -> Verdict | Unparsed:
+    """CORRECT or INCORRECT in any formatting; a reply that could be neither or both is a failure with its reason.
 
     What stands in tags counts where it is one of the two words, in any case of letters, quoted, bold or with a full
     stop; `YOUR LABEL` and other words in tags are passed over. Without any tag the whole reply must be the word.
     """
-    inside = [(found[1], found.start(1)) for found in _ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE))]
-    read = [_labelled(one, start) for one, start in inside or [(text, 0)]]
-    found = [one for one in read if one is not None]
-    labels = {one.label for one in found}
+    inside = [(match[1], match.start(1)) for match in _ANY_CASE.finditer(_closed(text, _CLOSING_ANY_CASE))]
+    read = [_labelled(content, start) for content, start in inside or [(text, 0)]]
+    verdicts = [verdict for verdict in read if verdict is not None]
+    labels = {verdict.label for verdict in verdicts}
     if len(labels) == 1:
-        return found[-1]
+        return verdicts[-1]
     if labels:
         return Unparsed("off_grammar", text, "tags that say both CORRECT and INCORRECT")
     why = "no tag holds CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the two words"
     return Unparsed("off_grammar", text, why)
 
 
-def _labelled(text: str, start: int) -> Labelled | None:
+def _labelled(text: str, start: int) -> Verdict | None:
     label = _LABELS.get(_DRESS.sub("", text).lower())
     word = _WORD.search(text)
-    return None if label is None or word is None else Labelled(label, word[0], start + word.start())
+    return None if label is None or word is None else Verdict(label, start + word.start(), word[0])
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
     """Either word in capitals and nothing else, found by `rule`; the original takes all else for INCORRECT.
 
     Returns:
-        The label, or why the reply is neither word. Who wants the original's figures counts that as incorrect, and
-        says how often it did.
+        The label, or why the reply is neither word. To reproduce the original's figures, count that as incorrect and
+        say how often it occurred.
     """
-    found = tagged_answer(text, rule).strip()
-    if found in ("CORRECT", "INCORRECT"):
-        return _LABELS[found.lower()]
+    answer = tagged_answer(text, rule).strip()
+    if answer in ("CORRECT", "INCORRECT"):
+        return _LABELS[answer.lower()]
     return Unparsed("off_grammar", text, f"what rule {rule} finds is neither CORRECT nor INCORRECT")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.records import PairDistribution, Winner
+from judgelm.records import GradeDistribution, PairDistribution, Winner
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
 """Two orders into one verdict: `mean` compares the mean scores, `given` takes the verdict of the given order (JudgeLM's
@@ -117,6 +117,33 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
         tie=tie,
         unassigned=max(0.0, 1 - assigned),
         likeliest=tuple(sorted(listed, key=lambda line: (-line[2], line))),
+        approximation=approximation,
+    )
+
+
+def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], approximation: str) -> GradeDistribution:
+    """The distribution over the scores of one answer.
+
+    Args:
+        scores: shape (n,), the score that each candidate gives the answer; a score may occur several times.
+        logprobs: shape (n,), as for `pair_distribution`.
+        approximation: in what they are not exact.
+
+    Returns:
+        As for `pair_distribution`: `expected` is NaN where nothing is assigned.
+
+    Raises:
+        ValueError: there are not as many log-probabilities as scores.
+    """
+    masses: dict[float, float] = {}
+    for score, logprob in zip(scores, logprobs, strict=True):
+        masses[score] = masses.get(score, 0.0) + math.exp(logprob)
+    assigned = math.fsum(masses.values())
+    listed = [(score, round(mass, 6)) for score, mass in masses.items() if mass >= _LEAST_LISTED]
+    return GradeDistribution(
+        expected=math.fsum(score * mass for score, mass in masses.items()) / assigned if assigned else math.nan,
+        unassigned=max(0.0, 1 - assigned),
+        likeliest=tuple(sorted(listed, key=lambda line: (-line[1], line[0]))),
         approximation=approximation,
     )
 

@@ -55,10 +55,10 @@ _BEFORE_A_BARE_VERDICT = {
 
 
 class Verdict(NamedTuple):
-    """A verdict's label, where its word begins in the reply, and how it is written there."""
+    """A label that a reply ends in, where its word begins in the reply, and how it is written there."""
 
     label: str
-    place: int
+    position: int
     written: str
 
 
@@ -79,8 +79,8 @@ def final_answer(text: str, task: Task, *, letters: int = MOST_LETTERS, finished
     if not finished:
         text = text[: text.rfind("\n") + 1]
     if task == "preference":
-        found = read_verdict(text, {"A": "A", "B": "B", "C": "C"}, brackets_only=True)
-        return None if isinstance(found, Unparsed) else found.label
+        verdict = read_verdict(text, {"A": "A", "B": "B", "C": "C"}, brackets_only=True)
+        return None if isinstance(verdict, Unparsed) else verdict.label
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     return _choice(lines, letters, finished=finished) if task == "choice" else _number(lines, finished=finished)
 
@@ -136,9 +136,8 @@ def _number(lines: list[str], *, finished: bool) -> str | None:
     """Behind the last mark that a number follows; without any mark the only number of the last line."""
     text = "\n".join(lines).replace("−", "-")
     for mark in islice(_last_first(_NUMBER_MARK, text), _MOST_MARKS):
-        found = _number_behind(text[mark.end() :])
-        if found is not None:
-            return found
+        if (number := _number_behind(text[mark.end() :])) is not None:
+            return number
     numbers = _NUMBER.findall(_result(lines[-1])) if finished and lines else []
     return canonical_number(numbers[0]) if len(numbers) == 1 else None
 
@@ -146,8 +145,8 @@ def _number(lines: list[str], *, finished: bool) -> str | None:
 def _number_behind(text: str) -> str | None:
     """The first number of a mark's sentence, or of its result."""
     sentence = _SENTENCE_END.split(text.lstrip(" \n:*_`$\\([{"), maxsplit=1)[0]
-    found = _NUMBER.search(_result(sentence))
-    return None if found is None else canonical_number(found[0])
+    number = _NUMBER.search(_result(sentence))
+    return None if number is None else canonical_number(number[0])
 
 
 def _result(calculation: str) -> str:
@@ -201,30 +200,30 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     return _agreed(text, words, known) if words else Unparsed("off_grammar", text, "it does not end in a verdict")
 
 
-class _Placed(NamedTuple):
+class _Word(NamedTuple):
     """A word and where it begins in the reply."""
 
     text: str
-    place: int
+    position: int
 
 
-def _word(match: re.Match[str], start: int) -> _Placed:
+def _word(match: re.Match[str], start: int) -> _Word:
     """What stands in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
     plain = match[1].lstrip(" \t*_\"'")
     plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
-    return _Placed(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain))
+    return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain))
 
 
-def _bare_word(start: int, line: str, known: Mapping[str, str]) -> list[_Placed]:
+def _bare_word(start: int, line: str, known: Mapping[str, str]) -> list[_Word]:
     """The verdict of a line that says nothing else: `Correct`, `**Final verdict: Incorrect.**`."""
-    found = list(_WORD.finditer(line))
-    if not found or found[-1][0].lower() not in known:
+    words = list(_WORD.finditer(line))
+    if not words or words[-1][0].lower() not in known:
         return []
-    alone = all(one[0].lower() in _BEFORE_A_BARE_VERDICT for one in found[:-1])
-    return [_Placed(found[-1][0], start + found[-1].start())] if alone else []
+    alone = all(word[0].lower() in _BEFORE_A_BARE_VERDICT for word in words[:-1])
+    return [_Word(words[-1][0], start + words[-1].start())] if alone else []
 
 
-def _agreed(text: str, words: list[_Placed], known: Mapping[str, str]) -> Verdict | Unparsed:
+def _agreed(text: str, words: list[_Word], known: Mapping[str, str]) -> Verdict | Unparsed:
     """The one label of all verdicts on a line."""
     named = sorted({word.text.lower() for word in words})
     unknown = [word for word in named if word not in known]
@@ -232,4 +231,4 @@ def _agreed(text: str, words: list[_Placed], known: Mapping[str, str]) -> Verdic
         return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is none of {', '.join(known)}")
     if len(named) > 1:
         return Unparsed("off_grammar", text, f"one line names {' and '.join(named)}")
-    return Verdict(known[named[0]], words[-1].place, words[-1].text)
+    return Verdict(known[named[0]], words[-1].position, words[-1].text)

@@ -7,7 +7,7 @@ own code) nor a 0 (Auto-J's). What is stricter or wider than theirs stands at ea
 import re
 from typing import Literal
 
-from judgelm.records import Unparsed
+from judgelm.records import Scores, Unparsed
 
 PairLabel = Literal["1", "2", "tie"]
 """The better answer's place in the order shown."""
@@ -45,27 +45,27 @@ def read_auto_j(text: str) -> PairLabel | Unparsed:
     Stricter than the original: a decision that names several (`Response 1 / Response 2 / Tie`, the prompt's own words)
     is no decision.
     """
-    place = text.rfind(_OPENING)
-    found = None if place < 0 else _DECISION.match(text, place)
-    if found is None:
+    start = text.rfind(_OPENING)
+    decision = None if start < 0 else _DECISION.match(text, start)
+    if decision is None:
         return Unparsed("off_grammar", text, "no final decision for Response 1, Response 2 or Tie")
-    if _SEVERAL.match(text, found.end()):
+    if _SEVERAL.match(text, decision.end()):
         return Unparsed("off_grammar", text, "the final decision names more than one of Response 1, Response 2 and Tie")
-    named = found[1].lower()
+    named = decision[1].lower()
     return "tie" if named == "tie" else "1" if named.endswith("1") else "2"
 
 
-def read_auto_j_rating(text: str) -> float | Unparsed:
+def read_auto_j_rating(text: str) -> Scores | Unparsed:
     """The number in the last `Rating: [[...]]`, from 1 to 10."""
-    place = text.rfind(_RATING)
-    end = text.find("]]", place) if place >= 0 else -1
-    inside = text[place + len(_RATING) : end].strip() if end >= 0 else ""
+    start = text.rfind(_RATING)
+    end = text.find("]]", start) if start >= 0 else -1
+    inside = text[start + len(_RATING) : end].strip() if end >= 0 else ""
     if not _NUMBER.fullmatch(inside):
         return Unparsed("off_grammar", text, "no number in `Rating: [[...]]`")
     return _in_range(float(inside), 10, text)
 
 
-def read_prometheus_score(text: str) -> float | Unparsed:
+def read_prometheus_score(text: str) -> Scores | Unparsed:
     """The whole number from 1 to 5 behind `[RESULT]`, at the end of a line; all such lines must agree.
 
     Without one, what the reply ends in: `Score: 3`, `score of 2 out of 5`. Wider than the original, which refuses
@@ -90,7 +90,7 @@ def read_prometheus_letter(text: str) -> PairLabel | Unparsed:
     return "1" if letters == {"A"} else "2"
 
 
-def _in_range(value: float, highest: int, text: str) -> float | Unparsed:
+def _in_range(value: float, highest: int, text: str) -> Scores | Unparsed:
     if not 1 <= value <= highest:
         return Unparsed("out_of_range", text, f"{value:g} is outside 1 to {highest}")
-    return value
+    return Scores((value,))

@@ -286,3 +286,16 @@ def _why_off_grammar(line: str, count: int = 2) -> str:
         return "one number, but not by itself on the first line"
     said = "two" if count == 2 else count
     return f"{said} numbers, but how they are joined can be read in more than one way"
+
+
+def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
+    """The score line with its line end, and the reason behind it, stripped.
+
+    The scores may stand on two lines (`Assistant 1: 8`, `Assistant 2: 6`). Without any the first line counts as theirs.
+    """
+    lines = text.lstrip().splitlines(keepends=True)
+    for count in (1, 2):
+        line = "".join(lines[:count])
+        if not isinstance(parse_pair(line, scale), Unparsed):
+            return line, "".join(lines[count:]).strip()
+    return "".join(lines[:1]), "".join(lines[1:]).strip()

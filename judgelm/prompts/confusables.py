@@ -1,43 +1,38 @@
-"""Characters that a reader takes for others: what a text looks like, in plain letters and signs.
+"""Confusables: what a text looks like in plain letters and signs.
 
-Used to find imitations, never to change a text: a rare mistake here costs nothing where no marker is imitated.
+They are used to find imitations, never to change a text: a rare mistake here costs nothing where no marker is imitated.
 """
 
+import json
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 
-SIGNS = {
-    "[": "［﹇【⟦〚⁅❲〔⦋⦍⦏⟬⸢⌈⌊⎡⎣〖〘「『",
-    "]": "］﹈】⟧〛⁆❳〕⦌⦎⦐⟭⸣⌉⌋⎤⎦〗〙」』",
-    "#": "＃﹟♯⌗⋕",
-    "<": "＜﹤⟨‹≺❮❬〈《˂",
-    ">": "＞﹥⟩›≻❯❭〉》˃",
-    "|": "｜￨∣ǀ│┃❘❙",
-    ":": "：﹕︓∶։׃꞉ː˸⁚",
-    "'": "’‘‛ʼʻʽʹ′´ˈˊʾʿ׳՚ꞌ΄᾽᾿",
-    "`": "ˋ｀‵",
+# By hand stands what the table of TR39 lacks or takes for another sign.
+_SIGNS = {
+    "[": "【⟦〚⁅❲〔⦋⦍⦏⟬⸢⌈⌊⎡⎣〖〘「『",
+    "]": "】⟧〛⁆❳〕⦌⦎⦐⟭⸣⌉⌋⎤⎦〗〙」』",
+    "#": "♯⌗⋕",
+    "<": "⟨≺❬〈《",
+    ">": "⟩≻❭〉》",
+    "|": "￨∣ǀ│┃❘❙",
+    ":": "׃",
+    "'": "´ʿ׳΄᾽᾿",
+    "`": "ˋ‵",
+}
+_LETTERS = {
+    **{"c": "ϲ", "e": "ε", "f": "ẝ", "k": "κк", "m": "мʍ", "n": "пη", "t": "тτ", "u": "ц", "x": "χ"},
+    **{"C": "Ϲ", "I": "ӀІΙꓲ", "Q": "Ԛ"},
 }
 BEGINNINGS = {
-    "[": SIGNS["["] + "︗︹︻﹁﹃﹝｢🄪🉀🉁🉂🉃🉄🉅🉆🉇🉈",
-    "#": SIGNS["#"],
-    "<": SIGNS["<"] + "≮⊀\u2329︽︿",
+    "[": _SIGNS["["] + "［﹇︗︹︻﹁﹃﹝｢🄪🉀🉁🉂🉃🉄🉅🉆🉇🉈",
+    "#": _SIGNS["#"] + "＃﹟",
+    "<": _SIGNS["<"] + "＜﹤‹❮˂≮⊀\u2329︽︿ᐸᚲ𝈶",
 }
-"""Every character whose plain form holds the sign, more than its look-alikes: some decompose into them."""
+"""Every character whose plain form holds the sign, more than its confusables: some decompose into them."""
 
-_LETTERS = {
-    **dict(zip("abcdefghijklmnopqrstuvwxyz", (
-        "аαɑᴀ", "Ьʙᖯ", "сϲᴄ", "ԁɗᴅꓒ", "еεҽᴇ", "ƒꜰẝ", "ɡɢց", "һհʜ", "іιıɩӏ", "јϳᴊ", "κкᴋ", "ⅼʟӀ", "ᴍмʍ",
-        "ոռɴпη", "оοօᴏσ", "рρᴘ", "ԛգզ", "гᴦʀꭇ", "ѕꜱƽ", "тτᴛ", "υսᴜц", "νѵᴠ", "ԝաᴡѡ", "хχ×", "уγүʏყ", "ᴢʐ",
-    ), strict=True)),
-    **dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", (
-        "АΑᎪꓮ", "ВΒᏴꓐ", "СϹᏟꓚ", "Ꭰꓓ", "ЕΕᎬꓰ", "Ϝꓝ", "ԌᏀꓖ", "НΗᎻꓧ", "ІΙӀꓲ", "ЈᎫꓙ", "КΚᏦꓗ", "Ꮮꓡ", "МΜᎷꓟ",
-        "Νꓠ", "ОΟՕꓳ", "РΡᏢꓑ", "Ԛ", "ᎡᏒꓣ", "ЅՏᏚꓢ", "ТΤᎢꓔ", "Սꓴ", "Ѵꓦ", "ԜᎳꓪ", "ХΧꓫ", "УΥҮꓬ", "ΖᏃꓜ",
-    ), strict=True)),
-}  # fmt: skip
-_TABLE = str.maketrans(
-    {odd: plain for table in (SIGNS, _LETTERS) for plain, confusables in table.items() for odd in confusables}
-)
+_TABLE = str.maketrans({odd: plain for table in (_SIGNS, _LETTERS) for plain, odds in table.items() for odd in odds})
 _BLANK_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 _BLANKS = {"\u2800": " "}
 """The braille pattern without dots is drawn as a blank."""
@@ -50,31 +45,38 @@ _NAMED = re.compile(
 
 @lru_cache(maxsize=4096)
 def plain_form(character: str) -> str:
-    """What a character looks like in plain text; empty for one that nobody sees."""
+    """The plain text that a character looks like; empty for an invisible one."""
     if character in _BLANKS:
         return _BLANKS[character]
-    # ´ has a look-alike of its own, and would else become a blank with an accent
+    # ´ has a confusable of its own, and would else become a blank with an accent
     decomposed = unicodedata.normalize("NFKD", character.translate(_TABLE)).translate(_TABLE)
-    return "".join(_letter(one) for one in decomposed if not is_invisible(one))
+    return "".join(_letter(part) for part in decomposed if not is_invisible(part))
 
 
 def is_invisible(character: str) -> bool:
-    """Format and control characters, combining marks and fillers: nothing that a reader sees in a marker."""
+    """Whether it is a format or control character, a combining mark or a filler, which no reader sees in a marker."""
     if character.isspace():
         return False
     return unicodedata.category(character) in ("Cf", "Cc", "Mn", "Me") or character in _BLANK_FILLERS
 
 
 def _letter(character: str) -> str:
-    """Any script's digits made plain, and letters that Unicode does not decompose: `ø`, small capitals, in boxes."""
+    """The digit, the letter of the name (`ø`, small capitals, letters in boxes), or the confusable of TR39."""
     if character.isascii():
         return character
     if character.isdecimal():
         return str(unicodedata.decimal(character))
-    found = _NAMED.fullmatch(unicodedata.name(character, ""))
-    if found is None:
-        return character
-    return found[1].lower() if "SMALL" in found[0] else found[1]
+    if (letter := _NAMED.fullmatch(unicodedata.name(character, ""))) is not None:
+        return letter[1].lower() if "SMALL" in letter[0] else letter[1]
+    return _unicode_confusables().get(character, character)
+
+
+@cache
+def _unicode_confusables() -> dict[str, str]:
+    """Characters -> the ASCII sign that Unicode's table (TR39) has as their confusable."""
+    table = json.loads(files("confusable_homoglyphs").joinpath("confusables.json").read_text("utf-8"))
+    pairs = ((odd, plain["c"]) for odd, plains in table.items() for plain in plains)
+    return {odd: plain for odd, plain in pairs if plain.isascii() and len(plain) == len(odd) == 1}
 
 
 def fold(text: str) -> tuple[str, list[int]]:

@@ -26,7 +26,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.rubric_replies import parse_level
+from judgelm.parsing.rubric_levels import parse_level
 from judgelm.prompts.self_reference import Text
 from judgelm.records import Prompt, Sample, Unparsed
 

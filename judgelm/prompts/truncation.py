@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from jinja2 import TemplateError
 
 from judgelm.errors import ConfigError
+from judgelm.parsing.thinking import OPEN
 from judgelm.prompts.special_tokens import SpecialTokenSanitizer
-from judgelm.prompts.thinking import OPEN, SKIPPED, opening_of, template_arguments
+from judgelm.prompts.thinking import SKIPPED, opening_of, template_arguments
 from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from judgelm.engines.base import Engine
 from judgelm.modes.flow import Asking, Mode, Result
 from judgelm.modes.thinking import apart
-from judgelm.prompts.thinking import reply_so_far
+from judgelm.parsing.thinking import reply_so_far
 from judgelm.records import Completion, Judgment, Request, Sample
 
 _POLL_S = 0.5

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from judgelm.modes.flow import Asking, Result
-from judgelm.prompts.thinking import separate
+from judgelm.parsing.thinking import separate
 from judgelm.records import Request
 from judgelm.serving.engine_worker import EngineWorker
 

@@ -23,8 +23,8 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError, ModelError
 from judgelm.parsing.answer_tags import tagged_answer
 from judgelm.parsing.final_answers import final_answer
+from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_scores
-from judgelm.prompts.rubric_replies import parse_level
 from judgelm.records import Judgment, PairVerdict, Unparsed
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing

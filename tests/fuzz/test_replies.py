@@ -15,6 +15,7 @@ from judgelm.parsing.other_judges import (
     read_prometheus_letter,
     read_prometheus_score,
 )
+from judgelm.parsing.rubric_levels import parse_level
 from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_original, parse_scores
 from judgelm.parsing.short_answers import (
     drop_normalised,
@@ -23,7 +24,6 @@ from judgelm.parsing.short_answers import (
     strictly_normalised,
 )
 from judgelm.prompts.multimodal import read_gold
-from judgelm.prompts.rubric_replies import parse_level
 from judgelm.prompts.sanitization import Sanitizer
 from judgelm.records import Scores, Unparsed
 from tests.support import fuzzing

@@ -142,7 +142,7 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"judge": "judge-9"}, "there are: pandalm, auto-j"),
+        ({"judge": "judge-9"}, "available: pandalm, auto-j"),
         ({"judge": "auto-j"}, "needs the words of its own prompt"),
         ({"judge": "pandalm", "words": "{question}"}, "has words of its own"),
         ({"judge": "auto-j-single", "words": WORDS["auto-j-single"], "both_orders": True}, "has no order"),

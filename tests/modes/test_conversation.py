@@ -196,7 +196,7 @@ def test_the_prompt_of_a_part_can_be_made_again():
 def test_three_answers_and_unknown_options_are_refused():
     with pytest.raises(InputError, match="sample x: expected 1 or 2 answers, got 3"):
         next(Conversation()(Sample(id="x", question="q", answers=("a", "b", "c"))))
-    with pytest.raises(ConfigError, match="turns 'all' does not exist; there are: each, last, whole"):
+    with pytest.raises(ConfigError, match="turns 'all' does not exist; available: each, last, whole"):
         Conversation(turns="all")
     made = make_mode("conversation", {"turns": "last"}, {"template": "judgelm-chat", "scale": (1, 5)})
     assert made == Conversation(turns="last", template="judgelm-chat", scale=(1, 5))

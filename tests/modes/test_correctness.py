@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,8 @@ from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.correctness import Correctness
-from judgelm.modes.verdicts import ask_probabilities
+from judgelm.modes.label_probability import ask_probabilities
+from judgelm.parsing.final_answers import read_verdict
 from judgelm.records import Completion, LabelVerdict, Prompt, Sample, SelfAnswer, Shown, Span
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
@@ -121,7 +123,8 @@ def test_without_enough_mass_or_without_log_probabilities_there_is_none(found):
 def test_a_real_model_is_asked_behind_its_own_reply(tiny_model):
     engine = load_engine("transformers", EngineOptions(model=str(tiny_model)))
     shown = Shown(order=(0,), text="fox [[Correct]]", label="correct")
-    flow = ask_probabilities([shown], [Prompt(spans=(Span("what is it"),))], LABELS, max_tokens=16)
+    read = partial(read_verdict, labels=LABELS)
+    flow = ask_probabilities([shown], [Prompt(spans=(Span("what is it"),))], LABELS, read, max_tokens=16)
     [request] = next(flow)
     [done] = run(engine, [request]).values()
     engine.close()
@@ -130,7 +133,7 @@ def test_a_real_model_is_asked_behind_its_own_reply(tiny_model):
     assert 0 < correct + incorrect < 0.5
     with pytest.raises(StopIteration) as finished:
         flow.send([done])
-    assert finished.value.value.values == (None,)
+    assert finished.value.value == [None]
 
 
 def test_the_meta_judge_is_asked_about_a_verdict_on_a_pair():
@@ -163,7 +166,7 @@ def test_base_models_are_stopped_where_they_begin_another_question():
     ("options", "finding"),
     [
         ({"task": "essay"}, "task 'essay' does not exist"),
-        ({"self_reference": "gold"}, "self_reference 'gold' does not exist; there are: cot, guided"),
+        ({"self_reference": "gold"}, "self_reference 'gold' does not exist; available: cot, guided"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"temperature": -1}, "temperature is -1"),
     ],

@@ -104,9 +104,9 @@ def test_what_rests_on_the_distribution_asks_for_it(options):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"order_rule": "vote"}, "order_rule 'vote' does not exist; there are: mean, given, tie, probability"),
+        ({"order_rule": "vote"}, "order_rule 'vote' does not exist; available: mean, given, tie, probability"),
         ({"order_rule": "given", "accept_one_order": True}, "of the given order alone; leave accept_one_order out"),
-        ({"reasons": "some"}, "reasons 'some' does not exist; there are: none, all, close, flips"),
+        ({"reasons": "some"}, "reasons 'some' does not exist; available: none, all, close, flips"),
         ({"reasons": "flips"}, "add --both-orders"),
         ({"tie_band": 0.6}, r"tie_band is 0\.6"),
         ({"close_band": -0.1}, r"close_band is -0\.1"),

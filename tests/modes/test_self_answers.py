@@ -7,15 +7,15 @@ import pytest
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.self_answers import Solved, Solving
+from judgelm.modes.self_answers import Solver
 from judgelm.records import Completion, Sample, SelfAnswer
 from tests.support.driving import run
 
 SAMPLE = Sample(id="1", question="How many?", answers=())
 
 
-def solving(**options):
-    return Solving(**({"task": "number", "count": 3, "temperature": 0.7, "max_tokens": 100} | options))
+def solver(**options):
+    return Solver(**({"task": "number", "count": 3, "temperature": 0.7, "max_tokens": 100} | options))
 
 
 def solve(mode, *texts, finish=None, sample=SAMPLE):
@@ -35,38 +35,37 @@ def given(*answers):
 
 
 def test_all_answers_are_one_request_drawn_with_the_samples_seed():
-    [request] = next(solving()(SAMPLE))
-    [again] = next(solving()(SAMPLE))
-    [other] = next(solving()(Sample(id="2", question="How many?", answers=())))
+    [request] = next(solver()(SAMPLE))
+    [again] = next(solver()(SAMPLE))
+    [other] = next(solver()(Sample(id="2", question="How many?", answers=())))
     assert (request.sampling.n, request.sampling.temperature, request.sampling.max_tokens) == (3, 0.7, 100)
     assert request.sampling.seed == again.sampling.seed != other.sampling.seed
 
 
 def test_answers_are_extracted_and_kept_in_the_order_drawn():
-    solved = solve(solving(), "The answer is 18.", "I do not know.", "The answer is $18.0")
-    assert [one.answer for one in solved.self_answers] == ["18", None, "18"]
-    assert solved.self_answers[1].text == "I do not know."
-    assert [one.completion_tokens for one in solved.completions] == [4]
+    solved = solve(solver(), "The answer is 18.", "I do not know.", "The answer is $18.0")
+    assert [answer.answer for answer in solved] == ["18", None, "18"]
+    assert solved[1].text == "I do not know."
 
 
 def test_a_solve_that_was_cut_off_has_no_answer():
-    solved = solve(solving(count=2), "The answer is 1", "The answer is 18.", finish=("length", "stop"))
-    assert [one.answer for one in solved.self_answers] == [None, "18"]
+    solved = solve(solver(count=2), "The answer is 1", "The answer is 18.", finish=("length", "stop"))
+    assert [answer.answer for answer in solved] == [None, "18"]
 
 
 def test_letters_end_with_the_questions_options():
     sample = Sample(id="1", question="q", answers=(), metadata={"options": ["x", "y"]})
-    solved = solve(solving(task="choice", count=2), "The answer is (B).", "The answer is (C).", sample=sample)
-    assert [one.answer for one in solved.self_answers] == ["B", None]
+    solved = solve(solver(task="choice", count=2), "The answer is (B).", "The answer is (C).", sample=sample)
+    assert [answer.answer for answer in solved] == ["B", None]
 
 
 @pytest.mark.parametrize(("finish", "code"), [("error", "engine"), ("too_long", "too_long")])
 def test_a_request_that_failed_is_a_failure_and_no_solve(finish, code):
-    flow = solving()(SAMPLE)
+    flow = solver()(SAMPLE)
     next(flow)
     with pytest.raises(StopIteration) as finished:
         flow.send([Completion(key="", texts=(), finish_reasons=(finish,), error="why")])
-    assert (finished.value.value.self_answers, finished.value.value.failure.code) == ((), code)
+    assert finished.value.value.code == code
 
 
 def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
@@ -77,7 +76,7 @@ def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
         SelfAnswer(text="hm"),
         SelfAnswer(text="The answer is 7.", answer="7"),
     )
-    assert solve(solving(), sample=sample) == Solved(self_answers=expected)
+    assert solve(solver(), sample=sample) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,13 +90,13 @@ def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
 )
 def test_what_is_no_solve_is_refused_by_name(solves, finding):
     with pytest.raises(InputError, match=f'sample 1: field "solves": {re.escape(finding)}'):
-        next(solving()(Sample(id="1", question="q", answers=(), metadata={"solves": solves})))
+        next(solver()(Sample(id="1", question="q", answers=(), metadata={"solves": solves})))
 
 
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"task": "essay"}, "task 'essay' does not exist; there are: number, choice, preference"),
+        ({"task": "essay"}, "task 'essay' does not exist; available: number, choice, preference"),
         ({"count": 0}, "0 solves of 100 tokens"),
         ({"temperature": -1}, "solve temperature is -1"),
         ({"temperature": 0}, "3 solves at temperature 0 are all the same"),
@@ -105,7 +104,7 @@ def test_what_is_no_solve_is_refused_by_name(solves, finding):
 )
 def test_options_that_do_not_fit_are_refused(options, finding):
     with pytest.raises(ConfigError, match=finding):
-        solving(**options)
+        solver(**options)
 
 
 @pytest.fixture
@@ -124,7 +123,7 @@ def test_five_solves_read_the_question_once(counting_engine):
     read = {}
     for count in (1, 5):
         tokens.clear()
-        [request] = next(solving(count=count, max_tokens=8, chat=False)(SAMPLE))
+        [request] = next(solver(count=count, max_tokens=8, chat=False)(SAMPLE))
         [done] = run(engine, [request]).values()
         assert len(done.texts) == count
         # a reply's last token is never given back to the model, so n replies of t tokens in all take t - n

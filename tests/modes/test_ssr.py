@@ -180,7 +180,7 @@ def test_a_probability_of_little_mass_or_of_one_order_only_is_none():
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"when": "often"}, "when 'often' does not exist; there are: selective, always, never"),
+        ({"when": "often"}, "when 'often' does not exist; available: selective, always, never"),
         ({"task": "preference"}, "task preference has no answers that could agree"),
         ({"tau": 1.2}, r"tau is 1\.2"),
         ({"solves": 0}, "0 solves"),

@@ -3,7 +3,8 @@
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.modes.teacher import Teaching, split_score_line
+from judgelm.modes.teacher import Teaching
+from judgelm.parsing.scores import split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample
 from tests.support.flows import SAMPLE, broken, drive, reply

@@ -47,7 +47,7 @@ def test_the_original_codes_readings_are_met_exactly(reply):
 def test_a_label_is_read_however_it_is_dressed(text, label):
     found = read_label(text)
     assert found.label == label
-    assert text[found.place :].startswith(found.written)
+    assert text[found.position :].startswith(found.written)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_is_neither_word_or_both_is_a_failure(text, why):
 
 def test_the_label_stands_in_the_last_tags_that_hold_it():
     text = "INCORRECT? No: <ans>correct</ans>, so <ans> **CORRECT** </ans>"
-    assert read_label(text) == ("correct", "CORRECT", text.rindex("CORRECT"))
+    assert read_label(text) == ("correct", text.rindex("CORRECT"), "CORRECT")
 
 
 def test_the_original_rule_says_what_it_takes_for_incorrect():
@@ -96,4 +96,4 @@ def test_every_text_is_read_or_a_failure_with_a_reason(text):
     if isinstance(found, Unparsed):
         assert found.why
     else:
-        assert text[found.place :].startswith(found.written)
+        assert text[found.position :].startswith(found.written)

@@ -147,7 +147,7 @@ def test_known_answers_are_spelled_alike(gold, task, plain):
 def test_verdicts(text, label, written):
     found = read_verdict(text, LABELS)
     assert (found.label, found.written) == (label, written)
-    assert text[found.place :].startswith(written)
+    assert text[found.position :].startswith(written)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_where_only_double_brackets_count_a_bare_word_is_none():
 def test_a_verdict_may_name_what_it_numbers(text):
     found = read_verdict(text, {"1": "1", "2": "2"})
     assert found.label == "1"
-    assert text[found.place] == "1"
+    assert text[found.position] == "1"
 
 
 @given(st.text(alphabet=" \n[]()*AaBCorectIni12.,$/=-#:{}\\ªé𝔸", max_size=200))
@@ -191,7 +191,7 @@ def test_any_text_is_read_without_an_error(text):
         answer = final_answer(text, task)
         assert answer is None or canonical(answer, task) == answer
     found = read_verdict(text, LABELS)
-    assert isinstance(found, Unparsed) or text[found.place :].startswith(found.written)
+    assert isinstance(found, Unparsed) or text[found.position :].startswith(found.written)
 
 
 @pytest.mark.parametrize("text", ["answer is" + " *" * 20_000, "[[" + " " * 50_000, "verdict" + " " * 50_000 + "x"])

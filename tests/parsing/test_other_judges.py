@@ -12,13 +12,15 @@ from judgelm.parsing.other_judges import (
     read_prometheus_letter,
     read_prometheus_score,
 )
-from judgelm.records import Unparsed
+from judgelm.records import Scores, Unparsed
 
 READERS = [read_pandalm, read_auto_j, read_auto_j_rating, read_prometheus_score, read_prometheus_letter]
 
 
-def code(found):
-    return found.code if isinstance(found, Unparsed) else found
+def code(reading):
+    if isinstance(reading, Unparsed):
+        return reading.code
+    return reading.values[0] if isinstance(reading, Scores) else reading
 
 
 def replies(shared_data, dialect):
@@ -83,8 +85,8 @@ def test_auto_js_ratings_lie_between_1_and_10(rating, found):
 
 
 def test_auto_js_last_rating_counts_whatever_stands_in_brackets_around_it():
-    assert read_auto_j_rating("[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].") == 7
-    assert read_auto_j_rating("Rating: [[3]]") == 3
+    assert code(read_auto_j_rating("[[x]] Rating: [[3]]. No, Rating: [[7]], for [[this]].")) == 7
+    assert code(read_auto_j_rating("Rating: [[3]]")) == 3
     assert code(read_auto_j_rating("3]]")) == "off_grammar"
 
 

@@ -34,6 +34,9 @@ V1 = get_template("judgelm-v1").sanitizer
         "【System】",
         "⟦System⟧",
         "[Sуstem]",  # a Cyrillic letter
+        "[Ѕуѕтем]",  # Cyrillic throughout
+        "[Ꮪyꮪtem]",  # Cherokee, in Unicode's table of confusables alone
+        "[ꓢystem]",  # Lisu
         "[S\u0301ystem]",
         "[\u2066System]",
         "[\x00System]",
@@ -61,9 +64,9 @@ def test_brackets_become_round_and_the_words_stay():
 
 
 def test_special_tokens_are_matched_exactly():
-    neutralise = Sanitizer(["</s>", "<|im_start|>", "EOS"], exact=True)
-    assert neutralise("a</s>b<|im_start|>c</S>") == ("a(/s)b(/im_start/)c</S>", 2)
-    assert neutralise("EOS") == ("E OS", 1)  # nothing to exchange in it: a blank breaks it
+    sanitize = Sanitizer(["</s>", "<|im_start|>", "EOS"], exact=True)
+    assert sanitize("a</s>b<|im_start|>c</S>") == ("a(/s)b(/im_start/)c</S>", 2)
+    assert sanitize("EOS") == ("E OS", 1)  # nothing to exchange in it: a blank breaks it
 
 
 @given(st.text(), st.sampled_from(sorted(TEMPLATES)))

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from judgelm.prompts.thinking import Thinking, opening_of, reply_so_far, separate
+from judgelm.parsing.thinking import reply_so_far, separate
+from judgelm.prompts.thinking import Thinking, opening_of
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Prompt, Span
 

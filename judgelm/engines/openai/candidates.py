@@ -9,7 +9,7 @@ from judgelm.engines.openai.response import Choice
 from judgelm.engines.openai.sampling import ReplySampler
 from judgelm.engines.openai.unsupported_params import FEW_TOP_LOGPROBS
 from judgelm.engines.text_candidates import NEGLIGIBLE, TextTree, frequencies
-from judgelm.prompts.thinking import separate
+from judgelm.parsing.thinking import separate
 from judgelm.records import Request, Sampling
 
 _MAX_CONTINUATION_TOKENS = 8

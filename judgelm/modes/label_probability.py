@@ -1,0 +1,73 @@
+"""The probability of a label that a reply ends in, asked for where the judge wrote it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from judgelm.modes.flow import Asking
+from judgelm.parsing.distribution import LEAST_ASSIGNED
+from judgelm.parsing.final_answers import Verdict
+from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
+
+
+def ask_probabilities(
+    shown: Sequence[Shown],
+    prompts: Sequence[Prompt],
+    labels: Mapping[str, str],
+    read: Callable[[str], Verdict | Unparsed],
+    *,
+    max_tokens: int,
+) -> Asking[list[float | None]]:
+    """Ask, for each reply with a label, how probable both labels were where it stands.
+
+    The reasoning before the label is the judge's own and is taken as it is, so this is P(label | reasoning).
+
+    Args:
+        shown: all prompts shown.
+        prompts: the prompts, in the same order.
+        labels: two labels -> their words in the prompt.
+        read: finds the label in a reply that has one.
+        max_tokens: room that the replies had, so that the same answers are cut in the same way.
+
+    Returns:
+        P(first label) of each prompt, in [0, 1]; None where the reply has no label, where the engine gives no
+        probabilities, or where both labels have less than `LEAST_ASSIGNED` together.
+    """
+    values: list[float | None] = [None] * len(shown)
+    indices = [index for index, reply in enumerate(shown) if reply.label is not None]
+    if not indices:
+        return values
+    completions = yield [
+        _request(index, shown[index].text, prompts[index], labels, read, max_tokens) for index in indices
+    ]
+    for index, completion in zip(indices, completions, strict=True):
+        values[index] = _share_of_first(completion)
+    return values
+
+
+def _request(
+    index: int,
+    text: str,
+    prompt: Prompt,
+    labels: Mapping[str, str],
+    read: Callable[[str], Verdict | Unparsed],
+    max_tokens: int,
+) -> Request:
+    """Both words are written in the case in which the judge wrote its own; in mixed case as the prompt has them."""
+    verdict = read(text)
+    assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
+    cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))
+    change = next((change for has, change in cases if has(verdict.written)), str)
+    return Request(
+        key=f"label {index}",
+        prompt=replace(prompt, prefill=text[: verdict.position]),
+        sampling=Sampling(max_tokens=1, reserve=max_tokens),
+        candidates=tuple(change(word) for word in labels.values()),
+    )
+
+
+def _share_of_first(completion: Completion) -> float | None:
+    if completion.candidate_logprobs is None:
+        return None
+    first, second = (math.exp(logprob) for logprob in completion.candidate_logprobs)
+    return first / (first + second) if first + second >= LEAST_ASSIGNED else None

@@ -1,0 +1,68 @@
+"""What modes have in common in their options: the checks, and how replies are drawn."""
+
+import hashlib
+from typing import Any, Protocol, get_args
+
+from judgelm.errors import ConfigError
+from judgelm.records import Sampling
+
+
+class Drawn(Protocol):
+    """Options that say how a reply is drawn."""
+
+    @property
+    def temperature(self) -> float:
+        """0 is greedy."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """With a sample's id it makes the sample's own seed."""
+        ...
+
+
+def sampling_for(
+    options: Drawn, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
+) -> Sampling:
+    """Greedy at temperature 0; otherwise with a seed made of the options' seed and the sample's id.
+
+    Args:
+        options: of the mode.
+        sample_id: of the sample, or of a part of it that draws differently.
+        max_tokens: room for the reply.
+        stop: strings that end it.
+        reserve: see `Sampling.reserve`.
+    """
+    if options.temperature == 0:
+        return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve)
+    digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()
+    seed = int.from_bytes(digest, "big")
+    return Sampling(max_tokens=max_tokens, stop=stop, reserve=reserve, temperature=options.temperature, seed=seed)
+
+
+def check_choices(options: object, **choices: Any) -> None:
+    """Check options whose type is a `Literal`.
+
+    Args:
+        options: of the mode.
+        choices: name of the option -> its `Literal`.
+
+    Raises:
+        ConfigError: a value that the type does not have; the message lists those it has.
+    """
+    for name, literal in choices.items():
+        if (value := getattr(options, name)) not in get_args(literal):
+            available = ", ".join(map(str, get_args(literal)))
+            raise ConfigError(f"{name} {value!r} does not exist; available: {available}")
+
+
+def check_above_zero(options: object, *names: str) -> None:
+    """Check options that must be above 0 where they are given.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
+            raise ConfigError(f"{name} is {value}; it must be above 0")
