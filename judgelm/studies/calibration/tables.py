@@ -31,13 +31,8 @@ def score_table(qualities: Sequence[Quality]) -> Table:
             for quality in qualities
         ],
         columns("text", probabilities="Probabilities"),
-        columns(
-            "number",
-            brier="Brier score",
-            log_loss="Log loss (nats)",
-            error="Expected calibration error",
-            error_by_chance="The same by chance alone",
-        ),
+        columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
+        columns("number", error_by_chance="The same by chance alone"),
         columns("share", overconfidence="Mean confidence minus share right"),
         name="scores",
         title="What the probabilities are worth",

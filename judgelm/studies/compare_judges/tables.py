@@ -36,14 +36,9 @@ def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
         columns("count", pairs="Pairs with a label", failed="Failed"),
         columns("share", common="Agreement, common pairs"),
         columns("number", kappa="Kappa with the labels, common pairs"),
-        columns(
-            "share",
-            agreement="Agreement, own pairs",
-            f1="Macro F1, own pairs",
-            consistency="Same answer in both orders",
-            toward_first="Leans to the first place",
-            toward_second="Leans to the second place",
-        ),
+        columns("share", agreement="Agreement, own pairs", f1="Macro F1, own pairs"),
+        columns("share", consistency="Same answer in both orders", toward_first="Leans to the first place"),
+        columns("share", toward_second="Leans to the second place"),
         name="judges",
         title="Each judge against the labels",
         note=f"Agreement, kappa and F1 of pairs judged in both orders: {RULE_NAMES[rule]}. Common pairs are those that "
@@ -78,9 +73,8 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
         ],
         columns("text", first="First judge", second="Second judge"),
         columns("share", difference="Agreement of the first minus the second"),
-        columns(
-            "count", both="Both right", only_first="Only the first", only_second="Only the second", neither="Neither"
-        ),
+        columns("count", both="Both right", only_first="Only the first", only_second="Only the second"),
+        columns("count", neither="Neither"),
         columns("number", p_value="McNemar, p", p_holm="the same, Holm"),
         columns("share", same="Same verdict"),
         columns("number", kappa="Kappa between them"),
@@ -102,12 +96,8 @@ def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     return table(
         rows,
         columns("text", first="First judge", second="Second judge", says="The first says"),
-        columns(
-            "count",
-            first_better="The second: first better",
-            tie="The second: tie",
-            second_better="The second: second better",
-        ),
+        columns("count", first_better="The second: first better", tie="The second: tie"),
+        columns("count", second_better="The second: second better"),
         name="verdicts",
         title="What two judges say of the same pairs",
     )

@@ -141,9 +141,8 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
     return table(
         rows,
         columns("text", data_set="data set", model="answering model", judge="judge"),
-        columns(
-            "share", em_first="EM first", all="all judged", gap="gap", exact_correct="exact matches called correct"
-        ),
+        columns("share", em_first="EM first", all="all judged", gap="gap"),
+        columns("share", exact_correct="exact matches called correct"),
         name="false-and-all",
         title="The judge asked where EM is 0, or about every answer",
         source="QA-Judge, Table 11",

@@ -75,12 +75,8 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
     return table(
         rows,
         columns("text", judge="Judge"),
-        columns(
-            "number",
-            correlation="Spearman of rating and length",
-            per_prompt="Coefficient, length per prompt",
-            overall="Coefficient, length overall",
-        ),
+        columns("number", correlation="Spearman of rating and length", per_prompt="Coefficient, length per prompt"),
+        columns("number", overall="Coefficient, length overall"),
         name="length",
         title="Ratings and the length of completions",
         source="Play Favorites, section 6.2 and Figure 7",
