@@ -80,11 +80,10 @@ class AlignedVotes:
                 if any(self.of(judge, method, dataset) for method in self.methods):
                     yield dataset, judge
 
-    def methods_of(self, judge: str, dataset: str) -> Iterator[Method]:
-        """The methods with which a judge judged a data set."""
-        for method in self.methods:
-            if self.of(judge, method, dataset):
-                yield method
+    def runs(self) -> Iterator[tuple[str, str, Method]]:
+        """(data set, judge, method) for every data set that the judge judged with the method."""
+        for dataset, judge in self.cells():
+            yield from ((dataset, judge, method) for method in self.methods if self.of(judge, method, dataset))
 
     def both(self, judge: str, dataset: str) -> AnswerArrays:
         """The answers that both methods judged and of which G is known, for paired comparisons."""

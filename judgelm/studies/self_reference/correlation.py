@@ -38,10 +38,9 @@ class BandCounts:
 def correlations(votes: AlignedVotes) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
     results = {}
-    for dataset, judge in votes.cells():
-        for method in votes.methods_of(judge, dataset):
-            arrays = answer_arrays(votes.of(judge, method, dataset))
-            results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, votes.resampling)
+    for dataset, judge, method in votes.runs():
+        arrays = answer_arrays(votes.of(judge, method, dataset))
+        results[dataset, judge, method] = generation_judgment(*arrays.triple(), arrays.questions, votes.resampling)
     return results
 
 

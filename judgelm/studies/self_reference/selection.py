@@ -79,7 +79,12 @@ def crossover_table(votes: AlignedVotes) -> Table:
     """Figure 4 in numbers: from which generation accuracy on self-reference is better, by data set."""
     rows: list[Row] = []
     for dataset in votes.datasets:
-        result = crossover(gain_points(votes, dataset))
+        points = []
+        for judge in votes.judges:
+            change, generation = change_of(votes, judge, dataset), own_accuracy(votes, judge, dataset)
+            if change is not None and change[1].f1 is not None and generation is not None:
+                points.append((generation.value, change[1].f1.value))
+        result = crossover(points)
         rows.append((dataset, result.n, result.gaining, result.last_without, result.from_accuracy, result.line))
     return table(
         rows,
@@ -93,16 +98,6 @@ def crossover_table(votes: AlignedVotes) -> Table:
         note="The paper finds about 50 % on MMLU-Pro and expects another value elsewhere. The line is fitted by least "
         "squares to the judges' gains; it needs three judges, unlike accuracies and a rising line.",
     )
-
-
-def gain_points(votes: AlignedVotes, dataset: str) -> list[tuple[float, float]]:
-    """(generation accuracy, gain in F1) of each judge that both methods judged with."""
-    points = []
-    for judge in votes.judges:
-        change, generation = change_of(votes, judge, dataset), own_accuracy(votes, judge, dataset)
-        if change is not None and change[1].f1 is not None and generation is not None:
-            points.append((generation.value, change[1].f1.value))
-    return points
 
 
 def rank_correlation(results: list[JudgeResult]) -> Estimate | None:
@@ -123,10 +118,8 @@ def selection_table(votes: AlignedVotes) -> Table:
             results = judge_results(votes, dataset, method)
             if len(results) < 2:
                 continue
-            chosen, best = (
-                max(results, key=lambda result: result.generation),
-                max(results, key=lambda result: result.f1.value),
-            )
+            chosen = max(results, key=lambda result: result.generation)
+            best = max(results, key=lambda result: result.f1.value)
             rank = 1 + sum(result.f1.value > chosen.f1.value for result in results)
             regret = f1_regret(votes, dataset, method, (chosen.judge, best.judge))
             keys = (dataset, METHOD_NAMES[method], len(results), chosen.judge, best.judge)

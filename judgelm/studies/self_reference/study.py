@@ -3,31 +3,15 @@
 Source: Self-Reference ("Do Before You Judge"). Files are described in `judgelm.studies.self_reference.truth`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.studies.result import StudyResult, Table
+from judgelm.studies.result import Figure, Forest, ForestRow, HeatMap, Lines, Series, StudyResult, Table
+from judgelm.studies.self_reference import correlation, tables
 from judgelm.studies.self_reference.aligned_votes import METHOD_NAMES, AlignedVotes, align_votes, count_votes
-from judgelm.studies.self_reference.correlation import (
-    Correlations,
-    band_counts,
-    correlation_table,
-    correlations,
-    gain_table,
-    gains,
-    mean_gain,
-)
-from judgelm.studies.self_reference.figures import figures
-from judgelm.studies.self_reference.selection import crossover_table, selection_table
-from judgelm.studies.self_reference.tables import (
-    CHANGE,
-    change_table,
-    four_way_table,
-    overconfidence_table,
-    quality_table,
-    split_table,
-)
-from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns
+from judgelm.studies.self_reference.correlation import Correlations
+from judgelm.studies.self_reference.selection import crossover_table, judge_results, selection_table
+from judgelm.studies.self_reference.truth import AnswerTruth, JudgeRuns, Method
 
 Gains = Mapping[tuple[str, str], Estimate | None]
 
@@ -46,30 +30,29 @@ def self_reference_study(
         InputError: a run joins with no truth, or its verdicts are not `correct` and `incorrect`.
     """
     votes = align_votes(runs, truths, resampling)
-    correlated, gained = correlations(votes), gains(votes)
+    correlated, gained = correlation.correlations(votes), correlation.gains(votes)
     counts = count_votes(runs, truths, votes)
-    tables = _tables(votes, correlated, gained)
+    change = tables.change_table(votes) if gained else None
     return StudyResult(
         study="self-reference",
         title="Answering and judging: self-reference",
         protocol=_protocol(votes),
-        findings=_findings(votes, correlated, gained, tables),
+        findings=_findings(votes, correlated, gained, change),
         counts=counts,
-        tables=tables,
-        figures=figures(votes, correlated),
+        tables=tuple(_tables(votes, correlated, gained, change)),
+        figures=_figures(votes, correlated),
         warnings=_warnings(votes, counts),
     )
 
 
-def _tables(votes: AlignedVotes, correlated: Correlations, gained: Gains) -> tuple[Table, ...]:
-    tables = [quality_table(votes), split_table(votes), four_way_table(votes)]
-    tables += [overconfidence_table(votes, method) for method in votes.methods]
-    tables.append(correlation_table(correlated))
-    if gained:
-        tables += [gain_table(correlated, gained), change_table(votes), crossover_table(votes)]
+def _tables(votes: AlignedVotes, correlated: Correlations, gained: Gains, change: Table | None) -> Iterator[Table]:
+    yield from (tables.quality_table(votes), tables.split_table(votes), tables.four_way_table(votes))
+    yield from (tables.overconfidence_table(votes, method) for method in votes.methods)
+    yield correlation.correlation_table(correlated)
+    if change is not None:
+        yield from (correlation.gain_table(correlated, gained), change, crossover_table(votes))
     if len(votes.judges) > 1:
-        tables.append(selection_table(votes))
-    return tuple(tables)
+        yield selection_table(votes)
 
 
 def _protocol(votes: AlignedVotes) -> str:
@@ -81,29 +64,24 @@ def _protocol(votes: AlignedVotes) -> str:
     )
 
 
-def _findings(
-    votes: AlignedVotes, correlated: Correlations, gained: Gains, tables: tuple[Table, ...]
-) -> tuple[str, ...]:
+def _findings(votes: AlignedVotes, correlated: Correlations, gained: Gains, change: Table | None) -> tuple[str, ...]:
     sentences = []
     for method in votes.methods:
-        bands = band_counts(correlated, method)
+        bands = correlation.band_counts(correlated, method)
         sentences.append(
             f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands.weak}, "
             f"moderate in {bands.moderate} and strong in {bands.strong} of {bands.cases} cases, undefined in "
             f"{bands.undefined}."
         )
-    if mean := mean_gain(gained):
+    if mean := correlation.mean_gain(gained):
         sentences.append(
             f"Self-reference raises the partial correlation by {mean[0]:.3f} on average, over n = {mean[1]} cases "
             "(a plain mean of cases)."
         )
-    for change in (table for table in tables if table.name == CHANGE):
-        sentences += [
-            sentence
-            for key, part in (("f1_right", "answers right (D_J+)"), ("f1_wrong", "answers wrong (D_J-)"))
-            if (sentence := _change_sentence(change, key, part))
-        ]
-    return tuple(sentences)
+    if change is not None:
+        parts = {"f1_right": "answers right (D_J+)", "f1_wrong": "answers wrong (D_J-)"}
+        sentences += [_change_sentence(change, key, part) for key, part in parts.items()]
+    return tuple(filter(None, sentences))
 
 
 def _change_sentence(change: Table, key: str, part: str) -> str:
@@ -132,3 +110,95 @@ def _warnings(votes: AlignedVotes, counts: Mapping[str, int]) -> tuple[str, ...]
     if len(votes.judges) < 2:
         warnings.append("One judge: there is no choice among judges to look at.")
     return tuple(warnings)
+
+
+def _figures(votes: AlignedVotes, results: Correlations) -> tuple[Figure, ...]:
+    """All figures, in the paper's order."""
+    drawn: list[Figure] = []
+    for index, dataset in enumerate(votes.datasets, 1):
+        drawn.append(_scatter(votes, dataset, index))
+        for method in votes.methods:
+            drawn += _heat_maps(votes, dataset, method, index)
+        if change := _change_map(votes, dataset, index):
+            drawn.append(change)
+    forest = _partial_forest(results)
+    return (*drawn, forest) if forest.rows else tuple(drawn)
+
+
+def _scatter(votes: AlignedVotes, dataset: str, index: int) -> Lines:
+    """Figures 1, 12 and 4: a judge's generation accuracy against its F1, one series for each method."""
+    series = []
+    for method in votes.methods:
+        results = judge_results(votes, dataset, method)
+        x, y = tuple(result.generation for result in results), tuple(result.f1 for result in results)
+        labels = tuple(result.judge for result in results)
+        series.append(Series(name=METHOD_NAMES[method], x=x, y=y, labels=labels))
+    return Lines(
+        name=f"generation-and-judgment-{index}",
+        title=f"Generation and judgment, {dataset}",
+        x_label="share of questions that the judge answers right",
+        y_label="F1 of its judgments",
+        series=tuple(series),
+        joined=False,
+    )
+
+
+def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) -> list[HeatMap]:
+    """Figures 2 and 13-17: accuracy and own-class F1 in the four parts, a row for each judge."""
+    judges = tuple(judge for judge in votes.judges if votes.of(judge, method, dataset))
+    if not judges:
+        return []
+    cells = [tables.four_way_cells(votes, judge, method, dataset) for judge in judges]
+
+    def draw(name: str, label: str, values: list[tuple[float | None, ...]]) -> HeatMap:
+        return HeatMap(
+            name=f"{name}-{method}-{index}",
+            title=f"{label}, {dataset}, {METHOD_NAMES[method]}",
+            x_label="judge's own answer and agent's answer",
+            y_label="judge",
+            value_label=label,
+            rows=judges,
+            columns=tables.WAYS,
+            values=tuple(values),
+        )
+
+    return [
+        draw("four-way-accuracy", "accuracy", [tuple(_value(cell.accuracy) for cell in row) for row in cells]),
+        draw("four-way-f1", "own-class F1", [tuple(_value(cell.own_class_f1) for cell in row) for row in cells]),
+    ]
+
+
+def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None:
+    """What self-reference changes in the four parts, so that the loss on D_J- stands out; None without both methods."""
+    changes = {judge: pair[1] for judge in votes.judges if (pair := tables.change_of(votes, judge, dataset))}
+    if not changes:
+        return None
+    return HeatMap(
+        name=f"four-way-change-{index}",
+        title=f"Accuracy, self-reference minus CoT, {dataset}",
+        x_label="judge's own answer and agent's answer",
+        y_label="judge",
+        value_label="change of accuracy",
+        rows=tuple(changes),
+        columns=tables.WAYS,
+        values=tuple(tuple(_value(cell) for cell in change.accuracies) for change in changes.values()),
+        centred=True,
+    )
+
+
+def _partial_forest(results: Correlations) -> Forest:
+    """Tables 3 and 4 as a forest: the partial correlation of each case, coloured by method."""
+    return Forest(
+        name="partial-correlations",
+        title="Generation and judgment, the agent's correctness held fixed",
+        x_label="partial correlation r(G, J | A)",
+        rows=tuple(
+            ForestRow(label=f"{dataset}, {judge}", estimate=result.g_j_given_a.estimate, group=METHOD_NAMES[method])
+            for (dataset, judge, method), result in results.items()
+            if result.g_j_given_a.estimate is not None
+        ),
+    )
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return None if estimate is None else estimate.value

@@ -21,24 +21,20 @@ from judgelm.studies.self_reference.truth import Method
 WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_A")
 """Names of `FOUR_WAYS`, as the paper writes them."""
 
-CHANGE = "change-by-self-reference"
-"""Name of the table of what self-reference changes."""
-
 _KEYS = columns("text", dataset="data set", judge="judge", method="method")
 
 
 def quality_table(votes: AlignedVotes) -> Table:
     """Precision, recall and F1 of every judge, and how often its own answer is right (equations 3, 7-9)."""
     rows: list[Row] = []
-    for dataset, judge in votes.cells():
-        for method in votes.methods_of(judge, dataset):
-            every = votes.of(judge, method, dataset)
-            arrays = judged_arrays(every)
-            scores = quality(arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
-            failed = sum(row.judged is None for row in every)
-            shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
-            accuracy = own_accuracy(votes, judge, dataset)
-            rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
+    for dataset, judge, method in votes.runs():
+        every = votes.of(judge, method, dataset)
+        arrays = judged_arrays(every)
+        scores = quality(arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+        failed = sum(row.judged is None for row in every)
+        shares = (scores.precision, scores.recall, scores.f1, scores.accuracy, scores.f1_incorrect)
+        accuracy = own_accuracy(votes, judge, dataset)
+        rows.append((dataset, judge, METHOD_NAMES[method], scores.n, failed, *shares, accuracy))
     return table(
         rows,
         _KEYS,
@@ -64,13 +60,12 @@ def own_accuracy(votes: AlignedVotes, judge: str, dataset: str) -> Estimate | No
 def split_table(votes: AlignedVotes) -> Table:
     """Table 1: F1 where the judge's own answer is right, where it is wrong, and the gap."""
     rows: list[Row] = []
-    for dataset, judge in votes.cells():
-        for method in votes.methods_of(judge, dataset):
-            arrays = answer_arrays(votes.of(judge, method, dataset))
-            split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
-            n_right = int(arrays.own.sum())
-            keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
-            rows.append((*keys, split.right, split.wrong, split.gap))
+    for dataset, judge, method in votes.runs():
+        arrays = answer_arrays(votes.of(judge, method, dataset))
+        split = split_quality(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, votes.resampling)
+        n_right = int(arrays.own.sum())
+        keys = (dataset, judge, METHOD_NAMES[method], n_right, arrays.n - n_right)
+        rows.append((*keys, split.right, split.wrong, split.gap))
     return table(
         rows,
         _KEYS,
@@ -93,11 +88,10 @@ def four_way_cells(votes: AlignedVotes, judge: str, method: Method, dataset: str
 def four_way_table(votes: AlignedVotes) -> Table:
     """Figures 2 and 13-17 as a table: accuracy and own-class F1 in each cell of the four-way split."""
     rows: list[Row] = []
-    for dataset, judge in votes.cells():
-        for method in votes.methods_of(judge, dataset):
-            for way, cell in zip(WAYS, four_way_cells(votes, judge, method, dataset), strict=True):
-                keys = (dataset, judge, METHOD_NAMES[method], way)
-                rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
+    for dataset, judge, method in votes.runs():
+        for way, cell in zip(WAYS, four_way_cells(votes, judge, method, dataset), strict=True):
+            keys = (dataset, judge, METHOD_NAMES[method], way)
+            rows.append((*keys, cell.n, cell.accuracy, cell.own_class_f1))
     return table(
         rows,
         _KEYS,
@@ -169,7 +163,7 @@ def change_table(votes: AlignedVotes) -> Table:
                 for (own, agent), name in parts
             ),
         ),
-        name=CHANGE,
+        name="change-by-self-reference",
         title="What self-reference changes: self-reference minus CoT",
         source="Self-Reference, section C.5 and Figures 15-17",
         note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
