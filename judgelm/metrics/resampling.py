@@ -119,9 +119,18 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Res
         >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
         Estimate(value=0.75, low=0.25, high=1.0, n=4, level=0.95)
     """
-    values = np.stack([hits, np.ones_like(hits)], axis=1).astype(np.float64)
-    [result] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
-    return widened(result, clusters)
+    return widened(mean(hits.astype(np.float64), clusters, how), clusters)
+
+
+def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, how: Resampling) -> Estimate:
+    """The mean of values, shape (n,), with its interval.
+
+    Raises:
+        ValueError: n is 0.
+    """
+    counted = np.column_stack([values, np.ones(len(values))])
+    [result] = estimate(counted, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
+    return result
 
 
 def widened(result: Estimate, clusters: Sequence[Hashable] | None) -> Estimate:

@@ -71,7 +71,7 @@ def benchmark_study(
 
 
 def _scores(scheme: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Resampling) -> SectionScores:
-    scored = [Scored(subset=part.subset, credit=scheme.credit(part), cluster=part.cluster) for part in joined]
+    scored = [Scored(subset=member.subset, credit=scheme.credit(member), cluster=member.cluster) for member in joined]
     sections: dict[str, Mapping[str, float]] = dict(scheme.sections or {})
     known = {subset for weights in sections.values() for subset in weights}
     others = [part.subset for part in scored if part.subset not in known]
@@ -157,7 +157,7 @@ def _warnings(scheme: ScoringRule, joined: Sequence[JoinedJudgment], labels: int
     lines = []
     if len(joined) < labels:
         lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment: this is not the whole benchmark.")
-    once = sum(len(part.judgment.shown) < 2 for part in joined)
+    once = sum(len(member.judgment.shown) < 2 for member in joined)
     if scheme.both_orders and once:
         lines.append(f"{once:,} pairs were judged in one order; the protocol asks for both (--both-orders).")
     return lines

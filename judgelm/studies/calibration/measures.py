@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from judgelm.errors import ConfigError
 from judgelm.metrics.calibration import (
+    Bin,
     Binning,
     CalibrationError,
     Scaling,
@@ -15,6 +16,7 @@ from judgelm.metrics.calibration import (
     calibration_error,
     error_cells,
     errors_of_sums,
+    reliability,
 )
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.studies.join import JoinedPair
@@ -73,14 +75,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """What one set of probabilities is worth; `overconfidence` is mean winner's probability minus share right."""
+    """Scores of one set of probabilities; `overconfidence` is mean winner's probability minus share right."""
 
     name: str
     brier: Estimate
     log_loss: Estimate
     error: CalibrationError
     overconfidence: Estimate
-    pairs: Slice
+    bins: tuple[Bin, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Quality:
         log_loss=log_loss,
         error=calibration_error(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
         overconfidence=overconfidence,
-        pairs=pairs,
+        bins=reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a judge's probabilities are worth, as they are and once a temperature or a Platt scaling has been fitted.
+"""Calibration of a judge's probabilities, as they are and with a fitted temperature or Platt scaling.
 
 The scalings are fitted on some of the questions and measured on the others, so that no number is of pairs that helped
 to make it. A label that is a tie takes no part: neither answer is the better one (see `judgelm.studies.probability`).
@@ -12,7 +12,6 @@ from sklearn.model_selection import GroupShuffleSplit
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import InputError
 from judgelm.metrics.calibration import Scaling, fit_platt, fit_temperature
-from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment
 from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
@@ -47,7 +46,10 @@ def calibration_study(
     everything = slice_of(used)
     resampling = options.resampling
     fitted, rest = _split(everything, options)
-    scalings = _fit(fitted, resampling) if fitted is not None else {}
+    scalings: dict[str, Scaling | None] = {}
+    if fitted is not None:
+        data = (fitted.outcome, fitted.probability, fitted.clusters, resampling)
+        scalings = {"temperature": fit_temperature(*data), "Platt scaling": fit_platt(*data)}
     before = quality("as judged, all pairs", everything, options)
     after = [quality("as judged, rest", rest, options)] if fitted is not None else []
     gains = []
@@ -55,20 +57,22 @@ def calibration_study(
         if scaling is not None:
             after.append(quality(f"{name}, rest", rest.scaled(scaling), options))
             gains.append(gain(name, rest, rest.scaled(scaling), options))
+    sides = {} if fitted is None else {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
+    groups = tables.group_numbers(used, labelled.groups, resampling)
     return StudyResult(
         study="calibration",
         title="Calibration of the judge's probabilities",
         protocol=_protocol(options),
         findings=tuple(_findings(before, scalings, gains)),
-        counts=_counts(judgments, labelled, rows, used) | ({} if fitted is None else _sides(fitted, rest)),
+        counts=_counts(judgments, labelled, rows, used) | sides,
         tables=(
             tables.score_table([before, *after]),
             *((tables.gain_table(gains), tables.scaling_table(scalings)) if fitted is not None else ()),
-            tables.reliability_table([before, *after], options.bins, options.binning, resampling),
-            *tables.group_tables(used, labelled.groups, resampling),
+            tables.reliability_table([before, *after]),
+            *tables.group_tables(groups),
             tables.mistake_table(used, questions),
         ),
-        figures=tuple(tables.figures(before, after, used, labelled.groups, options)),
+        figures=tuple(tables.figures(before, after, groups)),
         warnings=tuple(_warnings(before, scalings, rows, unfitted=fitted is None and options.fit_share > 0)),
     )
 
@@ -80,13 +84,6 @@ def _split(pairs: Slice, options: CalibrationOptions) -> tuple[Slice | None, Sli
     split = GroupShuffleSplit(n_splits=1, train_size=options.fit_share, random_state=options.resampling.seed)
     [(fit, rest)] = split.split(pairs.probability, groups=np.array([str(key) for key in pairs.clusters]))
     return pairs.part(fit), pairs.part(rest)
-
-
-def _fit(pairs: Slice, resampling: Resampling) -> dict[str, Scaling | None]:
-    return {
-        "temperature": fit_temperature(pairs.outcome, pairs.probability, pairs.clusters, resampling),
-        "Platt scaling": fit_platt(pairs.outcome, pairs.probability, pairs.clusters, resampling),
-    }
 
 
 def _nothing_to_measure(rows: Sequence[JoinedPair]) -> InputError:
@@ -113,10 +110,6 @@ def _counts(
         "labels_that_are_ties": len(rows) - len(without) - len(used),
         "measured": len(used),
     }
-
-
-def _sides(fitted: Slice, rest: Slice) -> dict[str, int]:
-    return {"fitted_on": fitted.outcome.size, "rest": rest.outcome.size}
 
 
 def _protocol(options: CalibrationOptions) -> str:
@@ -161,7 +154,7 @@ def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Se
 def _warnings(
     before: Quality, scalings: Mapping[str, Scaling | None], rows: Sequence[JoinedPair], *, unfitted: bool
 ) -> list[str]:
-    lines, n = [], before.pairs.outcome.size
+    lines, n = [], before.brier.n
     if n < FEW_PAIRS:
         lines.append(f"{n} pairs are few for a calibration: read the intervals, not the points.")
     if unfitted:

@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from judgelm.metrics.calibration import TEMPERATURES, Bin, Binning, Scaling, bin_edges, reliability
+from judgelm.metrics.calibration import TEMPERATURES, Scaling
 from judgelm.metrics.resampling import Estimate, Resampling, estimate
-from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, means, slice_of, values
+from judgelm.studies.calibration.measures import Gain, Quality, means, slice_of, values
 from judgelm.studies.join import JoinedPair, group_by_value
 from judgelm.studies.pair_labels import winner_of
 from judgelm.studies.result import Cell, Figure, Forest, ForestRow, Lines, Series, Table, columns, table
 from judgelm.studies.sentences import excerpt, file_slug
+
+GroupNumbers = Mapping[str, Mapping[str, tuple[int, list[Estimate]]]]
+"""Name of a grouping -> value -> number of pairs, and their Brier score, log loss and overconfidence."""
 
 MOST_MISTAKES = 500
 _LEAST_IN_FOREST = 10
@@ -75,13 +78,9 @@ def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
     )
 
 
-def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning, resampling: Resampling) -> Table:
+def reliability_table(qualities: Sequence[Quality]) -> Table:
     """All reliability curves."""
-    rows = [
-        (quality.name, bin.low, bin.high, bin.mean, bin.hits)
-        for quality in qualities
-        for bin in _bins(quality, bins, binning, resampling)
-    ]
+    rows = [(quality.name, bin.low, bin.high, bin.mean, bin.hits) for quality in qualities for bin in quality.bins]
     return table(
         rows,
         columns("text", probabilities="Probabilities"),
@@ -93,14 +92,28 @@ def reliability_table(qualities: Sequence[Quality], bins: int, binning: Binning,
     )
 
 
-def group_tables(
+def group_numbers(
     rows: Sequence[JoinedPair], groups: Mapping[str, Mapping[str, str]], resampling: Resampling
-) -> Iterator[Table]:
-    """One table for each grouping: overconfidence and Brier score by value, the largest group first."""
-    for name, members in groups.items():
-        grouped = _grouped(rows, members)
+) -> GroupNumbers:
+    """Brier score, log loss and overconfidence of each value of each grouping, the largest group first."""
+    return {name: _numbers_by_value(rows, members, resampling) for name, members in groups.items()}
+
+
+def _numbers_by_value(
+    rows: Sequence[JoinedPair], members: Mapping[str, str], resampling: Resampling
+) -> dict[str, tuple[int, list[Estimate]]]:
+    numbers = {}
+    for value, pairs in group_by_value(rows, lambda row: members.get(row.id)).items():
+        part = slice_of(pairs)
+        numbers[value] = (len(pairs), estimate(values(part), means, part.clusters, resampling))
+    return numbers
+
+
+def group_tables(groups: GroupNumbers) -> Iterator[Table]:
+    """One table for each grouping."""
+    for name, numbers in groups.items():
         yield table(
-            [(value, len(inside), *_numbers(inside, resampling)) for value, inside in grouped.items()],
+            [(value, n, *estimates) for value, (n, estimates) in numbers.items()],
             columns("text", value=name),
             columns("count", pairs="Pairs"),
             columns("number", brier="Brier score", log_loss="Log loss (nats)"),
@@ -113,13 +126,11 @@ def group_tables(
 
 def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> Table:
     """Pairs on which the judge was sure and wrong, the surest first."""
-    wrong = [
-        (abs(p - 0.5), row, p) for row in rows if (p := row.judgment.probability) is not None and _is_wrong(row, p)
-    ]
-    wrong.sort(key=lambda mistake: (-mistake[0], mistake[1].id))
+    judged = [(row.judgment.probability, row) for row in rows]
+    wrong = [(p, row) for p, row in judged if p is not None and np.sign(p - 0.5) == -row.truth]
+    wrong.sort(key=lambda mistake: (-abs(mistake[0] - 0.5), mistake[1].id))
     listed = [
-        (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, "")))
-        for _, row, p in wrong[:MOST_MISTAKES]
+        (row.id, p, str(winner_of(row.truth)), excerpt(questions.get(row.id, ""))) for p, row in wrong[:MOST_MISTAKES]
     ]
     return table(
         listed,
@@ -132,38 +143,27 @@ def mistake_table(rows: Sequence[JoinedPair], questions: Mapping[str, str]) -> T
     )
 
 
-def figures(
-    before: Quality,
-    after: Sequence[Quality],
-    rows: Sequence[JoinedPair],
-    groups: Mapping[str, Mapping[str, str]],
-    options: CalibrationOptions,
-) -> Iterator[Figure]:
+def figures(before: Quality, after: Sequence[Quality], groups: GroupNumbers) -> Iterator[Figure]:
     """Reliability curves, and overconfidence by group."""
-    yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before], options)
+    yield _curve("reliability-all", "Reliability of P(first better), all pairs", [before])
     if len(after) > 1:
-        yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after, options)
-    for name, members in groups.items():
-        grouped = {
-            value: inside for value, inside in _grouped(rows, members).items() if len(inside) >= _LEAST_IN_FOREST
-        }
-        if len(grouped) > 1:
+        yield _curve("reliability-rest", "Reliability on the pairs that no scaling was fitted on", after)
+    for name, numbers in groups.items():
+        rows = [
+            ForestRow(label=value, estimate=estimates[2])
+            for value, (n, estimates) in numbers.items()
+            if n >= _LEAST_IN_FOREST
+        ]
+        if len(rows) > 1:
             yield Forest(
                 name=f"overconfidence-by-{file_slug(name)}",
                 title=f"Too sure or not sure enough, by {name} (of {_LEAST_IN_FOREST} pairs and more)",
                 x_label="Mean confidence minus share right (0.1 is 10 points too sure)",
-                rows=tuple(
-                    ForestRow(label=value, estimate=_numbers(inside, options.resampling)[2])
-                    for value, inside in grouped.items()
-                ),
+                rows=tuple(rows),
             )
 
 
-def _curve(name: str, title: str, qualities: Sequence[Quality], options: CalibrationOptions) -> Lines:
-    curves = [
-        (name_of_curve.name, _bins(name_of_curve, options.bins, options.binning, options.resampling))
-        for name_of_curve in qualities
-    ]
+def _curve(name: str, title: str, qualities: Sequence[Quality]) -> Lines:
     return Lines(
         name=name,
         title=title,
@@ -171,26 +171,7 @@ def _curve(name: str, title: str, qualities: Sequence[Quality], options: Calibra
         y_label="Pairs whose first answer is better (share, 0 to 1)",
         diagonal=True,
         series=tuple(
-            Series(name=name_of_curve, x=tuple(bin.mean for bin in bins), y=tuple(bin.hits for bin in bins))
-            for name_of_curve, bins in curves
+            Series(name=curve.name, x=tuple(bin.mean for bin in curve.bins), y=tuple(bin.hits for bin in curve.bins))
+            for curve in qualities
         ),
     )
-
-
-def _bins(quality: Quality, bins: int, binning: Binning, resampling: Resampling) -> tuple[Bin, ...]:
-    pairs = quality.pairs
-    edges = bin_edges(pairs.probability, bins, binning)
-    return reliability(pairs.outcome, pairs.probability, edges, pairs.clusters, resampling)
-
-
-def _numbers(rows: Sequence[JoinedPair], resampling: Resampling) -> list[Estimate]:
-    pairs = slice_of(rows)
-    return estimate(values(pairs), means, pairs.clusters, resampling)
-
-
-def _grouped(rows: Sequence[JoinedPair], members: Mapping[str, str]) -> dict[str, list[JoinedPair]]:
-    return group_by_value(rows, lambda row: members.get(row.id))
-
-
-def _is_wrong(row: JoinedPair, probability: float) -> bool:
-    return bool(np.sign(probability - 0.5) == -row.truth)

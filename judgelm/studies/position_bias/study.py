@@ -1,4 +1,4 @@
-"""Does a judge's verdict depend on which answer it reads first? By group of pairs, such as a model's; without labels.
+"""Effect of the order of answers on a judge's verdicts, by group of pairs such as a model's; without labels.
 
 Source: JudgeLM, section 3.2 and Table 4, for consistency and bias; FairEval (Wang et al. 2023) for GPT-4's own.
 """
@@ -7,11 +7,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.errors import InputError
 from judgelm.metrics.position import first_place_leads
-from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 from judgelm.studies.result import Bars, Cell, Forest, ForestRow, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_number, format_share
@@ -123,40 +122,25 @@ def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
     given, swapped = (
         np.array([getattr(pair, side) for pair in paired], dtype=np.int_) for side in ("given", "swapped")
     )
-    scored = [(pair.leads, pair.cluster) for pair in paired if pair.leads is not None]
-    lead = _mean(
-        first_place_leads(np.array([leads for leads, _ in scored]).reshape(-1, 2)),
-        [key for _, key in scored],
-        resampling,
-    )
+    scored = [pair.leads for pair in paired if pair.leads is not None]
+    lead = None
+    if len(scored) == len(paired):
+        lead = mean(first_place_leads(np.array(scored)), clusters, resampling)
     return _Measured(
         name=name,
         position=position_estimates(given, swapped, clusters, resampling),
-        lead=lead if len(scored) == len(paired) else None,
+        lead=lead,
         failed=failed,
         alone=group.alone,
     )
 
 
-def _mean(values: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    if not len(values):
-        return None
-    [result] = estimate(
-        np.stack([values, np.ones_like(values)], axis=1), lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling
-    )
-    return result
-
-
 def _table(rows: Sequence[_Measured]) -> Table:
     def cells(row: _Measured) -> tuple[Cell, ...]:
-        position = row.position
-        shares = (
-            (None,) * 4
-            if position is None
-            else (position.consistency, position.toward_first, position.toward_second, position.delta)
-        )
-        n = 0 if position is None else position.consistency.n
-        return (row.name, n, *shares, row.lead, row.failed, row.alone)
+        if (position := row.position) is None:
+            return (row.name, 0, *[None] * 4, row.lead, row.failed, row.alone)
+        shares = (position.consistency, position.toward_first, position.toward_second, position.delta)
+        return (row.name, position.consistency.n, *shares, row.lead, row.failed, row.alone)
 
     return table(
         [cells(row) for row in rows],

@@ -4,7 +4,7 @@ Source: QA-Judge, sections 5.1, 6.1 and 6.3, Tables 2, 4, 7 and 10.
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,8 @@ import numpy as np
 from judgelm.metrics.qa.agreement import F1_THRESHOLDS, MeanCorrelation, Rated, correlation, mean_correlation
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.qa.answers import QaAnswer, QaRun
-from judgelm.studies.qa.scores import Counting, slug
-from judgelm.studies.result import Cell, Lines, Row, Series, Table, columns, table
-
-Labelling = Callable[[QaAnswer], bool | None]
+from judgelm.studies.qa.scores import Counting, Labelling, slug
+from judgelm.studies.result import Lines, Row, Series, Table, columns, table
 
 UNDEFINED = (
     "A correlation is undefined where a side is constant (all correct, or none) or has fewer than two answers; it is "
@@ -48,15 +46,11 @@ def correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Co
 
 def rated(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> Rated:
     """The answers that have a human label and one that counts."""
-    pairs = [
-        (answer.question, answer.human, label)
-        for answer in answers
-        if answer.human is not None and (label := counting.label(labelling(answer))) is not None
-    ]
+    counted = counting.counted([answer for answer in answers if answer.human is not None], labelling)
     return Rated(
-        human=np.array([human for _, human, _ in pairs], dtype=bool),
-        judged=np.array([label for _, _, label in pairs], dtype=bool),
-        questions=[question for question, _, _ in pairs],
+        human=np.array([answer.human for answer, _ in counted], dtype=bool),
+        judged=np.array([label for _, label in counted], dtype=bool),
+        questions=[answer.question for answer, _ in counted],
     )
 
 
@@ -90,21 +84,15 @@ def threshold_table(answers: Sequence[QaAnswer], counting: Counting) -> tuple[Ta
         title="Correlation of F1 with people's labels, averaged over answering models",
         x_label="F1 that counts as correct from",
         y_label="Pearson correlation",
-        series=(
-            Series(
-                name="average", x=F1_THRESHOLDS, y=tuple(threshold.average.mean for threshold in by_threshold.values())
-            ),
-        ),
+        series=(Series(name="average", x=F1_THRESHOLDS, y=tuple(each.average.mean for each in by_threshold.values())),),
     )
     return thresholds, line
 
 
 def _table(by_labelling: Mapping[str, Correlations], *, name: str, title: str, source: str) -> Table:
     models = list(dict.fromkeys(model for correlation in by_labelling.values() for model in correlation.by_model))
-    rows: list[tuple[Cell, ...]] = [
-        (model, *(correlation.by_model.get(model) for correlation in by_labelling.values())) for model in models
-    ]
-    rows.append(("average", *(correlation.average.mean for correlation in by_labelling.values())))
+    rows: list[Row] = [(model, *(each.by_model.get(model) for each in by_labelling.values())) for model in models]
+    rows.append(("average", *(each.average.mean for each in by_labelling.values())))
     return table(
         rows,
         columns("text", model="answering model"),

@@ -4,17 +4,18 @@ Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2.
 """
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES
-from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
+
+Labelling = Callable[[QaAnswer], bool | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,30 +30,27 @@ class Counting:
     resampling: Resampling = field(default_factory=Resampling)
 
     def label(self, judged: bool | None) -> bool | None:
-        """What a label counts as; None leaves the answer out."""
+        """The label that counts; None leaves the answer out."""
         return False if judged is None and self.failures == "as_incorrect" else judged
 
-    def share(self, answers: Sequence[QaAnswer], labels: Sequence[bool | None]) -> Estimate | None:
-        """The share of correct among what counts; None where nothing does."""
-        counted = [(answer.question, label) for answer, given in zip(answers, labels, strict=True)
-                if (label := self.label(given)) is not None]  # fmt: skip
+    def counted(self, answers: Sequence[QaAnswer], labelling: Labelling) -> list[tuple[QaAnswer, bool]]:
+        """The answers that count, each with its label."""
+        labels = [(answer, self.label(labelling(answer))) for answer in answers]
+        return [(answer, label) for answer, label in labels if label is not None]
+
+    def share(self, answers: Sequence[QaAnswer], labelling: Labelling) -> Estimate | None:
+        """The share of correct among the answers that count; None where none does."""
+        counted = self.counted(answers, labelling)
         if not counted:
             return None
-        return share(np.array([label for _, label in counted]), [question for question, _ in counted], self.resampling)
+        return share(
+            np.array([label for _, label in counted]), [answer.question for answer, _ in counted], self.resampling
+        )
 
 
 def slug(name: str) -> str:
     """A name as part of a column's key."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
-def mean(values: NDArray[np.float64], questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """The mean of shape (n,) with its interval; None where n is 0."""
-    if not len(values):
-        return None
-    rows = np.stack([values, np.ones_like(values)], axis=1)
-    [estimated] = estimate(rows, lambda sums: sums[:, :1] / sums[:, 1:], questions, resampling)
-    return estimated
 
 
 def by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswer]]:
@@ -70,7 +68,7 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         questions = [answer.question for answer in members]
         exact = share(np.array([answer.own.exact for answer in members]), questions, counting.resampling)
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
-        judged = [counting.share(members, [run.cascade_label(answer) for answer in members]) for run in runs]
+        judged = [counting.share(members, run.cascade_label) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
     return table(
         rows,
@@ -105,37 +103,28 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
     gaps = []
     for run in runs:
         for (data_set, model), members in by_model(answers).items():
-            labels = [counting.label(run.cascade_label(answer)) for answer in members]
-            counted = [(answer, label) for answer, label in zip(members, labels, strict=True) if label is not None]
-            gains = np.array([float(label) - float(answer.own.exact) for answer, label in counted])
-            points = mean(gains, [answer.question for answer, _ in counted], counting.resampling)
-            if points is not None:
+            counted = counting.counted(members, run.cascade_label)
+            if counted:
+                gains = np.array([float(label) - float(answer.own.exact) for answer, label in counted])
+                points = mean(gains, [answer.question for answer, _ in counted], counting.resampling)
                 gaps.append(Gap(run.name, data_set, model, points))
-    return sorted(gaps, key=lambda answer: -answer.points.value)
+    return sorted(gaps, key=lambda gap: -gap.points.value)
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
     """The judge asked where EM is 0, against the judge asked about all; None where no run judged all (Table 11)."""
     rows: list[Row] = []
     groups = by_model(answers)
-    for run in (answer for answer in runs if answer.judged_all(answers)):
+    for run in (run for run in runs if run.judged_all(answers)):
         for (data_set, model), members in groups.items():
-            cascade = [counting.label(run.cascade_label(answer)) for answer in members]
-            everywhere = [counting.label(run.label(answer)) for answer in members]
-            counted = [
-                (answer.question, first, second)
-                for answer, first, second in zip(members, cascade, everywhere, strict=True)
-                if first is not None and second is not None
-            ]
-            gap = mean(
-                np.array([float(first) - float(second) for _, first, second in counted]),
-                [question for question, _, _ in counted],
-                counting.resampling,
-            )
-            scores = (counting.share(members, cascade), counting.share(members, everywhere))
-            matches = [answer for answer in members if answer.gate.exact]
-            refused = counting.share(matches, [run.label(answer) for answer in matches])
-            rows.append((data_set, model, run.name, *scores, gap, refused))
+            everywhere = {answer.id: label for answer, label in counting.counted(members, run.label)}
+            counted = counting.counted([answer for answer in members if answer.id in everywhere], run.cascade_label)
+            gaps = np.array([float(label) - float(everywhere[answer.id]) for answer, label in counted])
+            questions = [answer.question for answer, _ in counted]
+            gap = mean(gaps, questions, counting.resampling) if counted else None
+            scores = (counting.share(members, run.cascade_label), counting.share(members, run.label))
+            accepted = counting.share([answer for answer in members if answer.gate.exact], run.label)
+            rows.append((data_set, model, run.name, *scores, gap, accepted))
     if not rows:
         return None
     return table(
@@ -161,7 +150,7 @@ def type_shares(
         members = [answer for answer in answers if answer.answer_type == name]
         false = [answer for answer in members if not answer.gate.exact]
         if members:
-            shares[name] = (len(members), len(false), counting.share(false, [run.label(answer) for answer in false]))
+            shares[name] = (len(members), len(false), counting.share(false, run.label))
     return shares
 
 

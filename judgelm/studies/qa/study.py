@@ -8,26 +8,10 @@ from dataclasses import dataclass, field
 
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
+from judgelm.studies.qa import correlation, scores
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
-from judgelm.studies.qa.correlation import (
-    UNDEFINED,
-    Labelling,
-    correlations,
-    human_table,
-    prompt_table,
-    threshold_table,
-    type_correlations,
-)
 from judgelm.studies.qa.preference import ModelPreference, model_preferences, preference_figure, preference_table
-from judgelm.studies.qa.scores import (
-    Counting,
-    gaps_to_em,
-    judge_table,
-    judged_everywhere_table,
-    score_table,
-    type_figure,
-    type_shares,
-)
+from judgelm.studies.qa.scores import Counting, Labelling
 from judgelm.studies.result import Bars, Figure, StudyResult, Table, columns, table
 from judgelm.studies.sentences import format_number, format_points, format_share
 
@@ -78,16 +62,20 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     main = list(first.values())
     people = any(answer.human is not None for answer in answers)
     types = _types_judge(answers, main, options, counting if people else None)
-    tables = [score_table(answers, main, counting), judged_everywhere_table(answers, runs, counting)]
+    tables = [scores.score_table(answers, main, counting), scores.judged_everywhere_table(answers, runs, counting)]
     figures: list[Figure] = []
     if people:
-        thresholds, line = threshold_table(answers, counting)
-        tables += [human_table(answers, main, counting), thresholds, prompt_table(answers, runs, counting)]
+        thresholds, line = correlation.threshold_table(answers, counting)
+        tables += [
+            correlation.human_table(answers, main, counting),
+            thresholds,
+            correlation.prompt_table(answers, runs, counting),
+        ]
         figures.append(line)
-    by_type, bars = _types(answers, types, counting, people=people)
+    by_type, type_bars = _types(answers, types, counting, people=people)
     own, siblings = _preferences(answers, main, options, counting)
-    tables += [by_type, *_preference_tables(own, siblings, options), judge_table(answers, runs)]
-    figures.append(bars)
+    tables += [by_type, *_preference_tables(own, siblings, options), scores.judge_table(answers, runs)]
+    figures.append(type_bars)
     figures += [preference_figure(rows, kind=kind) for kind, rows in (("self", own), ("sibling", siblings)) if rows]
     return StudyResult(
         study="qa",
@@ -95,7 +83,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
         protocol=_protocol(options),
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
-        tables=tuple(answer for answer in tables if answer is not None),
+        tables=tuple(table for table in tables if table is not None),
         figures=tuple(figures),
         warnings=_warnings(answers, runs, own),
     )
@@ -110,7 +98,7 @@ def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOption
     judges = {run.judge for run in runs}
     wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
     if unknown := sorted(str(name) for name in wanted - judges):
-        raise InputError(f"qa study: no run of judge {unknown[0]!r}; there are: {', '.join(sorted(judges))}")
+        raise InputError(f"qa study: no run of judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
     if not any(answer.id in run.judgments for run in runs for answer in answers):
         raise InputError("qa study: no judgment has an answer (by id); give the file of answers that was judged")
 
@@ -123,13 +111,13 @@ def _types_judge(
         return next(run for run in main if run.judge == options.types_judge)
     if counting is None:
         return main[0]
-    means = [correlations(answers, run.cascade_label, counting).average.mean for run in main]
+    means = [correlation.correlations(answers, run.cascade_label, counting).average.mean for run in main]
     return max(zip(means, main, strict=True), key=lambda pair: -2 if pair[0] is None else pair[0].value)[1]
 
 
 def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, people: bool) -> tuple[Table, Bars]:
-    shares = type_shares(answers, run, counting)
-    agreed = type_correlations(answers, run, counting) if people else {}
+    shares = scores.type_shares(answers, run, counting)
+    agreed = correlation.type_correlations(answers, run, counting) if people else {}
     types = table(
         [(name, n, false, share, agreed.get(name)) for name, (n, false, share) in shares.items()],
         columns("text", type="answer type"),
@@ -139,16 +127,16 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
         name="types",
         title=f"By answer type, judged by {run.name}",
         source="QA-Judge, Table 4 and Figure 2",
-        note=f"The types are told by rules over the question. All answering models together. {UNDEFINED} It is also "
-        "empty where nobody's labels are there.",
+        note=f"The types are told by rules over the question. All answering models together. {correlation.UNDEFINED} "
+        "It is also empty where nobody's labels are there.",
     )
-    return types, type_figure(run, shares)
+    return types, scores.type_figure(run, shares)
 
 
 def _preferences(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting
 ) -> tuple[list[ModelPreference], list[ModelPreference]]:
-    own = {model: options.own.get(model, model) for model in {preferred_table.model for preferred_table in answers}}
+    own = {model: options.own.get(model, model) for model in {answer.model for answer in answers}}
     without = None if options.sibling_others else own
     return (
         model_preferences(answers, main, own, counting),
@@ -188,8 +176,8 @@ def _findings(
     *,
     people: bool,
 ) -> tuple[str, ...]:
-    sentences = _agreement_said(answers, main, counting) if people else []
-    gaps = gaps_to_em(answers, main, counting)
+    sentences = _agreement_sentences(answers, main, counting) if people else []
+    gaps = scores.gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         sentences.append(
             f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
@@ -203,18 +191,18 @@ def _findings(
             )
     false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
-        missed = counting.share(false, [run.label(answer) for answer in false])
+        missed = counting.share(false, run.label)
         if missed is not None:
             sentences.append(f"Of all answers with EM 0, {run.name} calls {format_share(missed)} correct.")
     return tuple(sentences)
 
 
-def _agreement_said(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
+def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
     """How the judges and exact match correlate with people, averaged over answering models."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
     sentences = []
     for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():
-        average = correlations(answers, labelling, counting).average
+        average = correlation.correlations(answers, labelling, counting).average
         if average.mean is None:
             sentences.append(f"{name} has no correlation with people: it is undefined for every answering model.")
             continue

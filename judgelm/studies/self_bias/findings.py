@@ -6,7 +6,7 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.metrics.self_bias.design import TermKind
 from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.studies.result import Table
-from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, Fits, NamedFit
+from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, Fits
 
 _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "Family-bias"))
 
@@ -26,7 +26,7 @@ def findings(fits: Fits, powered: Table) -> Iterator[str]:
     yield from _widths(powered)
 
 
-def _signs(fit: BiasFit, kind: TermKind, title: str, place_in_words: str) -> Iterator[str]:
+def _signs(fit: BiasFit, kind: TermKind, title: str, where_suffix: str) -> Iterator[str]:
     """Who is above, below, and not distinguishable from 0."""
     known = [term for term in fit.of(kind) if term.estimate is not None]
     if not known:
@@ -42,23 +42,20 @@ def _signs(fit: BiasFit, kind: TermKind, title: str, place_in_words: str) -> Ite
     if rest:
         parts.append(f"not distinguishable from 0 for {', '.join(rest)}")
     level = f"{100 * _estimate(known[0]).level:g} % intervals"
-    yield f"{title}{place_in_words} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
+    yield f"{title}{where_suffix} is {'; '.join(parts)} ({level}, {fit.n:,} ratings)."
 
 
 def _agreeing(fits: Fits, kind: TermKind, title: str) -> Iterator[str]:
     """Of each significant main estimate, in how many checks its sign stays, and its significance."""
-    checks: list[NamedFit] = list(fits.checks)
     agreements = []
     for term in fits.main.of(kind):
-        if not checks or not term.significant:
+        if not fits.checks or not term.significant:
             continue
         others = [
-            term_of_check
-            for check in checks
-            if (term_of_check := check.term(kind, term.level)) and term_of_check.estimate is not None
+            other for check in fits.checks if (other := check.term(kind, term.level)) and other.estimate is not None
         ]
-        same = [term_of_check for term_of_check in others if _value(term_of_check) * _value(term) > 0]
-        strong = sum(term_of_check.significant for term_of_check in same)
+        same = [other for other in others if _value(other) * _value(term) > 0]
+        strong = sum(other.significant for other in same)
         agreements.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
     if agreements:
         yield f"{title} keeps its sign under the checks on rows, reference, length and errors: {', '.join(agreements)}."
@@ -88,11 +85,8 @@ def _widths(powered: Table) -> Iterator[str]:
 
 
 def _listed(terms: list[Term]) -> str:
-    return ", ".join(f"{term.level} {_shown(_estimate(term))}" for term in terms)
-
-
-def _shown(estimate: Estimate) -> str:
-    return f"{estimate.value:+.3f} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
+    estimates = [(term.level, _estimate(term)) for term in terms]
+    return ", ".join(f"{name} {each.value:+.3f} [{each.low:+.3f}, {each.high:+.3f}]" for name, each in estimates)
 
 
 def _estimate(term: Term) -> Estimate:

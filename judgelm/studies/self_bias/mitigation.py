@@ -14,14 +14,14 @@ from judgelm.metrics.self_bias.regression import BiasFit
 from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions
-from judgelm.studies.self_bias.tables import in_order
+from judgelm.studies.self_bias.tables import by_family
 
 
 def debiased_table(paired: PairedRatings, fit: BiasFit, resampling: Resampling) -> Table:
     """Means of each judge for its own and its family's completions, as rated, debiased, and by the reference."""
     frame = debiased(paired, fit)
     rows: list[Row] = []
-    for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
+    for judge in by_family(paired, paired.judges):
         for column, whose in (("own", "its own"), ("family", "its family's")):
             mine = frame[(frame["judge"] == judge) & (frame[column] != "")]
             if len(mine):
@@ -76,7 +76,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
     """Mean human score from few labels and each judge's ratings; and what could not be computed."""
     rows: list[Row] = []
     problems: list[str] = []
-    for judge in sorted(paired.judges, key=lambda judge: in_order(paired, judge)):
+    for judge in by_family(paired, paired.judges):
         try:
             mean = few_label_mean(paired, judge, options)
         except TooFewLabels as error:
@@ -85,7 +85,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
         ends = (mean.truth, mean.plain_width, mean.width, mean.covered)
         rows.append((judge, mean.classical, mean.plain, mean.stratified, *ends))
     hidden = paired.unreferenced.empty
-    resampling = (
+    sampling = (
         f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
         f"{options.draws} times; the first draw's estimates stand here."
         if hidden
@@ -103,7 +103,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
         title="Mean reference score from few labels and each judge's ratings",
         source="Play Favorites, section 7; Fisch et al., Stratified Prediction-Powered Inference",
         note="Strata: dimension and whether the model is of the judge's family (itself included); labels alone are "
-        f"stratified alike. {resampling} n: labels.",
+        f"stratified alike. {sampling} n: labels.",
     )
     return few_labels, problems
 

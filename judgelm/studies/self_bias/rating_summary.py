@@ -15,7 +15,7 @@ from judgelm.metrics.self_bias.annotation import (
 )
 from judgelm.metrics.self_bias.rows import COMPLETION, PairedRatings
 from judgelm.studies.result import Bars, Cell, HeatMap, Row, Table, bars, columns, table
-from judgelm.studies.self_bias.tables import in_order
+from judgelm.studies.self_bias.tables import by_family
 
 
 def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
@@ -30,8 +30,8 @@ def heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
 
 def _heat_map(paired: PairedRatings, frame: pd.DataFrame, name: str, title: str, reference: str) -> HeatMap:
     """The reference's row is over completions, each once; the judges' own completions are marked."""
-    models = sorted(frame["model"].unique(), key=lambda model: in_order(paired, model))
-    judges = sorted(frame["judge"].unique(), key=lambda judge: in_order(paired, judge))
+    models = by_family(paired, frame["model"].unique())
+    judges = by_family(paired, frame["judge"].unique())
     means = frame.groupby(["judge", "model"])["rating"].mean()
     people = frame.drop_duplicates(COMPLETION).groupby("model")["reference"].mean()
     by_judge = [tuple(_known(means.get((judge, model))) for model in models) for judge in judges]
@@ -52,22 +52,12 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
     """Of each judge: rows, how many have no score, and how many the regression uses."""
     judged = ratings[(ratings["check"] == "") & ~ratings["judge"].isin([reference, GOLD])]
     rows: list[Row] = []
-    for judge in sorted(judged["judge"].unique(), key=lambda judge: in_order(paired, judge)):
+    for judge in by_family(paired, judged["judge"].unique()):
         mine, used = judged[judged["judge"] == judge], paired.frame[paired.frame["judge"] == judge]
         missing = int(mine["score"].isna().sum())
         own, family = int((used["own"] != "").sum()), int((used["family"] != "").sum())
-        rows.append(
-            (
-                judge,
-                paired.families.get(judge),
-                len(mine),
-                missing,
-                len(mine) - missing - len(used),
-                len(used),
-                own,
-                family,
-            )
-        )
+        counts = (len(mine), missing, len(mine) - missing - len(used), len(used), own, family)
+        rows.append((judge, paired.families.get(judge), *counts))
     return table(
         rows,
         columns("text", judge="Judge", family="Family"),
@@ -81,7 +71,7 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
 
 def correlations(paired: PairedRatings, reference: str) -> tuple[Table, Bars]:
     """Tie-corrected Spearman of each judge with the reference, per dimension."""
-    judges = sorted(paired.judges, key=lambda judge: in_order(paired, judge))
+    judges = by_family(paired, paired.judges)
     by_judge_and_dimension = {
         (judge, dimension): rank_correlation(rows["rating"].to_numpy(), rows["reference"].to_numpy())
         for (judge, dimension), rows in paired.frame.groupby(["judge", "dimension"])

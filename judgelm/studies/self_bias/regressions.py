@@ -161,28 +161,20 @@ def _slices(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFi
     for column in ("dimension", "task", *options.by):
         values = list(slices(prepared, column))
         if len(values) > 1:
-            for value, rows in values:
-                yield _named(value, lambda rows=rows: fit_self_bias(rows, options.model), column)  # type: ignore[misc]
+            yield from (_named(value, rows, options.model, column=column) for value, rows in values)
 
 
 def _checks(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
     model = options.model
     if paired.frame["length"].notna().any():
         per_judge, shared = replace(model, length="per_judge"), replace(model, length="shared")
-        for name, over, wanted in (
-            (LENGTH_BY_PROMPT, "prompt", per_judge),
-            (LENGTH_OVERALL, "overall", per_judge),
-            (LENGTH_SHARED, "prompt", shared),
-        ):
-
-            def fit(over: LengthOver = over, wanted: BiasModel = wanted) -> BiasFit:  # type: ignore[assignment]
-                return fit_self_bias(with_length(paired, over), wanted)
-
-            yield _named(name, fit, group="length")
+        within, overall = with_length(paired, "prompt"), with_length(paired, "overall")
+        yield _named(LENGTH_BY_PROMPT, within, per_judge, group="length")
+        yield _named(LENGTH_OVERALL, overall, per_judge, group="length")
+        yield _named(LENGTH_SHARED, within, shared, group="length")
     prepared = _prepared(paired, options)
-    spline, clustered = replace(model, reference="spline"), replace(model, errors="cluster")
-    yield _named("cubic spline of reference", lambda: fit_self_bias(prepared, spline), group="specification")
-    yield _named("errors clustered by item", lambda: fit_self_bias(prepared, clustered), group="specification")
+    yield _named("cubic spline of reference", prepared, replace(model, reference="spline"), group="specification")
+    yield _named("errors clustered by item", prepared, replace(model, errors="cluster"), group="specification")
     yield from _other_references(prepared, options)
     yield from _without_weak(prepared, options)
 
@@ -190,17 +182,12 @@ def _checks(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFi
 def _other_references(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
     families = sorted({paired.families[judge] for judge in paired.judges if judge in paired.families})
     ways = {"paper": [True], "authors": [False], "both": [True, False]}[options.other_reference]
-    for completions_too in ways:
+    for completions_too in ways if len(families) > 1 else ():
         note = "" if completions_too else " (authors')"
         detail = "" if completions_too else "(authors'): the family's completions are kept, as in the authors' code"
         for family in families:
-
-            def fit(family: str = family, completions_too: bool = completions_too) -> BiasFit:
-                replaced = family_as_reference(paired, family, completions_too=completions_too)
-                return fit_self_bias(replaced, options.model)
-
-            if len(families) > 1:
-                yield _named(f"reference: {family}{note}", fit, group="reference", detail=detail)
+            replaced = family_as_reference(paired, family, completions_too=completions_too)
+            yield _named(f"reference: {family}{note}", replaced, options.model, group="reference", detail=detail)
 
 
 def _without_weak(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
@@ -211,20 +198,26 @@ def _without_weak(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[N
             continue
         detail = f"{len(present)} weak models: {', '.join(present)}"
         for judges_too, suffix in ((False, ""), (True, ", judges too")):
-
-            def fit(weak: Sequence[str] = present, judges_too: bool = judges_too) -> BiasFit:
-                return fit_self_bias(without_models(paired, weak, judges_too=judges_too), options.model)
-
-            yield _named(f"without {len(present)} weak{suffix}", fit, group="weak models", detail=detail)
+            rest = without_models(paired, present, judges_too=judges_too)
+            name = f"without {len(present)} weak{suffix}"
+            yield _named(name, rest, options.model, group="weak models", detail=detail)
 
 
 def _ordinal(paired: PairedRatings, options: SelfBiasOptions) -> Iterator[NamedFit]:
     for value, rows in slices(_prepared(paired, options), "dimension"):
-        yield _named(value, lambda rows=rows: fit_ordinal(rows, options.model), "dimension")  # type: ignore[misc]
+        yield _named(value, rows, options.model, fit=fit_ordinal, column="dimension")
 
 
-def _named(name: str, fit: Callable[[], BiasFit], column: str = "", *, group: str = "", detail: str = "") -> NamedFit:
+def _named(
+    name: str,
+    paired: PairedRatings,
+    model: BiasModel,
+    *,
+    fit: Callable[[PairedRatings, BiasModel], BiasFit] = fit_self_bias,
+    **labels: str,
+) -> NamedFit:
+    """A fit under its name and other `labels` (column, group, detail)."""
     try:
-        return NamedFit(name=name, fit=fit(), column=column, group=group, detail=detail)
+        return NamedFit(name=name, fit=fit(paired, model), **labels)
     except TooFewRatings as error:
-        return NamedFit(name=name, fit=None, why=str(error), column=column, group=group, detail=detail)
+        return NamedFit(name=name, fit=None, why=str(error), **labels)

@@ -1,11 +1,11 @@
 """Tables and forest plots of the fitted self- and family-biases."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from judgelm.metrics.self_bias.annotation import rank_correlation
 from judgelm.metrics.self_bias.regression import BiasFit, Term
 from judgelm.metrics.self_bias.rows import PairedRatings, with_length
-from judgelm.studies.result import Cell, Forest, ForestRow, Row, Table, columns, table
+from judgelm.studies.result import Forest, ForestRow, Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import LENGTH_BY_PROMPT, LENGTH_OVERALL, Fits, NamedFit
 
 _WHAT = {
@@ -46,8 +46,7 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
         for fit in fits
         for cells in _fit_cells(fit)
     ]
-    details = [f"{fit[:1].upper()}{fit[1:]}." for fit in dict.fromkeys(fit.detail for fit in fits) if fit]
-    full_note = " ".join([note, *details, _UNKNOWN])
+    details = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(fit.detail for fit in fits) if text]
     return table(
         rows,
         columns("text", fit="Fit"),
@@ -56,7 +55,7 @@ def bias_table(name: str, title: str, fits: Sequence[NamedFit], source: str, not
         name=name,
         title=title,
         source=source,
-        note=full_note,
+        note=" ".join([note, *details, _UNKNOWN]),
     )
 
 
@@ -86,21 +85,22 @@ def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
 
 def forests(paired: PairedRatings, fits: Fits) -> list[Forest]:
     """Self-bias and family-bias: main, by slice, over the checks, and ordinal."""
+    main = [NamedFit(name="", fit=fits.main)]
     plots = [
-        _forest("self-bias", "Self-bias of each judge", [NamedFit(name="", fit=fits.main)], "self", paired),
-        _forest("family-bias", "Family-bias of each family", [NamedFit(name="", fit=fits.main)], "family", paired),
+        _forest("self-bias", "Self-bias of each judge", main, "self", paired),
+        _forest("family-bias", "Family-bias of each family", main, "family", paired),
     ]
+    groups: list[tuple[str, str, Sequence[NamedFit]]] = []
     for column in dict.fromkeys(fit.column for fit in fits.slices):
         chosen = [fit for fit in fits.slices if fit.column == column]
-        plots.append(_forest(f"self-bias-by-{_slug(column)}", f"Self-bias by {column}", chosen, "self", paired))
-        plots.append(_forest(f"family-bias-by-{_slug(column)}", f"Family-bias by {column}", chosen, "family", paired))
+        groups.append((f"by-{_slug(column)}", f" by {column}", chosen))
     for group in dict.fromkeys(fit.group for fit in fits.checks):
         every = [NamedFit(name="main", fit=fits.main), *(fit for fit in fits.checks if fit.group == group)]
-        plots.append(_forest(f"self-bias-{_slug(group)}", f"Self-bias, checks: {group}", every, "self", paired))
-        plots.append(_forest(f"family-bias-{_slug(group)}", f"Family-bias, checks: {group}", every, "family", paired))
-    if any(fit.fit is not None for fit in fits.ordinal):
-        plots.append(_forest("self-bias-ordinal", "Self-bias by ordinal logit", fits.ordinal, "self", paired))
-        plots.append(_forest("family-bias-ordinal", "Family-bias by ordinal logit", fits.ordinal, "family", paired))
+        groups.append((_slug(group), f", checks: {group}", every))
+    groups.append(("ordinal", " by ordinal logit", fits.ordinal))
+    for suffix, title, members in groups:
+        for kind in ("self", "family"):
+            plots.append(_forest(f"{kind}-bias-{suffix}", f"{kind.capitalize()}-bias{title}", members, kind, paired))
     return [forest for forest in plots if forest.rows]
 
 
@@ -108,13 +108,9 @@ def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: 
     """Rows by judge or family, within each one by fit; the colour is the fit, or the family where there is one fit."""
     usable = [fit for fit in fits if fit.fit is not None]
     terms = [(fit, term) for fit in usable if fit.fit for term in fit.fit.terms if term.kind == kind]
-    levels = sorted({term.level for _, term in terms}, key=lambda level: in_order(paired, level))
+    levels = by_family(paired, {term.level for _, term in terms})
     rows = [
-        ForestRow(
-            label=level,
-            estimate=term.estimate,
-            group=fit.name or paired.families.get(level, level),
-        )
+        ForestRow(label=level, estimate=term.estimate, group=fit.name or paired.families.get(level, level))
         for level in levels
         for fit, term in terms
         if term.level == level and term.estimate is not None
@@ -123,19 +119,19 @@ def _forest(name: str, title: str, fits: Sequence[NamedFit], kind: str, paired: 
     return Forest(name=name, title=title, x_label=f"{kind}-bias ({unit})", rows=tuple(rows))
 
 
-def in_order(paired: PairedRatings, name: str) -> tuple[str, str]:
-    """Sorting key: family, then name."""
-    return paired.families.get(name, name), name
+def by_family(paired: PairedRatings, names: Iterable[str]) -> list[str]:
+    """Judges or models sorted by family, then by name."""
+    return sorted(names, key=lambda name: (paired.families.get(name, name), name))
 
 
-def _fit_cells(named: NamedFit) -> list[tuple[Cell, ...]]:
+def _fit_cells(named: NamedFit) -> list[Row]:
     """The biases of a fit, or why there are none."""
     if named.fit is None or named.failure:
         return [(f"no fit: {named.failure}", None, None, None, None)]
     return [_term_cells(term) for term in named.fit.terms if term.kind in ("self", "family", "indicator")]
 
 
-def _term_cells(term: Term) -> tuple[Cell, ...]:
+def _term_cells(term: Term) -> Row:
     return _WHAT[term.kind], term.level, term.estimate, term.error, term.p
 
 

@@ -147,8 +147,8 @@ def change_table(votes: AlignedVotes) -> Table:
     """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
     rows: list[Row] = []
     for dataset, judge in votes.cells():
-        if change_found := change_of(votes, judge, dataset):
-            n, change = change_found
+        if pair := change_of(votes, judge, dataset):
+            n, change = pair
             rows.append((dataset, judge, n, change.f1, change.f1_right, change.f1_wrong, *change.accuracies))
     parts = zip(FOUR_WAYS, WAYS, strict=True)
     return table(

@@ -3,17 +3,18 @@
 Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr.items`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.metrics.selective import accuracies, gate_scores
 from judgelm.records import Judgment
-from judgelm.studies.result import StudyResult, Table
-from judgelm.studies.ssr.figures import figures
+from judgelm.studies.result import Bars, Cell, Figure, Forest, ForestRow, Lines, Series, StudyResult, Table, Value, bars
 from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, pair_outcome
 from judgelm.studies.ssr.tables import (
+    CONDITIONS,
+    SLICES,
     all_taus,
     calibration_table,
     category_table,
@@ -77,21 +78,23 @@ def ssr_study(
     counts = dict(items.counts)
     if selective is not None:
         counts |= _against_run(items, selective, truths, options.tau)
+    tables = _tables(items, never, always, options)
     return StudyResult(
         study="ssr",
         title="Selective self-reference",
         protocol=_protocol(items, options),
-        findings=_findings(items, options),
+        findings=_findings(items, options, tables["categories"]),
         counts=counts,
-        tables=_tables(items, never, always, options),
-        figures=figures(items, options.tau, options.split, options.resampling),
+        tables=tuple(tables.values()),
+        figures=tuple(_figures(items, options, tables)),
         warnings=_warnings(counts),
     )
 
 
 def _tables(
     items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], options: SsrOptions
-) -> tuple[Table, ...]:
+) -> dict[str, Table]:
+    """All tables by name."""
     tau, rule, resampling = options.tau, options.split, options.resampling
     tables = [
         comparison_table(items, tau, resampling),
@@ -104,7 +107,7 @@ def _tables(
     chosen = choose_taus(items, rule, resampling.seed, options.calibration_share)
     if chosen is not None:
         tables += [chosen_table(chosen), held_out_table(chosen, tau, rule, resampling)]
-    return tuple(tables)
+    return {table.name: table for table in tables}
 
 
 def _protocol(items: SsrItems, options: SsrOptions) -> str:
@@ -117,7 +120,7 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
     )
 
 
-def _findings(items: SsrItems, options: SsrOptions) -> tuple[str, ...]:
+def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[str, ...]:
     resampling = options.resampling
     credits = items.credits(options.split, options.tau)
     whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, resampling)
@@ -131,7 +134,6 @@ def _findings(items: SsrItems, options: SsrOptions) -> tuple[str, ...]:
         f"The gate is on for {_percent(gate.rate)} of the pairs; its majority answer is right for "
         f"{_percent(gate.precision)} of those.",
     ]
-    categories = category_table(items, options.tau, options.split, resampling)
     if len(categories.rows) > 1:
         columns = [categories.column(key) for key in ("gain", "gain_over_always")]
         over = [sum(isinstance(cell, Estimate) and cell.value > 0 for cell in cells) for cells in columns]
@@ -183,3 +185,98 @@ def _percent(estimate: Estimate | None, *, points: bool = False) -> str:
     return (
         f"{100 * estimate.value:{sign}.2f} {unit} ({100 * estimate.low:{sign}.1f} to {100 * estimate.high:{sign}.1f})"
     )
+
+
+def _figures(items: SsrItems, options: SsrOptions, tables: Mapping[str, Table]) -> Iterator[Figure]:
+    """All figures, from the tables."""
+    yield _calibration(tables["calibration"])
+    yield from _over_tau(tables["every-tau"], items, options.split)
+    yield _slices(tables["four-slices"], options.tau)
+    forest = _categories(tables["categories"])
+    if forest.rows:
+        yield forest
+
+
+def _calibration(table: Table) -> Lines:
+    """Figure 3."""
+    return Lines(
+        name="agreement-calibration",
+        title="How often the majority answer is right",
+        x_label="agreement: share of self-solves with the commonest answer",
+        y_label="share of right majority answers",
+        series=(Series(name="majority answer", x=_numbers(table, "agreement"), y=_values(table, "right")),),
+        diagonal=True,
+    )
+
+
+def _over_tau(table: Table, items: SsrItems, rule: SplitRule) -> tuple[Lines, Lines]:
+    """Coverage against precision, and PreferenceAcc over tau beside the two conditions that know no tau."""
+    taus = _numbers(table, "tau")
+    labels = tuple(f"tau = {tau:g}" for tau in taus)
+    coverage = [_value(cell) for cell in table.column("gate_on_rate")]
+    trade = Lines(
+        name="precision-and-coverage",
+        title="Gate precision and gate-on rate over tau",
+        x_label="gate-on rate: share of items with a reference",
+        y_label="gate precision: share of right references",
+        series=(Series(name="gate", x=tuple(coverage), y=_values(table, "gate_precision"), labels=labels),),
+    )
+    never, always = (_mean(items, rule, index) for index in (0, 1))
+    accuracy = Lines(
+        name="accuracy-over-tau",
+        title="PreferenceAcc over tau",
+        x_label="tau: least agreement for a reference",
+        y_label="PreferenceAcc",
+        series=(
+            Series(name=CONDITIONS[2], x=taus, y=_values(table, "accuracy")),
+            Series(name=CONDITIONS[0], x=taus, y=(never,) * len(taus)),
+            Series(name=CONDITIONS[1], x=taus, y=(always,) * len(taus)),
+        ),
+    )
+    return trade, accuracy
+
+
+def _slices(table: Table, tau: float) -> Bars:
+    """Figure 2."""
+    of_tau = replace(table, rows=tuple(row for row in table.rows if row[0] == tau))
+    return bars(
+        {name: _values(of_tau, key) for name, key in zip(CONDITIONS, ("never", "always", "selective"), strict=True)},
+        [f"{name} (n = {n})" for name, n in zip(SLICES, of_tau.column("n"), strict=True)],
+        name="four-slices-accuracy",
+        title=f"Accuracy by gate and majority answer, tau = {tau:g}",
+        x_label="gate and majority answer",
+        y_label="PreferenceAcc",
+    )
+
+
+def _categories(table: Table) -> Forest:
+    """Section 4.5 as a forest."""
+    gains = zip(table.column("category"), table.column("gain"), strict=True)
+    return Forest(
+        name="category-gains",
+        title="Gain of selective self-reference over no reference",
+        x_label="difference of PreferenceAcc",
+        rows=tuple(ForestRow(label=str(name), estimate=gain) for name, gain in gains if isinstance(gain, Estimate)),
+    )
+
+
+def _mean(items: SsrItems, rule: SplitRule, condition: int) -> float | None:
+    column = items.credits(rule, 1.0)[:, condition]
+    counted = column[column == column]  # without NaN
+    return float(counted.mean()) if counted.size else None
+
+
+def _numbers(table: Table, key: str) -> tuple[float, ...]:
+    return tuple(_value(cell) for cell in table.column(key))
+
+
+def _values(table: Table, key: str) -> tuple[Value, ...]:
+    return tuple(cell if isinstance(cell, float | Estimate) else None for cell in table.column(key))
+
+
+def _value(cell: Cell) -> float:
+    """A cell that always holds a number."""
+    if isinstance(cell, Estimate):
+        return cell.value
+    assert isinstance(cell, int | float)
+    return float(cell)

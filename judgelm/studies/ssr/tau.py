@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.selective import accuracies
-from judgelm.studies.result import Cell, Table, columns, table
-from judgelm.studies.ssr.items import SplitRule, SsrItem, SsrItems, credit
+from judgelm.studies.result import Row, Table, columns, table
+from judgelm.studies.ssr.items import SplitRule, SsrItems, credit
 from judgelm.studies.ssr.tables import all_taus, by_category, only
 
 NEVER = 2.0
@@ -93,7 +92,7 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
 
 def chosen_table(chosen: ChosenTaus) -> Table:
     """What was chosen for each category and how many items it was chosen on."""
-    rows: list[tuple[Cell, ...]] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
+    rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return table(
         rows,
@@ -112,31 +111,20 @@ def held_out_table(chosen: ChosenTaus, fixed: float, rule: SplitRule, resampling
     """Accuracy on the held-out part of every way to set tau, and its gain over the fixed tau."""
     items = chosen.held_out
     names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau for each category, chosen")
-    credits = np.column_stack([items.credits(rule, fixed), *(_credits(items, chosen, rule, way) for way in (0, 1))])
-    accuracy_of_way, gains = accuracies(
-        credits, [(index, 2) for index in range(len(names))], items.questions, resampling
-    )
-    rows = tuple(
-        (name, accuracy, None if index == 2 else gain)
-        for index, (name, accuracy, gain) in enumerate(zip(names, accuracy_of_way, gains, strict=True))
-    )
+    common = [credit(item.selective(chosen.common.tau), rule) for item in items.items]
+    own = [credit(item.selective(chosen.tau_of(item.category)), rule) for item in items.items]
+    credits = np.column_stack([items.credits(rule, fixed), common, own])
+    pairs = [(index, 2) for index in range(len(names))]
+    shares, gains = accuracies(credits, pairs, items.questions, resampling)
+    gains[2] = None
     return table(
-        rows,
+        zip(names, shares, gains, strict=True),
         columns("text", way="way"),
         columns("share", accuracy="PreferenceAcc", gain="gain over the fixed tau"),
         name="held-out-tau",
         title=f"Ways to set tau, on the held-out part, a split counts as {rule}",
         source="SSR-Judge, sections 4.5 and 5 (suggested there, not tried)",
     )
-
-
-def _credits(items: SsrItems, chosen: ChosenTaus, rule: SplitRule, way: int) -> NDArray[np.float64]:
-    """Credits under the common choice (0) or the categories' own (1)."""
-
-    def tau(item: SsrItem) -> float:
-        return chosen.common.tau if way == 0 else chosen.tau_of(item.category)
-
-    return np.array([credit(item.selective(tau(item)), rule) for item in items.items])
 
 
 def _shown(tau: float) -> str:
