@@ -38,7 +38,7 @@ _NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilityOptions:
-    """How grades are read and intervals drawn.
+    """Options of the study.
 
     Attributes:
         scales: lowest and highest grade of each model's judge, by the name of the run.
@@ -49,7 +49,7 @@ class CapabilityOptions:
     resampling: Resampling = field(default_factory=Resampling)
 
     def scale(self, model: str) -> tuple[float, float]:
-        """That of a model's judge; 1 to 10 where nobody said."""
+        """The scale of a model's judge; 1 to 10 by default."""
         return self.scales.get(model, (1, 10))
 
 

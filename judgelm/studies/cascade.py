@@ -1,4 +1,4 @@
-"""What a cascade of two judges is worth against labels, and what each of them alone."""
+"""Agreement with labels of a cascade of two judges, and of each of them alone."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass

@@ -50,8 +50,8 @@ class EvaluationOptions:
         order_rule: how two orders make one label; None for `pairing.protocol_rule`: `given` of pairs scored in both
             orders, as JudgeLM measures, `as_judged` of all else.
         tie_band: under order rule `probability`, how far from 0.5 is still a tie.
-        run_rule: the order rule by which the run decided, for the protocol's sentence; None where nobody said.
-        scale: what scores were accepted, in words (`1-10`, `any`); None where nobody said.
+        run_rule: the order rule by which the run decided, for the protocol's sentence; None where unknown.
+        scale: what scores were accepted, in words (`1-10`, `any`); None where unknown.
         resampling: seed and number of resamples of every interval.
     """
 
@@ -65,7 +65,7 @@ class EvaluationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many rows there were, and what became of them; nothing is dropped without standing here.
+    """Numbers of rows by outcome; every row that is left out is counted here.
 
     `repaired` of the `judged` could be read only after a retry held to the grammar; `reasons` have one, before
     `thinking` the judge thought.
@@ -119,7 +119,7 @@ class RuleAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What a run of judgments is worth against labels.
+    """All results of a run of judgments against labels.
 
     Attributes:
         protocol: one sentence naming order rule, failure treatment and scale; belongs beside every number.

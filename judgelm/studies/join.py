@@ -10,14 +10,14 @@ from judgelm.records import Judgment, Label
 from judgelm.studies.pair_labels import OrderLabel, Orders, label_of, orders_of, pair_label, pair_winner
 
 NOT_GIVEN = "not given"
-"""The value of members of which nobody says it."""
+"""The value of members without one."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """Integer labels in sample order; `given` and `swapped` are None unless both orders said something."""
+    """Integer labels in sample order; `given` and `swapped` are None unless both orders have a label."""
 
     truth: int
     judged: int
@@ -73,19 +73,19 @@ def join(
 
 
 def labelled(row: JoinedPair, failure: int | None = None) -> LabelledPair:
-    """A row as its numbers see it; `failure` stands in for what the judge did not say, None leaves it out."""
+    """A row's labels; `failure` replaces a missing label, None allows none."""
     given = swapped = None
     if row.orders is not None and row.orders.swapped is not None:
         given = failure if row.orders.given.label is None else row.orders.given.label
         swapped = failure if row.orders.swapped.label is None else row.orders.swapped.label
     judged = failure if row.judged is None else row.judged
     if judged is None:
-        raise ValueError(f"pair {row.id}: failed, and no label stands in for it")
+        raise ValueError(f"pair {row.id}: failed, and no label replaces it")
     return LabelledPair(truth=row.truth, judged=judged, given=given, swapped=swapped, cluster=row.cluster)
 
 
 def flipped(row: JoinedPair) -> bool:
-    """Whether both orders said something, and not the same."""
+    """True where both orders have a label, and not the same."""
     orders = row.orders
     if orders is None or orders.swapped is None or orders.given.label is None or orders.swapped.label is None:
         return False
@@ -93,7 +93,7 @@ def flipped(row: JoinedPair) -> bool:
 
 
 def failed_orders(row: JoinedPair) -> int:
-    """How many of the orders asked for gave no label."""
+    """Number of orders judged without a label."""
     if row.orders is None:
         return sum(shown.failure is not None for shown in row.judgment.shown)
     both = (row.orders.given, row.orders.swapped)

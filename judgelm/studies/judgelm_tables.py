@@ -2,7 +2,7 @@
 
 Source: JudgeLM, section 6. Table 3 adds up what each run's manifest recorded; its total is loading, judging and
 metrics, as the paper counts it. Agreement, precision, recall and F1 are those of the given order; the swapped order
-serves consistency and bias. What the mean of both orders agrees in stands in a column of its own.
+serves consistency and bias. Agreement by the mean of both orders has a column of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from judgelm.studies.result import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What a run took, over all its sessions; None is not recorded.
+    """Times of a run over all its sessions; None is not recorded.
 
     Attributes:
         pairs: judged.
@@ -54,7 +54,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRun:
-    """One run of one row: what stands before its numbers, and the numbers."""
+    """The run of one row: texts before its numbers, and the numbers."""
 
     heads: Mapping[str, str]
     evaluation: Evaluation
@@ -63,7 +63,7 @@ class TableRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A table of the paper: what stands before the numbers, and which numbers."""
+    """A table of the paper: columns before the numbers, and the numbers."""
 
     title: str
     heads: Mapping[str, str]
@@ -109,7 +109,7 @@ LAYOUTS: Mapping[int, Layout] = {
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
-    """The tables that there are runs for, with figures for scaling and position bias.
+    """The tables that have runs, with figures for scaling and position bias.
 
     Args:
         runs: number of a table of the paper -> its rows.
@@ -212,7 +212,7 @@ def _efficiency(rows: Sequence[TableRun]) -> Table:
 
 
 def _scaling(rows: Sequence[TableRun]) -> Lines:
-    """Agreement over the data, one line a size; data scales that are no numbers stand in their order."""
+    """Agreement over the data, one line a size; data scales that are not numbers keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     places = [_number(scale) for scale in scales]
     at = {
@@ -263,7 +263,7 @@ def _biases(table_number: int, rows: Sequence[TableRun]) -> Bars | None:
 
 
 def _best(table_number: int, rows: Sequence[TableRun]) -> str:
-    """Which row names the label most often."""
+    """The row with the highest value of the table's first measure."""
     name = LAYOUTS[table_number].measures[0]
     measured = [(estimate, run) for run in rows if (estimate := metric_value(run.evaluation, name)) is not None]
     if not measured:

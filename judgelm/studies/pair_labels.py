@@ -1,4 +1,4 @@
-"""From a judgment to integer labels in sample order: what each order said, and how two orders make one label."""
+"""Integer labels of a judgment in sample order: one for each order shown, and one for both by an order rule."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "tie": "a conflict of the orders is a tie",
     "probability": "mean P(first better) of both orders",
 }
-"""What a table puts behind `agreement`."""
+"""Words behind `agreement` in a table's heading."""
 
 TIE_BAND = 0.05
-"""How far from 0.5 a probability is still a tie, unless somebody says otherwise."""
+"""Default distance from 0.5 within which a probability is a tie."""
 
 _LABELS: dict[Winner, int] = {1: 1, "tie": 0, 2: -1}
 _WINNERS: dict[int, Winner] = {label: winner for winner, label in _LABELS.items()}
@@ -48,7 +48,7 @@ def pair_winner(label: Label) -> Winner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLabel:
-    """What one order said, put back in sample order.
+    """Label of one order, put back in sample order.
 
     Attributes:
         label: None when this order failed, or was never asked because the judgment failed before.
@@ -60,7 +60,7 @@ class OrderLabel:
 
     @property
     def unscored(self) -> bool:
-        """Whether the judge named a winner without writing scores."""
+        """True where the judge named a winner without writing scores."""
         return self.label is not None and self.lead is None
 
 
@@ -73,7 +73,7 @@ class Orders:
 
 
 def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
-    """What each order said, or None for a both-orders judgment by a judge that writes no scores.
+    """Labels of each order, or None for a both-orders judgment by a judge that writes no scores.
 
     Args:
         judgment: one order or both.
@@ -109,7 +109,7 @@ def pair_label(
     give the verdict.
 
     Raises:
-        InputError: the rule compares orders, and the judgment does not say what each of them was.
+        InputError: the rule compares orders, and the judgment has no label of each.
     """
     if rule == "as_judged":
         return None if judgment.winner is None else label_of(judgment.winner)
@@ -195,14 +195,14 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
 
 
 def _by_order(judgment: Judgment) -> Judgment:
-    """With one `Shown` for each order, where several prompts stand for one: a dialogue's turns."""
+    """Merge the prompts of one order, such as a dialogue's turns, into one `Shown`."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
     return replace(judgment, shown=per_order(judgment.shown))
 
 
 def _single(judgment: Judgment) -> OrderLabel:
-    """A judgment of one order: its verdict decides, its scores say by how much."""
+    """A judgment of one order: label by its verdict, lead by its scores."""
     if judgment.winner is None:
         return OrderLabel(label=None)
     lead = None if judgment.scores is None else judgment.scores[0] - judgment.scores[1]
@@ -210,7 +210,7 @@ def _single(judgment: Judgment) -> OrderLabel:
 
 
 def _of_shown(shown: Shown) -> OrderLabel | None:
-    """One order of two; None when it neither failed nor has scores or a label, so that nothing is known of it."""
+    """One order of two; None when it neither failed nor has scores or a label."""
     if shown.failure is not None:
         return OrderLabel(label=None)
     if shown.scores is None:
@@ -220,7 +220,7 @@ def _of_shown(shown: Shown) -> OrderLabel | None:
 
 
 def _of_label(shown: Shown) -> OrderLabel | None:
-    """Of judges that write no scores: the place of the better answer, put back in sample order."""
+    """Label of a judge that writes no scores: the position of the better answer, put back in sample order."""
     if shown.label == "tie":
         return OrderLabel(label=0)
     if shown.label not in ("1", "2"):

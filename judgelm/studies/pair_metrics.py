@@ -181,7 +181,7 @@ def _means(losses: NDArray[np.float64], clusters: Sequence[Hashable], resampling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreHistogram:
-    """How often the judge wrote which score, by the place the answer was shown at.
+    """Counts of the scores that the judge wrote, by the position of the answer.
 
     `edges` are k + 1 bin edges on the judge's scale; `first` and `second` are k counts each. `not_finite` orders have
     a score without a place among them (`inf 5`, as the original's parser reads it) and are left out.

@@ -1,6 +1,6 @@
-"""What a study gives: tables and the data of figures, which every report renders in the same way.
+"""Results of a study: tables and the data of figures, which every report renders in the same way.
 
-A study computes; it knows no file, no colour and no page. `judgelm.reports.study.folder` writes what stands here as
+A study computes: it handles no files, colours or pages. `judgelm.reports.study.folder` writes its result as
 JSON, CSV, SVG, PNG and HTML.
 """
 
@@ -13,14 +13,14 @@ from judgelm.jsonl import json_ready
 from judgelm.metrics.resampling import Estimate
 
 Cell = str | int | float | Estimate | None
-"""None is what is undefined or not there, which the table's note explains; it is never shown as 0."""
+"""None is undefined or missing, which the table's note explains; it is never shown as 0."""
 
 Row = tuple[Cell, ...]
 
 Value = float | Estimate | None
 
 Kind = Literal["text", "count", "share", "number"]
-"""How a column's cells are written: `share` is in [0, 1] and written in percent, `number` with three decimals."""
+"""Format of a column's cells: `share` is in [0, 1] and written in percent, `number` with three decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Table:
     Attributes:
         name: of its file, in lower case with hyphens.
         source: the table of the paper that it is laid out like, if it is.
-        note: what a reader must know to read it: definitions, what is undefined and why.
+        note: definitions, and the reasons for undefined cells.
     """
 
     name: str
@@ -74,7 +74,7 @@ def table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points of one name; `labels` stand beside them where given."""
+    """Points of one name, with `labels` beside them where given."""
 
     name: str
     x: tuple[float, ...]
@@ -152,7 +152,7 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """Estimates with their intervals, one under another, and a line at what would be no effect."""
+    """Estimates with their intervals, one under another, and a line at the value of no effect."""
 
     name: str
     title: str
@@ -188,14 +188,14 @@ Figure = Lines | Bars | Forest | HeatMap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """All that a study found.
+    """All results of a study.
 
     Attributes:
         study: its name on the command line.
         protocol: one sentence on how the numbers were made; it belongs beside every one of them.
         findings: sentences, the most important first, each with its numbers.
-        counts: what was read, and what became of it; failures stand here.
-        warnings: what a reader must not overlook.
+        counts: numbers of rows read by outcome, failures included.
+        warnings: limits that a reader must know.
     """
 
     study: str

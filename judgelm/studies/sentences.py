@@ -1,4 +1,4 @@
-"""What studies say in words: an estimate with its interval and n, never one without the others; a text's beginning."""
+"""Words of studies: an estimate always with its interval and n; the beginning of a text."""
 
 from judgelm.metrics.resampling import Estimate
 

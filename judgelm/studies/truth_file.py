@@ -59,6 +59,6 @@ def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
     unique: dict[str, Truth] = {}
     for truth in truths:
         if truth.id in unique:
-            raise InputError(f"truth: sample {truth.id} stands there twice; keep one of them")
+            raise InputError(f"truth: sample {truth.id} appears twice; keep one of them")
         unique[truth.id] = truth
     return unique

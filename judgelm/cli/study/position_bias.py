@@ -19,7 +19,7 @@ def position_bias_command(
         typer.Argument(
             metavar="[NAME=]RUN",
             help="Run files in both orders, or review files (Vicuna, QLoRA) of each order: X-vs-Y and Y-vs-X, or of "
-            "one NAME. NAME is the file's without one; pairs stand under that of the first file that has them.",
+            "one NAME. NAME is the file's without one; a pair has the name of the first file that holds it.",
         ),
     ],
     *,

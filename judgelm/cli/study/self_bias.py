@@ -32,7 +32,7 @@ def self_bias_command(
     ] = None,
     families: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="YAML: family -> list of models; default: told by the models' names."),
+        typer.Option(metavar="FILE", help="YAML: family -> list of models; default: by the models' names."),
     ] = None,
     reference: Annotated[
         str, typer.Option(metavar="JUDGE", help="The judge whose scores are the reference.")

@@ -16,7 +16,7 @@ from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel):
-    """One row; the keys beside these are what stands before its numbers."""
+    """One row; further keys are the texts before its numbers."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -53,7 +53,7 @@ def read_table_runs(path: Path, resampling: Resampling) -> dict[int, list[TableR
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
-            raise ConfigError(f"{path}: table {table.table} stands there twice; put its runs together")
+            raise ConfigError(f"{path}: table {table.table} appears twice; put its runs together")
         runs_of_table[table.table] = [
             _run(path, table.table, row, row.labels or file.labels, resampling) for row in table.runs
         ]
@@ -105,7 +105,7 @@ def _run(path: Path, table_number: int, row: _Row, labels: Path | None, resampli
 
 
 def _text(value: object) -> str:
-    """As somebody wrote it: YAML reads a bare `no` as false."""
+    """The text as written: YAML reads a bare `no` as false."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 

@@ -1,7 +1,7 @@
 """The figures of a study, drawn from their data: one way for each kind, in the dress of `judgelm.reports.plots`.
 
 Names in the data (judges, categories) are other people's text. They are shortened, stripped of control characters and
-never read as mathematics; what is too much to draw is left out and said.
+never read as mathematics; a figure says how many rows it leaves out.
 """
 
 import io

@@ -42,7 +42,7 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
         The files written, page and `study.json` first.
 
     Raises:
-        RunError: the folder holds a study, or a file of a name that is needed, and `overwrite` was not said; or it
+        RunError: the folder holds a study, or a file of a name that is needed, and `overwrite` is False; or it
             cannot be written.
         ValueError: a table or figure has a name that is no file's: lower case letters, digits, hyphens.
     """
@@ -131,7 +131,7 @@ def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
 
 
 def _remove_study(folder: Path) -> None:
-    """Take away the study that stands there, its mark first; of a file that is none nothing more is known."""
+    """Remove the study in the folder, its `study.json` first; an unreadable one names no other files."""
     mark = folder / STUDY_FILE
     try:
         study = parse_json(mark.read_text(encoding="utf-8"))
@@ -145,7 +145,7 @@ def _remove_study(folder: Path) -> None:
     for name in names:
         (folder / name).unlink(missing_ok=True)
     for name in ("tables", "figures"):
-        with suppress(OSError):  # not there, or something of somebody else's is in it
+        with suppress(OSError):  # missing, or it holds other files
             (folder / name).rmdir()
 
 
@@ -159,7 +159,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What `json` cannot say by itself: a numpy scalar as the number it is."""
+    """Convert a numpy scalar for `json`."""
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"a study's result holds {type(value).__name__}, which JSON cannot say")
+    raise TypeError(f"a study's result holds {type(value).__name__}, which is not JSON")

@@ -49,7 +49,7 @@ def table_csv(table: Table) -> str:
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:
-    """What the page's template needs of a table; `path` is its CSV file's, relative to the page."""
+    """A table for the page's template; `path` is its CSV file's, relative to the page."""
     kinds = [column.kind for column in table.columns]
     rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MOST_ROWS]]
     return {

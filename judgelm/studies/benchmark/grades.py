@@ -33,7 +33,7 @@ def grades_study(
     Args:
         benchmark: its protocol.
         joined: judgments with their rows.
-        labels: how many rows there are.
+        labels: number of rows.
         resampling: seed and number of resamples.
 
     Raises:

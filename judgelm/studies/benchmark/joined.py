@@ -48,14 +48,14 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
 
 
 def order_labels(joined: JoinedJudgment) -> list[int | None]:
-    """What each order said, put back in sample order; a judgment that failed before its second order has one.
+    """Labels of each order in sample order; a judgment that failed before its second order has one.
 
     Raises:
-        InputError: the judgment has two orders without what each of them said.
+        InputError: the judgment has two orders without a label of each.
     """
     orders = orders_of(joined.judgment)
     if orders is None:
-        raise InputError(f"judgment {joined.judgment.sample_id}: two orders without what each of them said")
+        raise InputError(f"judgment {joined.judgment.sample_id}: two orders without a label of each")
     return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
 
 
@@ -69,5 +69,5 @@ def truth_of(joined: JoinedJudgment) -> int:
 
 
 def protocol_of_intervals(resampling: Resampling) -> str:
-    """How the intervals were drawn, as one sentence."""
+    """A sentence on the intervals."""
     return f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."

@@ -18,14 +18,14 @@ _OTHER = "none of the 8 groups"
 
 
 class AuthorsReport(NamedTuple):
-    """What a benchmark's makers report beyond a score, and what it says in sentences."""
+    """A table that a benchmark's authors report beyond a score, and its findings."""
 
     table: Table
     findings: tuple[str, ...]
 
 
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
-    """Share of pairs on which two readable orders say the same; None where there are none."""
+    """Share of pairs with the same label in two readable orders; None without such pairs."""
     pairs = [member for member in joined if len(member.judgment.shown) == 2 and member.label.winner is not None]
     read = [(member, labels) for member in pairs if len(labels := order_labels(member)) == 2 and None not in labels]
     if not read:

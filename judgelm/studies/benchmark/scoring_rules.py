@@ -1,4 +1,4 @@
-"""How each benchmark counts a judgment: what it is worth, which sections there are, and what else is reported."""
+"""Scoring rule of each benchmark: credit of a judgment, sections, and the authors' further counts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringRule:
-    """How a benchmark counts.
+    """The scoring rule of a benchmark.
 
     Attributes:
         credit: of one judgment, in [0, 1].
@@ -35,7 +35,7 @@ class ScoringRule:
         both_orders: whether each pair is to be judged in both.
         ties: whether the subset Ties is scored by margins, and is a section of its own.
         averaged: whether the sections' mean is the benchmark's score.
-        counts: what else the benchmark's makers report.
+        counts: further table that the benchmark's authors report.
     """
 
     credit: Callable[[JoinedJudgment], float]

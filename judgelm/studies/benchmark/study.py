@@ -1,4 +1,4 @@
-"""The study of one benchmark: scores of its subsets and sections, and what else its makers report.
+"""The study of one benchmark: scores of its subsets and sections, and its authors' further counts.
 
 `judgelm.data.benchmarks` states each protocol in words; here are those that `judgelm eval` does not take: RewardBench's
 sections, RewardBench 2's best of four and ties, JudgeBench's vote, LLMBar's and Auto-J's two orders, FairEval's means,

@@ -1,1 +1,1 @@
-"""Whether a judge's probabilities mean what they say."""
+"""Calibration of a judge's probabilities."""

@@ -1,4 +1,4 @@
-"""The numbers of a set of probabilities: what `judgelm.studies.calibration.study` puts side by side."""
+"""Measures of a set of probabilities, for `judgelm.studies.calibration.study`."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from judgelm.studies.pair_metrics import proper_losses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """How calibration is measured.
+    """Options of the calibration study.
 
     Attributes:
         bins: of the reliability curve and the calibration error.
@@ -111,7 +111,7 @@ def quality(name: str, pairs: Slice, options: CalibrationOptions) -> Quality:
 
 
 def values(pairs: Slice) -> NDArray[np.float64]:
-    """What resampling sums up, shape (n, 4): squared error, log loss, winner's probability minus being right, 1.
+    """Summands of resampling, shape (n, 4): squared error, log loss, winner's probability minus being right, 1.
 
     A probability of exactly 0.5 names no winner and is half right.
     """

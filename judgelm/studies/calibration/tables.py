@@ -46,7 +46,7 @@ def score_table(qualities: Sequence[Quality]) -> Table:
 
 
 def gain_table(gains: Sequence[Gain]) -> Table:
-    """What each scaling changes, over the pairs it was not fitted on."""
+    """Effect of each scaling over the pairs it was not fitted on."""
     return table(
         [(gain.name, gain.brier, gain.log_loss, gain.error) for gain in gains],
         columns("text", scaling="Scaling"),

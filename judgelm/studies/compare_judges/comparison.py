@@ -1,4 +1,4 @@
-"""What the comparison of judges measures: each against the labels, and each two against each other."""
+"""Measures of the comparison of judges: each against the labels, and each two against each other."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -24,7 +24,7 @@ from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """How judges are compared.
+    """Options of the comparison.
 
     Attributes:
         failures: pairs on which a judge failed are left out of what it takes part in, or count as its ties.
@@ -99,11 +99,11 @@ class AlignedVotes:
     clusters: Mapping[str, Hashable]
 
     def labels(self, judge: str, ids: Sequence[str]) -> NDArray[np.int_]:
-        """What a judge says of these pairs, shape (n,)."""
+        """A judge's labels of these pairs, shape (n,)."""
         return np.array([self.judged[judge][key] for key in ids], dtype=np.int_)
 
     def right(self, judge: str, ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Where it says what the label says, shape (n,)."""
+        """True where a judge's label is the true one, shape (n,)."""
         return np.asarray(self.labels(judge, ids) == self.truths(ids), dtype=np.bool_)
 
     def truths(self, ids: Sequence[str]) -> NDArray[np.int_]:

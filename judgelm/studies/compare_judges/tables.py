@@ -87,7 +87,7 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
 
 
 def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
-    """What one says where the other says something else, as counts."""
+    """Verdicts of two judges against each other, as counts."""
     rows: list[tuple[Cell, ...]] = [
         (comparison.first, comparison.second, name, *(int(count) for count in counts))
         for comparison in comparisons

@@ -32,7 +32,7 @@ def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
 
 
 def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
-    """Reviews with the names of their groups; a pair stands in the group of its first review.
+    """Reviews with the names of their groups; a pair belongs to the group of its first review.
 
     Raises:
         InputError: the same answers come twice in one order.

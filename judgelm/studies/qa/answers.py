@@ -29,7 +29,7 @@ class QaAnswer:
         question: key of the question, the same for all models' answers to it.
         own: exact match and F1 by the rules of the data set itself, best over the validated answers.
         gate: the same by the rules that decide whether the judge is asked, for all data sets alike.
-        human: whether people call it correct; None where nobody said.
+        human: whether people call it correct; None without their label.
     """
 
     id: str
@@ -61,12 +61,12 @@ class QaRun:
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """What the judge said where it was asked, else what decided without it; None where there is no label."""
+        """The judge's label, or that of the rule that decided without it; None without label."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else label_of(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """Whether the run took the answer for an exact match, and so asked nobody."""
+        """True where the run took the answer for an exact match, without a call of the judge."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
@@ -75,12 +75,12 @@ class QaRun:
         return True if answer.gate.exact else self.label(answer)
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
-        """Whether the judge was asked about every answer that matches exactly, too, and there are some."""
+        """True where the run also judged every answer that matches exactly, and there are some."""
         exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
         return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
     def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
-        """How each answer came by its label or by none: `exact_match`, `judge`, a failure's code, `not judged`."""
+        """Numbers of answers by the source of their label: `exact_match`, `judge`, a failure's code, `not judged`."""
         counts = Counter[str]()
         for answer in answers:
             judgment = self.judgments.get(answer.id)
@@ -95,7 +95,7 @@ class QaRun:
 
 
 def label_of(judgment: Judgment) -> bool | None:
-    """Whether a judgment says correct; None where it failed.
+    """True for a judgment of correct, False for incorrect; None where it failed.
 
     Raises:
         InputError: it is of another mode.
@@ -133,7 +133,7 @@ def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated
     if len(sample.answers) != 1 or not golds:
         raise InputError(
             f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} and "
-            f"{'one' if golds else 'none'}; give the file that the judge was given"
+            f"{'one' if golds else 'none'}; give the file that was judged"
         )
     [predicted], metadata = sample.answers, sample.metadata
     data_set = str(metadata.get("data_set") or NOT_GIVEN)

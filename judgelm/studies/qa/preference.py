@@ -1,4 +1,4 @@
-"""Whether judges favour their own answers, or those of their family.
+"""Self-preference of judges: for their own answers, or those of their family.
 
 Source: QA-Judge, section 6.2, Tables 6 and 13.
 """
@@ -37,9 +37,9 @@ def model_preferences(
     Args:
         answers: of all models.
         runs: one for each judge.
-        judges: answering model -> the judge that may favour it; models and judges that are not there are passed over.
+        judges: answering model -> the judge that may favour it; missing models and judges are skipped.
         counting: an answer that a judge gave no label is left out, or counts as called incorrect.
-        without: answering model -> a judge that is not among the others; None leaves nobody out.
+        without: answering model -> a judge left out of the others; None leaves out none.
     """
     by_judge = {run.judge: run for run in runs}
     rows = []

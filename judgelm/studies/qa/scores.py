@@ -20,7 +20,7 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """How answers without a label count, and how intervals are drawn.
+    """Treatment of answers without a label, and resampling of intervals.
 
     Attributes:
         failures: `excluded` leaves them out, `as_incorrect` takes them for incorrect, as the original code does.
@@ -90,7 +90,7 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
 
 
 class Gap(NamedTuple):
-    """How much higher a judge's score is than EM, over the answers that have a label."""
+    """A judge's score minus EM, over the answers that have a label."""
 
     judge: str
     data_set: str
@@ -167,7 +167,7 @@ def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]])
 
 
 def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
-    """What became of every answer under every run."""
+    """Outcomes of every answer under every run."""
     reasons = [run.reasons(answers) for run in runs]
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))

@@ -20,7 +20,7 @@ FEW = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QaOptions:
-    """How the study counts.
+    """Options of the study.
 
     Attributes:
         failures: `excluded` leaves out answers without a label, `as_incorrect` takes them for incorrect (the original).
@@ -28,7 +28,7 @@ class QaOptions:
         own: answering model -> its own judge, where that has another name than the model.
         sibling_others: whether a sibling's others include the answering model's own judge; the paper does not say.
         types_judge: the judge of the analysis by answer type; None takes the one that agrees best with people, or the
-            first where nobody's labels are there.
+            first without human labels.
         resampling: seed and number of resamples of every interval.
     """
 
@@ -43,7 +43,7 @@ class QaOptions:
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
     """All tables and figures that the answers and runs allow.
 
-    A judge's first run stands for it wherever prompts are not compared.
+    A judge's first run represents it wherever prompts are not compared.
 
     Args:
         answers: of `judgelm.studies.qa.answers.qa_answers`, of any number of models and data sets.
@@ -106,7 +106,7 @@ def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOption
 def _types_judge(
     answers: Sequence[QaAnswer], main: Sequence[QaRun], options: QaOptions, counting: Counting | None
 ) -> QaRun:
-    """The judge of the analysis by type; without `counting` nobody's labels are there to choose by."""
+    """The judge of the analysis by type; `counting` is None without human labels to choose by."""
     if options.types_judge is not None:
         return next(run for run in main if run.judge == options.types_judge)
     if counting is None:
@@ -198,7 +198,7 @@ def _findings(
 
 
 def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], counting: Counting) -> list[str]:
-    """How the judges and exact match correlate with people, averaged over answering models."""
+    """Correlations of the judges and of exact match with people, averaged over answering models."""
     labellings: dict[str, Labelling] = {run.name: run.cascade_label for run in main}
     sentences = []
     for name, labelling in (labellings | {"Exact match": lambda answer: answer.gate.exact}).items():

@@ -1,4 +1,4 @@
-"""What the self-bias study says in sentences, each with its numbers."""
+"""Findings of the self-bias study in sentences, each with its numbers."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def findings(fits: Fits, powered: Table) -> Iterator[str]:
 
 
 def _signs(fit: BiasFit, kind: TermKind, title: str, where_suffix: str) -> Iterator[str]:
-    """Who is above, below, and not distinguishable from 0."""
+    """Levels above 0, below 0, and not distinguishable from 0."""
     known = [term for term in fit.of(kind) if term.estimate is not None]
     if not known:
         return

@@ -1,4 +1,4 @@
-"""What to do about self-bias: debiased scores, human labels where they are few, panels of several families."""
+"""Mitigation of self-bias: debiased scores, few human labels, panels of several families."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

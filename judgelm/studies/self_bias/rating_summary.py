@@ -1,4 +1,4 @@
-"""What the ratings are like before any bias is estimated: means, coverage, agreement with and among people."""
+"""Summary of the ratings before any bias is estimated: means, coverage, agreement with and among people."""
 
 from collections.abc import Iterator
 
@@ -131,7 +131,7 @@ def _agreement(people: pd.DataFrame, gold: pd.DataFrame, dimension: str, resampl
 
 
 def attention_table(ratings: pd.DataFrame, resampling: Resampling) -> Table | None:
-    """How often each rater scored an attention check low; None where there are no checks."""
+    """Share of attention checks that each rater scored low; None without checks."""
     checks = ratings[ratings["check"] != ""]
     if checks.empty:
         return None

@@ -23,7 +23,7 @@ LengthOver = Literal["prompt", "overall"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfBiasOptions:
-    """What the study does; the defaults are the authors'.
+    """Options of the study; the defaults are the authors'.
 
     Attributes:
         families: family -> names; None tells families by the models' names.
@@ -61,7 +61,7 @@ class NamedFit:
     Attributes:
         name: of the check or the slice's value.
         fit: None where there are too few ratings.
-        why: then, in words.
+        why: the reason then.
         column: the slice's column, empty for checks.
         group: checks that are shown together.
         detail: what a short name leaves out.
@@ -76,7 +76,7 @@ class NamedFit:
 
     @property
     def failure(self) -> str:
-        """Why there are no estimates, in words; empty where there are."""
+        """Reason for missing estimates; empty where there are estimates."""
         if self.fit is None:
             return self.why
         return "" if self.fit.converged else "the search for the estimates did not converge"
@@ -103,7 +103,7 @@ class Fits:
 
     @property
     def failed(self) -> tuple[NamedFit, ...]:
-        """Fits that came to nothing."""
+        """Fits without estimates."""
         return tuple(fit for fit in (*self.slices, *self.checks, *self.ordinal) if fit.failure)
 
 

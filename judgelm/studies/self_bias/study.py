@@ -1,8 +1,8 @@
 """The study of self- and family-bias: ratings by several judges in, tables and figures out.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025). The regressions are in
-`judgelm.studies.self_bias.regressions`, what is said of the ratings themselves in `quality`, what to do about the
-bias in `use`.
+`judgelm.studies.self_bias.regressions`, the summary of the ratings in `rating_summary`, the mitigation of the
+bias in `mitigation`.
 """
 
 from collections.abc import Iterator

@@ -125,7 +125,7 @@ def by_family(paired: PairedRatings, names: Iterable[str]) -> list[str]:
 
 
 def _fit_cells(named: NamedFit) -> list[Row]:
-    """The biases of a fit, or why there are none."""
+    """The biases of a fit, or the reason for none."""
     if named.fit is None or named.failure:
         return [(f"no fit: {named.failure}", None, None, None, None)]
     return [_term_cells(term) for term in named.fit.terms if term.kind in ("self", "family", "indicator")]

@@ -1,1 +1,1 @@
-"""Whether a judge judges what it cannot answer (Self-Reference)."""
+"""Judging against answering (Self-Reference)."""

@@ -42,7 +42,7 @@ class AnswerArrays:
 
     @property
     def n(self) -> int:
-        """How many answers."""
+        """Number of answers."""
         return len(self.questions)
 
     def triple(self, way: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
@@ -119,7 +119,7 @@ def align_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], re
 
 
 def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], votes: AlignedVotes) -> dict[str, int]:
-    """What was read and what became of it; every judgment stands in one of the first four."""
+    """Numbers of judgments and truths by outcome; each judgment is in one of the first four."""
     counts = {"judgments": 0, "judged": 0, "failed": 0, "without truth": 0}
     for judge_runs in runs:
         for method in votes.methods:
@@ -141,7 +141,7 @@ def count_votes(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], vo
 
 
 def usable(row: JudgedAnswer) -> bool:
-    """Whether it was judged and G is known."""
+    """True where it was judged and G is known."""
     return row.judged is not None and row.own is not None
 
 

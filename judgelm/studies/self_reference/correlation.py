@@ -22,7 +22,7 @@ Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandCounts:
-    """How many judge-and-data-set cases are weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
+    """Numbers of judge-and-data-set cases: weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
 
     weak: int
     moderate: int
@@ -80,7 +80,7 @@ def correlation_table(results: Correlations) -> Table:
 
 
 def gains(votes: AlignedVotes) -> dict[tuple[str, str], Estimate | None]:
-    """How much self-reference raises r_GJ|A, over the answers that both methods judged, by data set and judge."""
+    """Gain in r_GJ|A by self-reference, over the answers that both methods judged, by data set and judge."""
     changes = {}
     for dataset, judge in votes.cells():
         both = votes.both(judge, dataset)
@@ -110,7 +110,7 @@ def gain_table(results: Correlations, gained: Mapping[tuple[str, str], Estimate 
 
 
 def mean_gain(gained: Mapping[tuple[str, str], Estimate | None]) -> tuple[float, int] | None:
-    """The plain mean of the defined gains and how many there are; None where there is none (section 5.2: 0.35)."""
+    """The plain mean of the defined gains and their number; None without any (section 5.2: 0.35)."""
     values = [gain.value for gain in gained.values() if gain is not None]
     return (sum(values) / len(values), len(values)) if values else None
 

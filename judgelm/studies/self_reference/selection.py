@@ -59,7 +59,7 @@ def judge_results(votes: AlignedVotes, dataset: str, method: Method) -> list[Jud
 
 
 def crossover(points: list[tuple[float, float]]) -> Crossover:
-    """Where gains begin, from (generation accuracy, gain in F1) of each judge.
+    """Start of the gains, from (generation accuracy, gain in F1) of each judge.
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
     """
@@ -111,7 +111,7 @@ def rank_correlation(results: list[JudgeResult]) -> Estimate | None:
 
 
 def selection_table(votes: AlignedVotes) -> Table:
-    """What choosing the judge that answers best costs against choosing the best judge."""
+    """Cost of choosing the judge that answers best instead of the best judge."""
     rows: list[Row] = []
     for dataset in votes.datasets:
         for method in votes.methods:
@@ -144,7 +144,7 @@ def selection_table(votes: AlignedVotes) -> Table:
 
 
 def f1_regret(votes: AlignedVotes, dataset: str, method: Method, judges: tuple[str, str]) -> Estimate | float | None:
-    """How much higher the second judge's F1 is on the answers that both judged; 0 where they are one judge."""
+    """The second judge's F1 minus the first's on the answers that both judged; 0 where they are one judge."""
     if judges[0] == judges[1]:
         return 0.0
     first, second = (

@@ -1,4 +1,4 @@
-"""Does a judge judge better what it can answer itself, and does its own answer as a reference help?
+"""The study of self-reference: judging what the judge can answer itself, and its own answer as a reference.
 
 Source: Self-Reference ("Do Before You Judge"). Files are described in `judgelm.studies.self_reference.truth`.
 """
@@ -169,7 +169,7 @@ def _heat_maps(votes: AlignedVotes, dataset: str, method: Method, index: int) ->
 
 
 def _change_map(votes: AlignedVotes, dataset: str, index: int) -> HeatMap | None:
-    """What self-reference changes in the four parts, so that the loss on D_J- stands out; None without both methods."""
+    """Change by self-reference in the four parts, which shows the loss on D_J-; None without both methods."""
     changes = {judge: pair[1] for judge in votes.judges if (pair := tables.change_of(votes, judge, dataset))}
     if not changes:
         return None

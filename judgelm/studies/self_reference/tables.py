@@ -134,7 +134,7 @@ def _overconfidence(votes: AlignedVotes, judge: str, method: Method, dataset: st
 
 
 def change_of(votes: AlignedVotes, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
-    """What self-reference changes for one judge, over the answers that both methods judged; None without any."""
+    """Change by self-reference for one judge, over the answers that both methods judged; None without any."""
     both = votes.both(judge, dataset)
     if both.n == 0:
         return None
@@ -144,7 +144,7 @@ def change_of(votes: AlignedVotes, judge: str, dataset: str) -> tuple[int, Split
 
 
 def change_table(votes: AlignedVotes) -> Table:
-    """What self-reference gives and costs: F1 on D_J+ and D_J-, accuracy in the four parts."""
+    """Gains and losses by self-reference: F1 on D_J+ and D_J-, accuracy in the four parts."""
     rows: list[Row] = []
     for dataset, judge in votes.cells():
         if pair := change_of(votes, judge, dataset):

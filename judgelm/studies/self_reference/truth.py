@@ -1,4 +1,4 @@
-"""What is true about the answers that a judge calls correct or incorrect, and the two brought together.
+"""The truth about the answers that a judge calls correct or incorrect, and the join of both.
 
 A truth file is JSON lines, one per judged answer:
 
@@ -61,10 +61,10 @@ class JudgeRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAnswer:
-    """An answer, what is true of it and what the judge said.
+    """An answer with its truth and the judge's verdict.
 
     Attributes:
-        own: whether the judge's own answer to the question is right; None where nobody says.
+        own: whether the judge's own answer to the question is right; None where unknown.
         judged: whether it was judged correct; None where the judgment failed.
     """
 
@@ -126,7 +126,7 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
 
 
 def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
-    """Whether the judge's own answer is right, and who says so.
+    """Correctness of the judge's own answer, and its source.
 
     The truth file goes first, then the first self-solve of the guided run or of the CoT run. A solve that no answer
     could be extracted from is a wrong answer, as in equation 3, and is told apart in the source.
@@ -145,7 +145,7 @@ def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Sourc
 
 
 def same_answer(extracted: str, right: str) -> bool:
-    """Whether an extracted answer is the right one, however that is spelled: `1,234.0` for 1234, `(b)` for B."""
+    """True for an extracted answer that is the right one in any spelling: `1,234.0` for 1234, `(b)` for B."""
     return extracted in (right, canonical(right, "number"), canonical(right, "choice"))
 
 

@@ -1,4 +1,4 @@
-"""SSR-Judge's items: what is true of a pair, what the judge solved, and what it said without and with its own answer.
+"""SSR-Judge's items: the truth about a pair, the judge's self-solves, and its verdicts without and with its own answer.
 
 A truth file is JSON lines, one per pair:
 
@@ -40,11 +40,11 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTruth:
-    """What is true of a pair, as this module describes the file.
+    """The truth about a pair, as this module describes the file.
 
     Attributes:
         winner: 1 or 2, in sample order.
-        answer: the right final answer; None where nobody says.
+        answer: the right final answer; None where unknown.
         judge_correct: whether the majority answer is right, where the file says so itself.
         question: key of the question; the sample's id where None.
     """
@@ -62,7 +62,7 @@ class SsrItem:
     """A pair that was judged without and with the majority answer.
 
     Attributes:
-        majority_right: None where nobody says what the right answer is.
+        majority_right: None where the right answer is unknown.
         never: outcome without reference (A).
         always: outcome with the majority answer as reference (B).
     """
@@ -85,7 +85,7 @@ class SsrItems:
     """The items that both runs judged, and what became of the rest.
 
     Attributes:
-        counts: by name; every pair of the truth file stands in one of `compared` to `without_solves`.
+        counts: by name; every pair of the truth file is in one of `compared` to `without_solves`.
     """
 
     items: tuple[SsrItem, ...]
@@ -189,7 +189,7 @@ def join_items(
 
 
 def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
-    """What a judgment in one order or two comes to; None where it failed.
+    """Outcome of a judgment in one order or two; None where it failed.
 
     Each order has a vote for the answer it names, none where it names a tie or failed; the answer with more votes is
     the judgment's (section 3.4). Where the orders cannot be read one by one, the verdict decides.

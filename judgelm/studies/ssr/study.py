@@ -1,4 +1,4 @@
-"""Is the judge's own answer a better reference where its self-solves agree than everywhere, or nowhere?
+"""The study of selective self-reference: the judge's own answer as reference where its self-solves agree.
 
 Source: SSR-Judge. Files and the way of comparing are described in `judgelm.studies.ssr.items`.
 """
@@ -146,7 +146,7 @@ def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[
 def _against_run(
     items: SsrItems, selective: Mapping[str, Judgment], truths: Mapping[str, PairTruth], tau: float
 ) -> dict[str, int]:
-    """How a selective run compares with what the other two give at tau."""
+    """Differences of a selective run from the result of the other two at tau."""
     both = [(item, selective[item.id]) for item in items.items if item.id in selective]
     gates = [
         (item.majority.passes(tau), judgment.own_reference is not None)

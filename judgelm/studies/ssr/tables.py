@@ -78,7 +78,7 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
 
 
 def slice_masks(items: SsrItems, tau: float) -> list[NDArray[np.bool_]]:
-    """The four slices of Table 2, as masks; an item is in none where nobody says whether its majority is right."""
+    """The four slices of Table 2, as masks; an item is in none where the correctness of its majority is unknown."""
     on, right, known = items.on(tau), items.right(), items.known()
     return [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
 
@@ -149,7 +149,7 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Res
 
 
 def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
-    """What each condition asks of the judge, over the items compared."""
+    """Calls and tokens of each condition over the items compared."""
     on = [item.majority.passes(tau) for item in items.items]
     used = {
         CONDITIONS[0]: [never[item.id] for item in items.items],

@@ -30,7 +30,7 @@ class TauChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTaus:
-    """What was chosen on one part, for all and for each category, and the other part.
+    """Taus chosen on one part, for all and for each category, and the other part.
 
     Attributes:
         held_out: the items that no choice looked at.
@@ -91,7 +91,7 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
 
 
 def chosen_table(chosen: ChosenTaus) -> Table:
-    """What was chosen for each category and how many items it was chosen on."""
+    """The chosen tau of each category and the number of items it was chosen on."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return table(
