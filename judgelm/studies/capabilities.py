@@ -25,7 +25,7 @@ from judgelm.metrics.capabilities import (
 )
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import GradeVerdict, Judgment
-from judgelm.studies.result import Bars, Cell, HeatMap, StudyResult, Table, Value, bars, columns, table
+from judgelm.studies.result import Bars, HeatMap, StudyResult, Table, Value, bars, columns, table
 from judgelm.studies.sentences import format_number
 
 _ALL = "all questions"
@@ -55,13 +55,16 @@ class CapabilityOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    """One model's graded questions."""
+    """One model's graded questions, and its scores overall, by capability and by combination."""
 
     name: str
     scale: tuple[float, float]
     graded: tuple[Graded, ...]
     unknown: int
     unjudged: int
+    overall: GroupScore
+    alone: Sequence[GroupScore]
+    together: Sequence[GroupScore]
 
 
 def capability_study(
@@ -81,37 +84,37 @@ def capability_study(
         InputError: a run holds other verdicts than grades, or nothing that joins with the questions.
     """
     options = options or CapabilityOptions()
-    models = [
-        _joined(name, scale, judgments, questions)
-        for run, whole in runs.items()
-        for scale in [options.scale(run)]
-        for name, judgments in _by_model(run, whole, questions, alone=len(runs) == 1).items()
-    ]
     judged = {sample_id for judgments in runs.values() for sample_id in judgments}
-    combinations_asked = [
-        frozenset(question.capabilities) for sample_id, question in questions.items() if sample_id in judged
-    ]
-    names, combinations = capability_order(combinations_asked), combination_order(combinations_asked)
-    resampling = options.resampling
-    overall = {model.name: mean_score((), model.graded, resampling) for model in models}
-    alone = {model.name: by_capability(model.graded, names, resampling) for model in models}
-    together = {model.name: by_combination(model.graded, combinations, resampling) for model in models}
+    asked_for = [frozenset(question.capabilities) for key, question in questions.items() if key in judged]
+    names, combinations = capability_order(asked_for), combination_order(asked_for)
+    models = []
+    for run, whole in runs.items():
+        for name, judgments in _by_model(run, whole, questions, alone=len(runs) == 1).items():
+            graded = _graded(name, judgments, questions)
+            answering = {questions[key].model for key in judgments if key in questions}
+            models.append(
+                _Model(
+                    name=name,
+                    scale=options.scale(run),
+                    graded=graded,
+                    unknown=len(judgments) - len(graded),
+                    unjudged=sum(other.model in (None, *answering) for other in questions.values()) - len(graded),
+                    overall=mean_score((), graded, options.resampling),
+                    alone=by_capability(graded, names, options.resampling),
+                    together=by_combination(graded, combinations, options.resampling),
+                )
+            )
     return StudyResult(
         study="capabilities",
         title="Grades by capability",
         protocol=_protocol(options),
-        findings=tuple(_findings(models, overall, alone)),
+        findings=tuple(_findings(models)),
         counts=_counts(models, questions),
         tables=(
-            _table(
-                "capabilities", "Per capability", models, {m.name: [overall[m.name], *alone[m.name]] for m in models}
-            ),
-            _table("combinations", "Per combination of capabilities", models, together),
+            _table("capabilities", "Per capability", [(m, group) for m in models for group in (m.overall, *m.alone)]),
+            _table("combinations", "Per combination of capabilities", [(m, g) for m in models for g in m.together]),
         ),
-        figures=(
-            _bars(models, names, overall, alone),
-            _heat_map(models, combinations, together),
-        ),
+        figures=(_bars(models, names), _heat_map(models, combinations)),
         warnings=tuple(_warnings(models)),
     )
 
@@ -126,20 +129,12 @@ def _by_model(
         parts.setdefault(model, {})[sample_id] = judgment
     if sum(model is not None for model in parts) < 2:
         return {run: dict(judgments)}
-    return {_named(run, model, alone=alone): part for model, part in parts.items()}
+    return {f"{'' if alone else f'{run}: '}{model or 'no model named'}": part for model, part in parts.items()}
 
 
-def _named(run: str, model: str | None, *, alone: bool) -> str:
-    label = model or "no model named"
-    return label if alone else f"{run}: {label}"
-
-
-def _joined(
-    name: str,
-    scale: tuple[float, float],
-    judgments: Mapping[str, Judgment],
-    questions: Mapping[str, VisualQuestion],
-) -> _Model:
+def _graded(
+    name: str, judgments: Mapping[str, Judgment], questions: Mapping[str, VisualQuestion]
+) -> tuple[Graded, ...]:
     graded = []
     for sample_id, judgment in judgments.items():
         if sample_id not in questions:
@@ -156,16 +151,9 @@ def _joined(
                 cluster=question.image or ("question", sample_id),
             )
         )
-    models = {questions[sample_id].model for sample_id in judgments if sample_id in questions}
     if not graded:
         raise InputError(f"{name}: none of its {len(judgments)} judgments has the id of a question; check --questions")
-    return _Model(
-        name=name,
-        scale=scale,
-        graded=tuple(graded),
-        unknown=len(judgments) - len(graded),
-        unjudged=sum(other.model in (None, *models) for other in questions.values()) - len(graded),
-    )
+    return tuple(graded)
 
 
 def _protocol(options: CapabilityOptions) -> str:
@@ -187,19 +175,17 @@ def _counts(models: Sequence[_Model], questions: Mapping[str, VisualQuestion]) -
     }
 
 
-def _findings(
-    models: Sequence[_Model], overall: Mapping[str, GroupScore], alone: Mapping[str, list[GroupScore]]
-) -> list[str]:
+def _findings(models: Sequence[_Model]) -> list[str]:
     lines = []
     for model in models:
         low, high = model.scale
-        lines.append(f"{model.name}: mean grade {_said(overall[model.name].mean)} on a scale of {low:g} to {high:g}.")
-        known = [(_point(group.mean), group) for group in alone[model.name] if group.mean is not None]
+        lines.append(f"{model.name}: mean grade {_mean_text(model.overall.mean)} on a scale of {low:g} to {high:g}.")
+        known = [(_point(group.mean), group) for group in model.alone if group.mean is not None]
         if len(known) > 1:
             best, worst = (choose(known, key=lambda pair: pair[0])[1] for choose in (max, min))
             lines.append(
-                f"{model.name}: highest on {best.capabilities[0]}, {_said(best.mean)}; lowest on "
-                f"{worst.capabilities[0]}, {_said(worst.mean)}."
+                f"{model.name}: highest on {best.capabilities[0]}, {_mean_text(best.mean)}; lowest on "
+                f"{worst.capabilities[0]}, {_mean_text(worst.mean)}."
             )
     return lines
 
@@ -217,27 +203,22 @@ def _warnings(models: Sequence[_Model]) -> list[str]:
             lines.append(f"{model.name}: {model.unjudged} questions have no judgment.")
     if len({model.scale for model in models}) > 1:
         lines.append("The judges' scales differ: compare the rescaled means, not the grades.")
-    if len({frozenset(_kinds(model)) for model in models}) > 1:
+    if len({frozenset(Counter(answer.capabilities for answer in model.graded).items()) for model in models}) > 1:
         lines.append("The models were not graded on the same number of questions of each kind.")
     return lines
 
 
-def _kinds(model: _Model) -> list[tuple[frozenset[str], int]]:
-    return list(Counter(answer.capabilities for answer in model.graded).items())
-
-
-def _table(name: str, title: str, models: Sequence[_Model], groups: Mapping[str, Sequence[GroupScore]]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
+def _table(name: str, title: str, groups: Sequence[tuple[_Model, GroupScore]]) -> Table:
+    rows = [
         (
             model.name,
-            " + ".join(group.capabilities) or _ALL,
-            group.n,
-            group.failed,
-            group.mean,
-            rescaled(group.mean, model.scale),
+            " + ".join(score.capabilities) or _ALL,
+            score.n,
+            score.failed,
+            score.mean,
+            rescaled(score.mean, model.scale),
         )
-        for model in models
-        for group in groups[model.name]
+        for model, score in groups
     ]
     return table(
         rows,
@@ -251,15 +232,10 @@ def _table(name: str, title: str, models: Sequence[_Model], groups: Mapping[str,
     )
 
 
-def _bars(
-    models: Sequence[_Model],
-    names: Sequence[str],
-    overall: Mapping[str, GroupScore],
-    alone: Mapping[str, list[GroupScore]],
-) -> Bars:
+def _bars(models: Sequence[_Model], names: Sequence[str]) -> Bars:
     return bars(
         {
-            model.name: [rescaled(group.mean, model.scale) for group in (*alone[model.name], overall[model.name])]
+            model.name: [rescaled(group.mean, model.scale) for group in (*model.alone, model.overall)]
             for model in models
         },
         (*names, _ALL),
@@ -270,9 +246,7 @@ def _bars(
     )
 
 
-def _heat_map(
-    models: Sequence[_Model], combinations: Sequence[tuple[str, ...]], together: Mapping[str, list[GroupScore]]
-) -> HeatMap:
+def _heat_map(models: Sequence[_Model], combinations: Sequence[tuple[str, ...]]) -> HeatMap:
     return HeatMap(
         name="combination-grades",
         title="Grades by combination of capabilities, rescaled to 0 to 1",
@@ -282,7 +256,7 @@ def _heat_map(
         rows=tuple(" + ".join(combination) for combination in combinations),
         columns=tuple(model.name for model in models),
         values=tuple(
-            tuple(_bare(rescaled(together[model.name][row].mean, model.scale)) for model in models)
+            tuple(_bare(rescaled(model.together[row].mean, model.scale)) for model in models)
             for row in range(len(combinations))
         ),
     )
@@ -308,7 +282,7 @@ def _bare(value: Value) -> float | None:
     return None if value is None else _point(value)
 
 
-def _said(mean: Value) -> str:
+def _mean_text(mean: Value) -> str:
     if mean is None:
         return "unknown, since every judgment failed"
     return format_number(mean, ".2f") if isinstance(mean, Estimate) else f"{mean:.2f} (no interval)"

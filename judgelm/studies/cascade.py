@@ -1,11 +1,11 @@
 """Agreement with labels of a cascade of two judges, and of each of them alone."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.metrics.resampling import Estimate, Resampling, estimate, share
+from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label
 from judgelm.studies.pair_labels import TIE_BAND, label_of, pair_label, pair_winner
@@ -67,35 +67,20 @@ def cascade_agreement(
     both = {key: (judged(small[key]), judged(joined[key])) for key in ids}
     passed = [key for key in ids if joined[key].decided_by == "large"]
 
-    def agreement(keys: list[str], which: int) -> Estimate | None:
-        labelled = [key for key in keys if both[key][which] is not None]
-        hits = np.array([both[key][which] == truth[key] for key in labelled])
-        return share(hits, _clusters(labelled, clusters), resampling) if labelled else None
+    def keys_of(ids: Sequence[str]) -> list[Hashable]:
+        return [key if clusters is None else clusters.get(key, key) for key in ids]
 
+    def agreement(ids: Sequence[str], which: int) -> Estimate | None:
+        counted = [key for key in ids if both[key][which] is not None]
+        hits = np.array([both[key][which] == truth[key] for key in counted])
+        return share(hits, keys_of(counted), resampling) if counted else None
+
+    labelled = [key for key in ids if None not in both[key]]
+    gains = [(both[key][1] == truth[key]) - (both[key][0] == truth[key]) for key in labelled]
     return CascadeAgreement(
         small=agreement(ids, 0),
         cascade=agreement(ids, 1),
         small_on_passed=agreement(passed, 0),
         large_on_passed=agreement(passed, 1),
-        gain=_gain({key: pair for key, pair in both.items() if None not in pair}, truth, clusters, resampling),
+        gain=mean(np.array(gains, dtype=np.float64), keys_of(labelled), resampling) if labelled else None,
     )
-
-
-def _gain(
-    both: Mapping[str, tuple[int | None, int | None]],
-    truth: Mapping[str, int],
-    clusters: Mapping[str, Hashable] | None,
-    resampling: Resampling,
-) -> Estimate | None:
-    if not both:
-        return None
-    hits = [(second == truth[key], first == truth[key], True) for key, (first, second) in both.items()]
-    values = np.array(hits, dtype=np.float64)
-    [gain] = estimate(
-        values, lambda sums: (sums[:, :1] - sums[:, 1:2]) / sums[:, 2:], _clusters(both, clusters), resampling
-    )
-    return gain
-
-
-def _clusters(ids: Mapping[str, object] | list[str], clusters: Mapping[str, Hashable] | None) -> list[Hashable]:
-    return [key if clusters is None else clusters.get(key, key) for key in ids]

@@ -48,7 +48,7 @@ def test_it_names_the_runs_of_each_row(cli, folder):
         ("labels: labels.jsonl\ntables: [{table: 1, runs: [{judgments: run.jsonl}]}]", "a row has reference, method"),
         (f"labels: labels.jsonl\ntables: [{{table: 9, runs: [{ROW}]}}]", "tables.0.table: Input should be 1, 2"),
         ("labels: labels.jsonl\ntables: []", "names no run"),
-        (f"labels: labels.jsonl\ntables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]", "stands there twice"),
+        (f"labels: labels.jsonl\ntables: [{{table: 1, runs: [{ROW}]}}, {{table: 1, runs: []}}]", "appears twice"),
     ],
 )
 def test_what_is_wrong_with_it_is_said(cli, folder, text, message):

@@ -312,7 +312,7 @@ def test_a_run_of_the_mode_goes_into_the_study():
         (FOUR, [], {}, "4 answers and 0 runs"),
         (FOUR, [run_of("q", {"a": "C"}), run_of("q", {"b": "C"})], {}, "two runs of q"),
         (FOUR, [run_of("q", {"z": "C"})], {}, "no judgment has an answer"),
-        (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run of judge 's'; there are: q"),
+        (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run of judge 's'; available: q"),
         (FOUR, [run_of("q", {"a": "C"})], {"types_judge": "s"}, "no run of judge 's'"),
     ],
 )

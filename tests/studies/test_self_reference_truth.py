@@ -47,7 +47,7 @@ def test_a_bad_field_names_place_and_way_out(change, message):
 
 
 def test_two_truths_of_one_sample_are_refused():
-    with pytest.raises(InputError, match="stands there twice"):
+    with pytest.raises(InputError, match="appears twice"):
         by_sample([truth(), truth()])
 
 

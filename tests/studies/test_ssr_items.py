@@ -112,5 +112,5 @@ def test_rows_of_a_truth_file():
     ):
         with pytest.raises(InputError, match=message):
             pair_truth_from_row({"id": "a", "winner": 1} | change, "t:1")
-    with pytest.raises(InputError, match="stands there twice"):
+    with pytest.raises(InputError, match="appears twice"):
         by_sample([PairTruth(id="a", winner=1)] * 2)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -114,6 +114,14 @@ class AlignedVotes:
         """The clusters of these pairs."""
         return [self.clusters[key] for key in ids]
 
+    def agreement(self, judge: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
+        """Share of these pairs on which a judge's label is the true one."""
+        return share(self.right(judge, ids), self.members(ids), resampling)
+
+    def difference(self, first: str, second: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
+        """Agreement of the first judge minus that of the second, paired."""
+        return paired_difference(self.right(first, ids), self.right(second, ids), self.members(ids), resampling)
+
 
 def align_votes(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions
@@ -182,38 +190,28 @@ def _standing(name: str, votes: AlignedVotes, options: CompareOptions) -> JudgeR
         failed=sum(row.judged is None for row in rows),
         read_anywhere=sum(row.judgment.read_anywhere for row in rows),
         alone=pair_metrics(counted, resampling) if counted else None,
-        common=share(votes.right(name, votes.common), clusters, resampling),
+        common=votes.agreement(name, votes.common, resampling),
         kappa=cohens_kappa(votes.labels(name, votes.common), votes.truths(votes.common), clusters, resampling),
     )
 
 
 def paired_comparisons(votes: AlignedVotes, names: Sequence[str], resampling: Resampling) -> list[PairedComparison]:
     """Every two judges, in the order of `names`, over all pairs that these two say something of."""
-    pairs = list(combinations(names, 2))
-    shared = [
-        [key for key in votes.judged[first_judge] if key in votes.judged[second_judge]]
-        for first_judge, second_judge in pairs
-    ]
-    tests = [
-        mcnemar(votes.right(first_judge, ids), votes.right(second_judge, ids))
-        for (first_judge, second_judge), ids in zip(pairs, shared, strict=True)
-    ]
-    corrected = multipletests([test.p_value for test in tests], method="holm")[1]
     comparisons = []
-    for (first_judge, second_judge), ids, test, holm in zip(pairs, shared, tests, corrected, strict=True):
-        first, second, clusters = votes.labels(first_judge, ids), votes.labels(second_judge, ids), votes.members(ids)
+    for first, second in combinations(names, 2):
+        ids = [key for key in votes.judged[first] if key in votes.judged[second]]
+        labels = votes.labels(first, ids), votes.labels(second, ids)
         comparisons.append(
             PairedComparison(
-                first=first_judge,
-                second=second_judge,
-                difference=paired_difference(
-                    votes.right(first_judge, ids), votes.right(second_judge, ids), clusters, resampling
-                ),
-                same=share(first == second, clusters, resampling),
-                kappa=cohens_kappa(first, second, clusters, resampling),
-                test=test,
-                holm=float(holm),
-                verdicts=confusion(first, second),
+                first=first,
+                second=second,
+                difference=votes.difference(first, second, ids, resampling),
+                same=share(labels[0] == labels[1], votes.members(ids), resampling),
+                kappa=cohens_kappa(*labels, votes.members(ids), resampling),
+                test=mcnemar(votes.right(first, ids), votes.right(second, ids)),
+                holm=float("nan"),
+                verdicts=confusion(*labels),
             )
         )
-    return comparisons
+    corrected = multipletests([pair.test.p_value for pair in comparisons], method="holm")[1]
+    return [replace(pair, holm=float(holm)) for pair, holm in zip(comparisons, corrected, strict=True)]

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from judgelm.metrics.paired import paired_difference
-from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
@@ -11,7 +10,6 @@ from judgelm.studies.join import group_by_value
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.result import (
     Bars,
-    Cell,
     Figure,
     Forest,
     ForestRow,
@@ -31,7 +29,7 @@ _VERDICTS = {1: "first better", 0: "tie", -1: "second better"}
 def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
     """Each judge by itself; `rule` made two orders into one label."""
     return table(
-        [_standing_row(result) for result in results],
+        [_judge_row(result) for result in results],
         columns("text", judge="Judge"),
         columns("count", pairs="Pairs with a label", failed="Failed"),
         columns("share", common="Agreement, common pairs"),
@@ -48,7 +46,7 @@ def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
     )
 
 
-def _standing_row(result: JudgeResult) -> tuple[Cell, ...]:
+def _judge_row(result: JudgeResult) -> Row:
     alone, position = result.alone, None if result.alone is None else result.alone.position
     own = (None, None) if alone is None else (alone.accuracy, alone.f1)
     orders = (None,) * 3 if position is None else (position.consistency, position.toward_first, position.toward_second)
@@ -60,16 +58,11 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
     return table(
         [
             (
-                *(comparison.first, comparison.second, comparison.difference),
-                *(
-                    comparison.test.both,
-                    comparison.test.only_first,
-                    comparison.test.only_second,
-                    comparison.test.neither,
-                ),
-                *(comparison.test.p_value, comparison.holm, comparison.same, comparison.kappa),
+                *(pair.first, pair.second, pair.difference),
+                *(pair.test.both, pair.test.only_first, pair.test.only_second, pair.test.neither),
+                *(pair.test.p_value, pair.holm, pair.same, pair.kappa),
             )
-            for comparison in comparisons
+            for pair in comparisons
         ],
         columns("text", first="First judge", second="Second judge"),
         columns("share", difference="Agreement of the first minus the second"),
@@ -88,13 +81,12 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
 
 def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
     """Verdicts of two judges against each other, as counts."""
-    rows: list[tuple[Cell, ...]] = [
-        (comparison.first, comparison.second, name, *(int(count) for count in counts))
-        for comparison in comparisons
-        for name, counts in zip(_VERDICTS.values(), comparison.verdicts, strict=True)
-    ]
     return table(
-        rows,
+        [
+            (pair.first, pair.second, name, *(int(count) for count in counts))
+            for pair in comparisons
+            for name, counts in zip(_VERDICTS.values(), pair.verdicts, strict=True)
+        ],
         columns("text", first="First judge", second="Second judge", says="The first says"),
         columns("count", first_better="The second: first better", tie="The second: tie"),
         columns("count", second_better="The second: second better"),
@@ -112,8 +104,8 @@ def group_tables(
         rows: list[Row] = []
         for value, ids in group_by_value(votes.common, members.get).items():
             for name in names:
-                minus = None if name == best else _difference(votes, name, best, ids, resampling)
-                rows.append((value, name, share(votes.right(name, ids), votes.members(ids), resampling), minus))
+                minus = None if name == best else votes.difference(name, best, ids, resampling)
+                rows.append((value, name, votes.agreement(name, ids, resampling), minus))
         yield table(
             rows,
             columns("text", value=group, judge="Judge"),
@@ -127,7 +119,7 @@ def group_tables(
 def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, Sample]) -> Table:
     """The pairs on which judges differ."""
     ids = [key for key in votes.common if len({votes.judged[name][key] for name in names}) > 1]
-    rows: list[tuple[Cell, ...]] = [
+    rows: list[Row] = [
         (
             *(key, _VERDICTS[votes.truth[key]], *(_VERDICTS[votes.judged[name][key]] for name in names)),
             *(
@@ -229,7 +221,7 @@ def _group_bars(
 ) -> Bars:
     largest = values[:_MOST_BARS]
     return bars(
-        {name: [share(votes.right(name, ids), votes.members(ids), resampling) for _, ids in largest] for name in names},
+        {name: [votes.agreement(name, ids, resampling) for _, ids in largest] for name in names},
         [value for value, _ in largest],
         name=f"agreement-by-{file_slug(group)}",
         title=f"Agreement by {group}"
@@ -237,7 +229,3 @@ def _group_bars(
         x_label=group,
         y_label="Agreement (share of pairs, 0 to 1)",
     )
-
-
-def _difference(votes: AlignedVotes, first: str, second: str, ids: Sequence[str], resampling: Resampling) -> Estimate:
-    return paired_difference(votes.right(first, ids), votes.right(second, ids), votes.members(ids), resampling)
