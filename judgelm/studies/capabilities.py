@@ -158,7 +158,7 @@ def _graded(
 
 def _protocol(options: CapabilityOptions) -> str:
     return (
-        "Mean grade over the questions that ask for a capability, whatever else they ask for, and over those that ask "
+        "Mean grade over the questions that ask for a capability, alone or with others, and over those that ask "
         "for exactly a combination; failed judgments are left out and counted; intervals are 95 % from "
         f"{options.resampling.resamples} resamples of images (seed {options.resampling.seed})."
     )

@@ -180,7 +180,7 @@ def _findings(results: Sequence[_ModelResult]) -> list[str]:
         by = f" ({result.annotator})" if result.annotator else ""
         lines.append(f"{result.model} against {result.baseline}{by}: {format_share(result.mean.rate)}{controlled}.")
     if len(results) > _MOST_SENTENCES:
-        lines.append(f"{len(results) - _MOST_SENTENCES} more models stand in the table.")
+        lines.append(f"{len(results) - _MOST_SENTENCES} more models are in the table.")
     return lines
 
 

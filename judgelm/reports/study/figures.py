@@ -63,7 +63,7 @@ class Drawn:
 
 def draw(figure: Figure) -> Drawn:
     """A figure as SVG and PNG; the same data gives the same bytes."""
-    with mpl.rc_context(STYLE), _unknown_letters_are_drawn_as_boxes():
+    with mpl.rc_context(STYLE), _without_glyph_warnings():
         match figure:
             case Lines():
                 canvas = _lines(figure)
@@ -87,7 +87,7 @@ def draw(figure: Figure) -> Drawn:
 
 
 @contextmanager
-def _unknown_letters_are_drawn_as_boxes() -> Iterator[None]:
+def _without_glyph_warnings() -> Iterator[None]:
     """Without matplotlib's warning for each letter that the PNG's font lacks; the SVG and the tables hold the text."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)

@@ -134,7 +134,7 @@ def _findings(before: Quality, scalings: Mapping[str, Scaling | None], gains: Se
         else "neither too sure nor too unsure"
     )
     lines = [
-        f"The judge is {side}, as far as can be told: the mean probability of the winners it names less the share of "
+        f"The judge is {side}: the mean probability of the winners it names minus the share of "
         f"pairs in which it is right is {format_points(overconfidence)}.",
         f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with these "
         f"probabilities would show {before.error.by_chance:.3f} by chance. Brier score {format_number(before.brier)}, "

@@ -38,7 +38,7 @@ def score_table(qualities: Sequence[Quality]) -> Table:
         columns("number", error_by_chance="The same by chance alone"),
         columns("share", overconfidence="Mean confidence minus share right"),
         name="scores",
-        title="What the probabilities are worth",
+        title="Scores of the probabilities",
         note="Lower is better; always answering 0.5 has a Brier score of 0.250 and a log loss of 0.693. The "
         "calibration error is never negative: read it beside what a perfectly calibrated judge with the same "
         "probabilities and as many pairs would show. Confidence is the probability of the winner named, max(p, 1 - p).",
@@ -52,7 +52,7 @@ def gain_table(gains: Sequence[Gain]) -> Table:
         columns("text", scaling="Scaling"),
         columns("number", brier="Brier score", log_loss="Log loss (nats)", error="Expected calibration error"),
         name="gains",
-        title="What a scaling changes on the rest",
+        title="Effect of a scaling on the rest",
         note="With the scaling minus without it, over the same pairs and resampled together; below 0 is better. The "
         "scaling itself is held fixed.",
     )
@@ -72,8 +72,8 @@ def scaling_table(scalings: Mapping[str, Scaling | None]) -> Table:
         name="scalings",
         title="The scalings",
         note="p becomes sigmoid(slope * logit(p) + intercept). A temperature is 1 / slope without intercept; above 1 "
-        "the judge was too sure. An intercept other than 0 prefers one place in the sample, whatever the judge says. A "
-        f"row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
+        "the judge was too sure. An intercept other than 0 prefers one position in the sample regardless of the judge. "
+        f"A row of dashes has no best fit: no temperature from {low:g} to {high:g} is best, or a threshold on the "
         "probability separates the outcomes.",
     )
 

@@ -47,7 +47,7 @@ class JudgeResult:
         judged: pairs that it judged and that have a label, the failed ones included.
         read_anywhere: of them, those whose scores only the parser `anywhere` found.
         alone: its numbers over its own pairs; None where all of them failed.
-        common: its agreement over the pairs that every judge says something of.
+        common: its agreement over the pairs that every judge labelled.
         kappa: Cohen's, with the labels, over those; None where undefined.
     """
 
@@ -89,7 +89,7 @@ class AlignedVotes:
     Attributes:
         rows: name of a judge -> sample id -> its judgment beside the label.
         judged: name of a judge -> sample id -> its label; without those left out as failures.
-        common: ids that every judge says something of, in the first judge's order.
+        common: ids that every judge labelled, in the first judge's order.
     """
 
     rows: Mapping[str, Mapping[str, JoinedPair]]

@@ -87,7 +87,7 @@ def _findings(
     votes: AlignedVotes, results: Sequence[JudgeResult], comparisons: Sequence[PairedComparison]
 ) -> list[str]:
     lines = [
-        f"Over the {len(votes.common):,} pairs that every judge says something of, agreement with the labels is "
+        f"Over the {len(votes.common):,} pairs that every judge labelled, agreement with the labels is "
         + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MOST_SENTENCES])
         + "."
     ]
@@ -95,16 +95,16 @@ def _findings(
     taken = ", pairs of one question taken for independent" if dependent else ""
     for pair in comparisons[:_MOST_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
-        verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "is not told apart from"
+        verdict = "is ahead of" if low > 0 else "is behind" if high < 0 else "does not differ clearly from"
         kappa = "undefined" if pair.kappa is None else format_number(pair.kappa)
         lines.append(
-            f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They say the same of "
-            f"{format_share(pair.same)} of pairs, kappa {kappa}. On {test.only_first + test.only_second:,} pairs one "
-            f"alone is right: {pair.first} on {test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = "
+            f"{pair.first} {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
+            f"{format_share(pair.same)} of pairs, kappa {kappa}. On {test.only_first + test.only_second:,} pairs only "
+            f"one is right: {pair.first} on {test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = "
             f"{test.p_value:.2g}{taken})."
         )
     if len(comparisons) > _MOST_SENTENCES:
-        lines.append(f"{len(comparisons) - _MOST_SENTENCES} more pairs of judges stand in the table of differences.")
+        lines.append(f"{len(comparisons) - _MOST_SENTENCES} more pairs of judges are in the table of differences.")
     return lines
 
 

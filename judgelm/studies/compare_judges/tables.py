@@ -40,8 +40,8 @@ def judge_table(results: Sequence[JudgeResult], rule: LabelRule) -> Table:
         name="judges",
         title="Each judge against the labels",
         note=f"Agreement, kappa and F1 of pairs judged in both orders: {RULE_NAMES[rule]}. Common pairs are those that "
-        "every judge says something of; only there may the rows be compared. Own pairs are all that the judge says "
-        "something of. Order effects need a run of both orders; kappa is undefined where judge and labels have one and "
+        "every judge labelled; compare the rows only there. Own pairs are all that the judge "
+        "labelled. Order effects need a run of both orders; kappa is undefined where judge and labels have one and "
         "the same label throughout.",
     )
 
@@ -73,7 +73,7 @@ def difference_table(comparisons: Sequence[PairedComparison]) -> Table:
         columns("number", kappa="Kappa between them"),
         name="differences",
         title="Every two judges",
-        note="Over all pairs that both judges of a row say something of; differences are resampled pair by pair, by "
+        note="Over all pairs that both judges of a row labelled; differences are resampled pair by pair, by "
         "question. McNemar's exact test takes pairs for independent, so with several pairs of one question trust the "
         "interval; Holm corrects for all tests in this table. Kappa is undefined where both give one label throughout.",
     )
@@ -91,7 +91,7 @@ def verdict_table(comparisons: Sequence[PairedComparison]) -> Table:
         columns("count", first_better="The second: first better", tie="The second: tie"),
         columns("count", second_better="The second: second better"),
         name="verdicts",
-        title="What two judges say of the same pairs",
+        title="Verdicts of two judges on the same pairs",
     )
 
 
@@ -112,7 +112,7 @@ def group_tables(
             columns("share", agreement="Agreement", minus_best=f"Minus that of {best}"),
             name=f"by-{file_slug(group)}",
             title=f"By {group}",
-            note=f"Over the pairs that every judge says something of. {best} has the best agreement over all of them.",
+            note=f"Over the pairs that every judge labelled. {best} has the best agreement over all of them.",
         )
 
 
@@ -137,7 +137,7 @@ def flip_table(votes: AlignedVotes, names: Sequence[str], samples: Mapping[str, 
         columns("text", question="Question"),
         name="flips",
         title="Pairs that the judges do not judge alike",
-        note=f"{len(ids):,} of the {len(votes.common):,} pairs that every judge says something of.",
+        note=f"{len(ids):,} of the {len(votes.common):,} pairs that every judge labelled.",
     )
 
 
@@ -153,7 +153,7 @@ def figures(
     commonest = max(truths.count(label) for label in _VERDICTS) / len(truths)
     yield Forest(
         name="agreement",
-        title="Agreement with the labels over the pairs that every judge says something of",
+        title="Agreement with the labels over the pairs that every judge labelled",
         x_label="Agreement (share of pairs); dashed: always the most frequent label",
         rows=tuple(ForestRow(label=result.name, estimate=result.common) for result in results),
         no_effect=commonest,
@@ -206,7 +206,7 @@ def _order_bars(results: Sequence[JudgeResult]) -> Bars | None:
         {name: (position.consistency, position.toward_first, position.toward_second) for name, position in known},
         ("same answer", "leans to first", "leans to second"),
         name="orders",
-        title="What the judges do when the answers are shown in reverse",
+        title="Verdicts of the judges when the answers are shown in reverse",
         x_label="Outcome",
         y_label="Share of pairs judged in both orders (0 to 1)",
     )

@@ -182,7 +182,7 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
         columns("count", answers="answers"),
         columns("count", ((slug(key), heading) for key, heading in outcomes)),
         name="judges",
-        title="What became of every answer",
+        title="Outcome of every answer",
         note="Exact matches and blank answers are decided without asking. The columns behind `unreadable` are "
         "failures: answers without a label, never taken for incorrect unless that is asked for.",
     )

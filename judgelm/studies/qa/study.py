@@ -127,8 +127,8 @@ def _types(answers: Sequence[QaAnswer], run: QaRun, counting: Counting, *, peopl
         name="types",
         title=f"By answer type, judged by {run.name}",
         source="QA-Judge, Table 4 and Figure 2",
-        note=f"The types are told by rules over the question. All answering models together. {correlation.UNDEFINED} "
-        "It is also empty where nobody's labels are there.",
+        note=f"Types follow from rules over the question. All answering models together. {correlation.UNDEFINED} "
+        "It is also empty without human labels.",
     )
     return types, scores.type_figure(run, shares)
 
@@ -250,7 +250,7 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
         if row.shares[0].others != 6:
             warnings.append(
                 f"Self-preference of {row.judge} is against {row.shares[0].others} other judges; the thresholds 83 % "
-                "and 67 % are made for six, and stand here for at least "
+                "and 67 % are made for six, and mean here at least "
                 f"{row.shares[1].needed} and {row.shares[2].needed} of them."
             )
             break

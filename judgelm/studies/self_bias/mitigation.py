@@ -87,7 +87,7 @@ def few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[Ta
     hidden = paired.unreferenced.empty
     sampling = (
         f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn, "
-        f"{options.draws} times; the first draw's estimates stand here."
+        f"{options.draws} times; the estimates are those of the first draw."
         if hidden
         else "Labels are those in the file, taken for a random draw within each stratum."
     )

@@ -65,7 +65,7 @@ def coverage_table(ratings: pd.DataFrame, paired: PairedRatings, reference: str)
         columns("count", used="Used", own="Of its own", family_completions="Of its family"),
         name="coverage",
         title="Ratings of each judge",
-        note="No score: NA, or a reply that could not be read; never taken for a number. No family: nobody's relative.",
+        note="No score: NA, or a reply that could not be read; never taken for a number. No family: no relatives.",
     )
 
 

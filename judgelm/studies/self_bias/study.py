@@ -173,7 +173,7 @@ def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems:
     if ratings.rejects:
         yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
     if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
-        yield f"No family is known of {', '.join(alone)}; they count as nobody's relatives. List families to change it."
+        yield f"No family is known of {', '.join(alone)}; they count as unrelated. Give families to change it."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
         yield f"{', '.join(strangers)} rated no completion of their own, so their self-bias is unknown."
     for fit in fits.failed:

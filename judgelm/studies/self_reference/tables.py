@@ -164,7 +164,7 @@ def change_table(votes: AlignedVotes) -> Table:
             ),
         ),
         name="change-by-self-reference",
-        title="What self-reference changes: self-reference minus CoT",
+        title="Change by self-reference: self-reference minus CoT",
         source="Self-Reference, section C.5 and Figures 15-17",
         note="Over the answers that both methods judged. A wrong reference is expected to cost on D_J-, most of all "
         "where the agent is right and the judge is not.",
