@@ -46,7 +46,7 @@ class TokenisedTwice(SFTRowBuilder):
         tokenized: Any = self._truncator.truncate(prompt, min(len(self._truncator.ids(line + reason)) + 1, room))
         if not hasattr(tokenized, "ids"):
             return None
-        target = self._behind_whole(tokenized, prompt, line + reason)
+        target = self._after_prompt(tokenized, prompt, line + reason)
         return tokenized, [[*target, self._tokenizer.eos_token_id] if len(target) < room else target[:room]]
 
 

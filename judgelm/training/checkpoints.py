@@ -17,6 +17,7 @@ import torch
 import transformers
 import trl
 from accelerate import PartialState
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
 from judgelm.jsonl import parse_json
@@ -50,7 +51,7 @@ class CheckpointState:
     files: Mapping[str, int]
 
 
-class CheckpointCallback(transformers.TrainerCallback):
+class CheckpointCallback(TrainerCallback):
     """Marks a checkpoint once all processes have written it, then removes those beyond `save_total_limit`.
 
     Where the trainer is built with it, it takes the limit over: transformers 5.x removes old checkpoints before the
@@ -65,23 +66,11 @@ class CheckpointCallback(transformers.TrainerCallback):
         self.limit = limit
         self._settings = settings
 
-    def on_init_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: transformers.TrainerState,
-        control: transformers.TrainerControl,
-        **_: Any,
-    ) -> None:
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take the limit over from the trainer."""
         self.limit, args.save_total_limit = args.save_total_limit, None
 
-    def on_save(
-        self,
-        args: transformers.TrainingArguments,
-        state: transformers.TrainerState,
-        control: transformers.TrainerControl,
-        **_: Any,
-    ) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Flush the files to the disk, write the marker, remove checkpoints beyond the limit."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
@@ -140,7 +129,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def resume_hint(folder: Path) -> str:
-    """What the same command does after a fault: `resumes from <the last whole checkpoint>` or `starts over`."""
+    """What the same command does after a fault: `resumes from <last whole checkpoint>` or `starts over`."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 

@@ -1,4 +1,4 @@
-"""What `train/sft.py` is told beyond TRL's own settings."""
+"""Arguments of `train/sft.py` beside TRL's own, and the batch that they make."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,21 +10,21 @@ from judgelm.errors import ConfigError
 class JudgeArguments:
     """Data, template and target of a judge's fine-tuning.
 
-    TRL's `SFTConfig` holds everything about the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
+    TRL's `SFTConfig` configures the optimisation, its `ModelConfig` the base model, LoRA and quantisation;
     `max_length` of the former is the judge's window.
     """
 
     train_data: list[str] = field(
         metadata={
             "help": "Files of labelled answers: JudgeLM rows, or plain rows with the scores of two answers, of three "
-            "and more, or of one that has a reference; the number of answers says what a row teaches."
+            "or more, or of one that has a reference; the number of answers decides what a row teaches."
         }
     )
     eval_data: list[str] = field(
         default_factory=list,
         metadata={
-            "help": "The same for the evaluations: their loss is taken, and the model in training judges their pairs. "
-            "Without an eval_strategy there is one evaluation, at the end."
+            "help": "The same for the evaluations, which compute the loss and let the model in training judge their "
+            "pairs. Without an eval_strategy there is one evaluation, at the end."
         },
     )
     eval_pairs: int = field(
@@ -32,32 +32,32 @@ class JudgeArguments:
         metadata={
             "help": "Pairs of eval_data, drawn by the seed, that the model in training judges in both orders at every "
             "evaluation (eval_agreement, eval_agreement_by_mean, eval_consistency, eval_delta_bias, eval_failed); 0 "
-            "for the eval loss alone."
+            "for the eval loss only."
         },
     )
     early_stopping_patience: int | None = field(
         default=None,
-        metadata={"help": "Stop after so many evaluations without a better metric_for_best_model."},
+        metadata={"help": "Stop after this many evaluations without a better metric_for_best_model."},
     )
     template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
     scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
     swap_prob: float = field(
         default=0.5,
         metadata={
-            "help": "Probability that a pair is shown with its answers exchanged, its scores and the names in its "
-            "reason with them, drawn anew in every epoch; an ambiguous reason keeps its pair as it is. (JudgeLM, 5.1)"
+            "help": "Probability that a pair is shown with its answers, scores and the names in its reason exchanged, "
+            "drawn in every epoch; a pair with an ambiguous reason stays unchanged. (JudgeLM, section 5.1)"
         },
     )
     reference_drop_prob: float = field(
         default=0.5,
         metadata={
-            "help": "Probability that a row which was judged with a reference is shown without it, prompt and target "
-            "both: 0 always shows references, 1 never does; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is "
+            "help": "Probability that a row with a judgment made with a reference is shown without it, in prompt and "
+            "target: 0 always shows references, 1 never; single answers keep theirs. (JudgeLM, section 5.3; 0.5 is "
             "the original script's value.)"
         },
     )
     reason_prob: float = field(
-        default=1.0, metadata={"help": "Share of rows whose target goes on after the score line, reason and EOS."}
+        default=1.0, metadata={"help": "Share of rows whose target has the reason and EOS after the score line."}
     )
     loss_on: str = field(
         default="completion",
@@ -70,9 +70,9 @@ class JudgeArguments:
     overwrite_output_dir: bool = field(
         default=False,
         metadata={
-            "help": "Train anew over what output_dir holds: a finished judge, or checkpoints, which are removed. "
-            "Without it a run goes on from its last whole checkpoint, and a finished judge is not trained again; a "
-            "run that is started again with it begins again."
+            "help": "Overwrite output_dir: a finished judge, or checkpoints, which are removed. Without it a run "
+            "resumes from its last whole checkpoint, and a finished judge is not overwritten; with it a run always "
+            "starts from the beginning."
         },
     )
     save_dtype: str = field(
@@ -86,20 +86,20 @@ class JudgeArguments:
         default=None,
         metadata={
             "help": "Rows of one optimiser step over all processes: per_device_train_batch_size x "
-            "gradient_accumulation_steps x processes. Leave gradient_accumulation_steps out (or at 1), and it is "
-            "computed, so that a recipe is the same on any number of GPUs; any other product is refused."
+            "gradient_accumulation_steps x processes. Leave gradient_accumulation_steps out (or at 1) to have it "
+            "computed, so that a config works on any number of GPUs; any other product is an error."
         },
     )
 
 
 def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
-    """Passes of an optimiser step, computed from the global batch where they are left at 1.
+    """Passes of an optimiser step, computed from the global batch where they are 1.
 
     Args:
         global_batch: rows of one optimiser step; None accepts any.
         per_device: rows of one process in one pass.
-        accumulation: passes as configured.
-        processes: devices that each take rows of their own, over all machines.
+        accumulation: configured passes.
+        processes: devices with separate rows, over all machines.
 
     Raises:
         ConfigError: the configured passes make another batch, or no number of passes makes this one.
@@ -123,7 +123,7 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 
 
 def processes(args: Any) -> int:
-    """Devices that take rows of their own; one process drives several where torch's DataParallel is left to do it."""
+    """Devices with separate rows; with torch's DataParallel one process drives several."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 
@@ -136,7 +136,7 @@ def base_name(base: Any) -> str:
     """The base model's folder or hub id.
 
     Raises:
-        ConfigError: none is given.
+        ConfigError: it is missing.
     """
     if not base.model_name_or_path:
         raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")

@@ -7,6 +7,7 @@ for some minutes, the lock is stale. Source: torch 2.x, `torch/utils/file_baton.
 `torch/utils/cpp_extension.py`.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 
@@ -164,15 +166,8 @@ def _change_times(folder: Path) -> Iterator[float]:
 
 def _is_open(lock: Path) -> bool:
     """Whether a process of this machine has the file open; processes of other users cannot be seen."""
-    for descriptors in Path("/proc").glob("[0-9]*/fd"):
-        try:
-            names = os.listdir(descriptors)
-        except OSError:
-            continue
-        for name in names:
-            try:
-                if os.path.samefile(descriptors / name, lock):
-                    return True
-            except OSError:
-                continue
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if any(os.path.samefile(file.path, lock) for file in process.open_files()):
+                return True
     return False

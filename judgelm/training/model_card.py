@@ -87,7 +87,7 @@ def _description(card: Card) -> str:
     low, high = card.scale
     return (
         f"A judge model: it reads a question with {answers} and writes one line of scores from {low:g} to {high:g} in "
-        f"steps of {card.step:g}, and on request a reason behind it. {_REFERENCE.get(card.reference, '')}"
+        f"steps of {card.step:g}, and on request a reason after it. {_REFERENCE.get(card.reference, '')}"
     ).rstrip()
 
 
@@ -96,8 +96,8 @@ def _usage(card: Card, name: str) -> str:
     window = f" Prompt and reply had at most {card.window:,} tokens." if card.window else ""
     return (
         f"```\njudgelm-batch pairs.jsonl -o judgments.jsonl --model {name} --both-orders\n```\n\n"
-        f"The prompt is the template `{card.template}` (sha256 `{card.template_sha}`), given {form}; `judge.json` says "
-        f"so too, and `judgelm-batch` refuses any other. A judge asked with another prompt gives other scores without "
+        f"The prompt is the template `{card.template}` (sha256 `{card.template_sha}`), given {form}; `judge.json` "
+        f"records it, and `judgelm-batch` refuses any other. With another prompt a judge gives other scores without "
         f"any error.{window}"
     )
 
@@ -186,22 +186,22 @@ def _limits(card: Card) -> str:
     facts = card.training
     others = "other pairs than those above" if facts.get("metrics") else "questions it has not seen"
     limits = [
-        "It repeats its teacher's judgments, errors and tastes (length, style, its own kin) included.",
-        f"How far it agrees with people, or with its teacher on {others}, is not stated here; measure "
+        "It repeats its teacher's judgments, with its errors and biases (length, style, its own model family).",
+        f"Its agreement with people, or with its teacher on {others}, is not stated here; measure "
         "it on your labels: `judgelm eval judgments.jsonl --labels labelled.jsonl`.",
         "It may favour the answer shown first or last; `--both-orders` judges each pair twice and shows how often.",
-        "It judges from what it knows; a wrong fact that it does not know to be wrong passes, unless a reference is "
-        "shown and it was trained with references.",
+        "It judges from its own knowledge; it misses factual errors beyond it, unless a reference is shown and it was "
+        "trained with references.",
     ]
     if card.window:
-        limits.append(f"Answers that do not fit into {card.window:,} tokens are cut before it sees them.")
+        limits.append(f"Answers that do not fit into {card.window:,} tokens are truncated before it sees them.")
     if card.reference != "both":
         other = "with" if card.reference == "without" else "without"
         limits.append(
-            f"{_REFERENCE[card.reference]} Asked {other} one, it does badly (JudgeLM, section 4: format bias)."
+            f"{_REFERENCE[card.reference]} Asked {other} one, it judges worse (JudgeLM, section 4: format bias)."
         )
     if facts.get("rows_with_reason") == 0:
-        limits.append("It learned scores only; a reason asked of it is not one that it was taught to give.")
+        limits.append("It learned scores only, so its reasons are untrained.")
     if facts.get("quantization") and "merged" not in facts:
         limits.append(
             f"The adapter was trained on a base quantised to {facts['quantization']}; on the unquantised base its "

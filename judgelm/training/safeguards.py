@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-import transformers
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from judgelm.engines.transformers.memory import is_out_of_memory
 from judgelm.errors import RunError
@@ -27,7 +27,7 @@ SAME_REQUEST_S = 2.0
 """Signals this close to the first are the same request: a launcher passes on what its processes received as well."""
 
 
-class PreemptionCallback(transformers.TrainerCallback):
+class PreemptionCallback(TrainerCallback):
     """Saves and stops at the next step's end after SIGTERM or SIGUSR1; a second signal ends the process at once.
 
     Attributes:
@@ -54,13 +54,7 @@ class PreemptionCallback(transformers.TrainerCallback):
             for signum, handler in zip(SIGNALS, before, strict=True):
                 signal.signal(signum, handler)
 
-    def on_step_end(
-        self,
-        args: transformers.TrainingArguments,
-        state: transformers.TrainerState,
-        control: transformers.TrainerControl,
-        **_: Any,
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Make the trainer save and stop if any process received a signal.
 
         The checkpoint is resumable even with `save_only_model`. A due evaluation is skipped: it may take longer than
@@ -117,7 +111,7 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
 
 
 def _ways_out(args: Any) -> list[str]:
-    """What needs less memory, the cheapest first."""
+    """Settings that need less memory, the cheapest first."""
     rows, ways = args.per_device_train_batch_size, []
     if rows > 1:
         ways.append(
@@ -126,4 +120,4 @@ def _ways_out(args: Any) -> list[str]:
         )
     if not args.gradient_checkpointing:
         ways.append("gradient_checkpointing: true keeps fewer activations")
-    return [*ways, "`judgelm doctor --train` says what would fit"]
+    return [*ways, "`judgelm doctor --train` shows what would fit"]

@@ -1,6 +1,6 @@
 """Order of the rows: how often, in what order and in what batches a training passes through them.
 
-A trainer prepares its data once, while swaps and dropped references are drawn anew in every epoch. So the rows of all
+A trainer prepares its data once, while swaps and dropped references are drawn again in every epoch. So the rows of all
 epochs are written one behind another, and the trainer passes through them once, in sequence. The order depends on the
 seed alone: not on the number of processes, nor on whether a run was resumed.
 """
@@ -90,7 +90,7 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 
     Args:
         args: the trainer's; changed in place.
-        schedule: what they asked for.
+        schedule: the configured one.
         epochs: whole epochs in the data.
         rows_per_epoch: of the first.
     """

@@ -87,7 +87,7 @@ def is_padding_free(requested: bool, attention: str) -> bool:
 def skip_unlabelled_logits() -> None:
     """Make TRL compute logits of labelled positions only, on a CPU and on CUDA without Triton too.
 
-    TRL 1.16 does so only with Triton, since a device that compiles would compile anew for each number of labels. Loss,
+    TRL 1.16 does so only with Triton, since a device that compiles would compile again for each number of labels. Loss,
     gradients and metrics are the same; a batch without a label still passes every layer, so that processes which share
     weights stay in step.
     """

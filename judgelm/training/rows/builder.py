@@ -155,20 +155,20 @@ class RowBuilder:
         """
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
-        behind = [self._behind(prompt, line + reason) for line, reason in texts]
-        longest = max(len(ids) for _, ids in behind)
+        tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
+        longest = max(len(ids) for _, ids in tokenized_texts)
         tokenized = self._truncator.truncate(prompt, min(forced + longest + 1, room))
         if isinstance(tokenized, Unparsed):
             return None
         targets = []
-        for (line, reason), (before, ids) in zip(texts, behind, strict=True):
+        for (line, reason), (before, ids) in zip(texts, tokenized_texts, strict=True):
             if before is None or tokenized.ids[-1:] != [before]:
-                ids = self._behind_whole(tokenized, prompt, line + reason)
+                ids = self._after_prompt(tokenized, prompt, line + reason)
             whole = [*ids, self._tokenizer.eos_token_id] if reason else ids
             targets.append(whole if len(ids) < room - forced else ids[: room - forced])
         return tokenized, targets
 
-    def _behind(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
+    def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
         """A target's tokens after the prompt's last characters, and the token before them.
 
         A tokenizer that neither splits nor merges across the border there does not do so after the whole prompt
@@ -182,7 +182,7 @@ class RowBuilder:
             return before[-1], ids[len(before) :]
         return None, self._truncator.ids(text)
 
-    def _behind_whole(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
+    def _after_prompt(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
         """A target's tokens after the whole prompt; tokenised alone where a token would span the border."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)

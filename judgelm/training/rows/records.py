@@ -16,15 +16,15 @@ Kind = Literal["single", "pair", "multi"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """How labelled answers become rows.
+    """Options that turn labelled answers into rows.
 
     Attributes:
         template: id of the template.
         window: most tokens of a row.
         scale: targets outside it are left out; its highest is the score of a single answer's reference.
-        swap_prob: chance that a pair is shown with its answers exchanged, scores and reason with them.
-        reference_drop_prob: chance that answers judged with a reference are shown without; a single one never is.
-        reason_prob: share of rows with a reason behind the score line.
+        swap_prob: probability that a pair is shown with its answers exchanged, scores and reason with them.
+        reference_drop_prob: probability that answers judged with a reference are shown without; a single one never is.
+        reason_prob: share of rows with a reason after the score line.
         loss_on_prompt: whether the prompt's tokens count too (pre-training of a base).
         seed: of all draws, with a sample's id and the epoch, so no row depends on its position.
     """

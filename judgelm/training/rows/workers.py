@@ -36,7 +36,7 @@ _TOKENS = pa.list_(pa.int32())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """What a worker needs.
+    """The task of a worker.
 
     Attributes:
         builder: class that makes rows, for a tokenizer and options.

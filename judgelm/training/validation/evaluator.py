@@ -1,6 +1,6 @@
-"""Evaluation by judging: at every evaluation the model in training judges labelled pairs, as a batch run would.
+"""Evaluation by judging: at every evaluation the model in training judges labelled pairs like a batch run.
 
-The eval loss says how well the judge writes its teacher's words; these figures say whether it names the same winner.
+The eval loss measures how well the judge writes its teacher's words; these metrics, how often it names the same winner.
 """
 
 import time
