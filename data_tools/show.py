@@ -93,11 +93,11 @@ def show_one(
     if not options.swap:
         show_row(console, f"row {pair.sample.id}", preview_row(pair, tokenizer, rows), (), options)
         return
-    found = preview_swap(pair, tokenizer, rows)
-    before, after = found.changed
-    show_row(console, f"row {pair.sample.id}", found.before, before, options)
-    show_row(console, f"row {pair.sample.id}, swapped", found.after, after, options)
-    for problem in found.ambiguous:
+    swapped = preview_swap(pair, tokenizer, rows)
+    before, after = swapped.changed
+    show_row(console, f"row {pair.sample.id}", swapped.before, before, options)
+    show_row(console, f"row {pair.sample.id}, swapped", swapped.after, after, options)
+    for problem in swapped.ambiguous:
         console.print(
             f"The reason is ambiguous ({problem.code}): “…{visible(problem.excerpt)}…”. A build leaves this pair "
             "unswapped (ambiguous: keep), or swaps it without the reason, as above (ambiguous: drop_reason).",

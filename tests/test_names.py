@@ -36,7 +36,7 @@ NOUNS = frozenset(
 """Words of the field that end like a gerund, and that modules may be called by."""
 
 UNREAD = ("cli", "cluster", "data", "doctor", "engines", "jsonl.py", "judge.py", "metrics", "modes", "parsing",
-          "prompts", "records", "reports", "runs", "serve", "serving", "training")  # fmt: skip
+          "prompts", "records", "reports", "runs", "serve", "serving")  # fmt: skip
 """Parts whose local names are not all renamed yet."""
 
 
