@@ -44,7 +44,7 @@ def scores(options: argparse.Namespace, dtype: str, budget: int, folder: Path) -
     out = folder / f"{budget}.jsonl"
     command = [
         str(Path(sys.executable).parent / "judgelm-batch"), options.pairs, "-o", str(out), "--model", options.model,
-        "--dtype", dtype, "--batch-tokens", str(budget), "--max-failure-rate", "1", "--quiet",
+        "--dtype", dtype, "--max-num-batched-tokens", str(budget), "--max-failure-rate", "1", "--quiet",
     ]  # fmt: skip
     subprocess.run(command, check=True)
     return {name: judgment.shown[0].text for name, judgment in read_judgments(out).items()}

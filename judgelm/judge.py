@@ -15,9 +15,10 @@ from typing import Any, Self
 
 from judgelm.cluster.loading import load_workers
 from judgelm.cluster.plan import Cluster
-from judgelm.engines.base import Engine, EngineOptions, current_names
+from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
+from judgelm.former_names import current_names
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
@@ -75,7 +76,7 @@ class Judge:
         cluster: Cluster | None = None,
         **options: Any,
     ) -> None:
-        options = current_names(options)
+        options = current_names(options, EngineOptions.__dataclass_fields__)
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from judgelm import Judge
-from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, EXIT_USAGE, terminated_as_interrupt
+from judgelm.cli.options import parse_pairs
 from judgelm.cluster.plan import Cluster
-from judgelm.engines.base import EngineOptions, current_names
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError, JudgelmError
+from judgelm.former_names import current_names
 from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.yaml_files import read_yaml
@@ -76,7 +77,7 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     if path is None:
         return {}, {}
-    values = current_names(read_yaml(path) or {})
+    values = current_names(read_yaml(path) or {}, JUDGE | MODE)
     given = values.pop("engine_arg", {})
     engine_args = given if isinstance(given, dict) else parse_pairs(given, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from judgelm import Judge
-from judgelm.engines.base import EngineOptions, current_names
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import CardError, ConfigError, ModelError
+from judgelm.former_names import current_names
 from judgelm.judge import _find_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
@@ -69,7 +70,7 @@ def test_engine_arguments_go_to_the_engine():
 
 def test_former_names_of_options_are_still_read():
     former = {"batch_tokens": 10, "max_sequences": 3, "window_tokens": 60, "dtype": "float32"}
-    assert current_names(former) == {
+    assert current_names(former, EngineOptions.__dataclass_fields__) == {
         "max_num_batched_tokens": 10, "max_num_seqs": 3, "max_model_len": 60, "dtype": "float32"
     }  # fmt: skip
     Judge("8 6", engine="scripted", **former).close()

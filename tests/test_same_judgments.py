@@ -69,8 +69,8 @@ def test_the_judge_says_many_different_things(undisturbed):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(("--batch-tokens", "1"), marks=pytest.mark.slow),
-        ("--batch-tokens", "5000", "--max-sequences", "7"),
+        pytest.param(("--max-num-batched-tokens", "1"), marks=pytest.mark.slow),
+        ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7"),
     ],
 )
 def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
@@ -86,7 +86,7 @@ def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undistur
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
-    slow = ("--batch-tokens", "1", "--max-sequences", "1")  # there must be time to hit it in its middle
+    slow = ("--max-num-batched-tokens", "1", "--max-num-seqs", "1")  # there must be time to hit it in its middle
     process = subprocess.Popen(command(tiny_model, path, out, *slow), env=ENVIRONMENT, stderr=subprocess.PIPE)
     until = time.monotonic() + 100
     while time.monotonic() < until and (not out.exists() or out.read_bytes().count(b"\n") < 40):

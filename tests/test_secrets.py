@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from judgelm.cli.batch.options import parse_pairs
+from judgelm.cli.options import parse_pairs
 from judgelm.data.answers.generators import parse_generator
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.openai.options import endpoint_options

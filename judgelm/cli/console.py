@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from judgelm.errors import ConfigError, JudgelmError
+from judgelm.former_names import current_names
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -63,10 +64,17 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         values = read_yaml(path) or {}
     except ConfigError as error:
         raise typer.BadParameter(str(error)) from error
-    known = {parameter.name for parameter in context.command.params} - _NOT_CONFIGURED
-    if not isinstance(values, dict) or (unknown := {str(key) for key in values} - known):
-        found = ", ".join(sorted(unknown)) if isinstance(values, dict) else "no mapping"
-        raise typer.BadParameter(f"{path}: unknown option {found}; there are: {', '.join(sorted(map(str, known)))}")
+    known = {str(parameter.name) for parameter in context.command.params} - _NOT_CONFIGURED
+    if not isinstance(values, dict):
+        raise typer.BadParameter(f"{path}: expected a mapping from option to value")
+    try:
+        values = current_names({str(key): value for key, value in values.items()}, known)
+    except ConfigError as error:
+        raise typer.BadParameter(f"{path}: {error}") from error
+    if unknown := values.keys() - known:
+        raise typer.BadParameter(
+            f"{path}: unknown option {', '.join(sorted(unknown))}; available: {', '.join(sorted(known))}"
+        )
     for name in ("engine_arg", "mode_arg"):
         if name in values:
             values[name] = _pairs(path, name, values[name])

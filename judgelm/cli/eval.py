@@ -1,10 +1,15 @@
-"""`judgelm eval`."""
+"""`judgelm eval` and `judgelm report`; light, so that their help comes at once."""
 
-from dataclasses import asdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
 
-from judgelm.cli import options
-from judgelm.cli.options import ScoringOptions
-from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+import typer
+
+from judgelm.cli.console import console
+from judgelm.cli.options import expand_options
+from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json, write_text
+from judgelm.parsing.distribution import LabelRule
 
 EPILOG = """
 Examples:
@@ -17,44 +22,111 @@ Examples:
 
 Exit codes: 0 done, 1 usage or input error.
 """
+REPORT_EPILOG = """
+Examples:
+
+  judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
+
+  judgelm report judgments.jsonl -l labelled.jsonl --title "My judge"
+
+Exit codes: 0 done, 1 usage or input error.
+"""
+
+LabelChoice = Literal["auto", "with", "without"]
+ParserName = Literal["judgelm", "original", "anywhere"]
+
+LabelsOption = Annotated[
+    Path,
+    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
+]
+LabelReferenceOption = Annotated[
+    LabelChoice,
+    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
+]
+ParserOption = Annotated[
+    ParserName,
+    typer.Option(
+        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
+        "them, counted apart."
+    ),
+]
+ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
 
 
-def eval_command(
-    judgments: options.JudgmentsArgument,
-    labels: options.LabelsOption,
-    reversed_: options.ReversedOption = None,
-    protocol: options.ProtocolOption = "judgelm",
-    failures: options.FailuresOption = None,
-    order_rule: options.RuleOption = None,
-    tie_band: options.TieBandOption = None,
-    label_reference: options.LabelReferenceOption = "auto",
-    parser: options.ParserOption = "judgelm",
-    scale: options.ScaleOption = "1-10",
-    bootstrap: options.BootstrapOption = 2000,
-    seed: options.SeedOption = 0,
-    json_out: JsonOut = None,
-    quiet: Quiet = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """The options of both commands."""
+
+    judgments: Annotated[
+        Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
+    ]
+    labels: LabelsOption
+    reversed_: Annotated[
+        Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")
+    ] = None
+    protocol: Annotated[
+        Literal["judgelm", "pandalm"],
+        typer.Option(help="pandalm: failures count as ties, and so does a conflict of two orders."),
+    ] = "judgelm"
+    failures: Annotated[
+        Literal["excluded", "as_tie"] | None,
+        typer.Option(help="Treatment of failures that headlines (both are shown)."),
+    ] = None
+    order_rule: Annotated[
+        LabelRule | None,
+        typer.Option(
+            help="Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie). "
+            "probability needs a --distribution run."
+        ),
+    ] = None
+    tie_band: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."
+        ),
+    ] = None
+    label_reference: LabelReferenceOption = "auto"
+    parser: ParserOption = "judgelm"
+    scale: ScaleOption = "1-10"
+    bootstrap: Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")] = 2000
+    seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0
+
+
+@expand_options
+def eval_command(scoring: ScoringOptions, json_out: JsonOut = None, quiet: Quiet = False) -> None:
     """Compare judgments with labels: agreement, position bias, failures, groups, people; 95 % intervals."""
-    asked = ScoringOptions(
-        judgments=judgments,
-        labels=labels,
-        reverse=reversed_,
-        protocol=protocol,
-        failures=failures,
-        order_rule=order_rule,
-        tie_band=tie_band,
-        label_reference=label_reference,
-        parser=parser,
-        scale=scale,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
     from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load
     from judgelm.cli.tables import print_evaluation
 
-    scored = score(asked)
-    cascade = {} if scored.cascade is None else {"cascade": asdict(scored.cascade)}
-    write_json(json_out, scored.evaluation.to_json() | cascade)
+    scored = score(scoring)
+    write_json(json_out, scored.to_json())
     if not (quiet or is_stdout(json_out)):
         print_evaluation(scored)
+
+
+@expand_options
+def report_command(
+    scoring: ScoringOptions,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure."""
+    from judgelm.cli.evaluation import score  # scikit-learn and matplotlib take seconds to load
+    from judgelm.reports.html import render_report
+
+    scored = score(scoring)
+    page = render_report(
+        scored.evaluation,
+        judgments=scored.judgments,
+        samples=scored.labelled.samples or None,
+        labels=scored.labelled.labels,
+        manifest=scored.manifest,
+        cascade=scored.cascade,
+        title=title or f"{scoring.judgments.stem} against {scoring.labels.stem}",
+    )
+    write_text(out, page)
+    write_json(json_out, scored.to_json())
+    if not quiet:
+        console.print(f"report in {out}", markup=False, highlight=False)

@@ -1,13 +1,13 @@
 """From files to an evaluation, for `judgelm eval` and `judgelm report`."""
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from judgelm.cli.console import console
-from judgelm.cli.options import LabelChoice, ScoringOptions
+from judgelm.cli.eval import LabelChoice, ScoringOptions
 from judgelm.data.formats.results import read_results
 from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
@@ -38,6 +38,11 @@ class Scored:
     manifest: dict[str, Any]
     cascade: CascadeReport | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, for `--json`."""
+        cascade = {} if self.cascade is None else {"cascade": asdict(self.cascade)}
+        return self.evaluation.to_json() | cascade
+
 
 def score(options: ScoringOptions) -> Scored:
     """Read the files and evaluate.
@@ -47,7 +52,7 @@ def score(options: ScoringOptions) -> Scored:
         ConfigError: an option that makes no sense.
     """
     judgments = load_judgments(options.judgments, options)
-    reverse = load_judgments(options.reverse, options) if options.reverse else None
+    reverse = load_judgments(options.reversed_, options) if options.reversed_ else None
     manifest = load_manifest(options.judgments)
     labelled = load_labels(options.labels, options.label_reference, manifest)
     pandalm = options.protocol == "pandalm"

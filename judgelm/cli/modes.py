@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from judgelm.cli import completion
-from judgelm.cli.batch.options import MODE_FLAGS
+from judgelm.cli.batch.options import ModeFlags
 from judgelm.cli.output import JsonOut, is_stdout, write_json
 
 EPILOG = """
@@ -89,7 +89,9 @@ def _row(kind: Any) -> dict[str, Any]:
 
 def _option(one: Field[Any], meaning: str) -> dict[str, Any]:
     """A field as it is given: modes share some flags, and each has options of its own."""
-    flag = f"--{one.name.replace('_', '-')}" if one.name in MODE_FLAGS else f"--mode-arg {one.name}="
+    flag = (
+        f"--{one.name.replace('_', '-')}" if one.name in ModeFlags.__dataclass_fields__ else f"--mode-arg {one.name}="
+    )
     made = one.default if one.default_factory is MISSING else one.default_factory()
     required = made is MISSING
     return {

@@ -1,73 +1,187 @@
-"""The options that `judgelm eval` and `judgelm report` share; light, so that their help comes at once."""
+"""The options that commands share; light, so that help comes at once."""
 
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
-from judgelm.parsing.distribution import LabelRule
+from judgelm.cli import completion
+from judgelm.cli.console import load_config
+from judgelm.engines.catalog import ENGINES
+from judgelm.errors import ConfigError
+from judgelm.former_names import current_name
+from judgelm.yaml_files import parse_yaml
 
-LabelChoice = Literal["auto", "with", "without"]
+JUDGING, _MODEL = "How to judge", "Model and engine"
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_PAIR_EXAMPLES = {"--engine-arg": "gpu_memory_utilization=0.9", "--mode-arg": "k=5"}
 
-JudgmentsArgument = Annotated[
-    Path, typer.Argument(help="A run file of judgelm-batch, JudgeLM outputs (pred_text), or PandaLM results.")
-]
-LabelsOption = Annotated[
-    Path,
-    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
-]
-ReversedOption = Annotated[
-    Path | None, typer.Option("--reversed", help="Judgments of the swapped pairs, from a run of their own.")
-]
-ProtocolOption = Annotated[
-    Literal["judgelm", "pandalm"],
-    typer.Option(help="pandalm: failures count as ties, and so does a conflict of two orders."),
-]
-FailuresOption = Annotated[
-    Literal["excluded", "as_tie"] | None, typer.Option(help="Treatment of failures that headlines (both are shown).")
-]
-RuleOption = Annotated[
-    LabelRule | None,
+Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
+EngineName = Annotated[
+    str,
     typer.Option(
-        help="Two orders into one label; default: given, of runs that chose no rule of their own (pandalm: tie). "
-        "probability needs a --distribution run."
+        help=f"auto, {', '.join(ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: ["auto", *ENGINES]
     ),
 ]
-TieBandOption = Annotated[
-    float | None,
-    typer.Option(min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."),
-]
-LabelReferenceOption = Annotated[
-    LabelChoice,
-    typer.Option(help="Which of two labels counts, of rows judged with and without reference; auto asks the manifest."),
-]
-ParserName = Literal["judgelm", "original", "anywhere"]
-ParserOption = Annotated[
-    ParserName,
+EngineArgs = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Reads pred_text; original: the JudgeLM authors' own parser; anywhere: scores wherever the reply states "
-        "them, counted apart."
+        "--engine-arg",
+        metavar="KEY=VALUE",
+        help="An argument that only this engine knows; the value is YAML. Repeatable.",
+        rich_help_panel=_MODEL,
     ),
 ]
-ScaleOption = Annotated[str, typer.Option(help="Scores accepted in pred_text: LOW-HIGH, or any.")]
-BootstrapOption = Annotated[int, typer.Option(min=100, help="Resamples behind each 95 % interval.")]
-SeedOption = Annotated[int, typer.Option(help="Seed of the resampling.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions:
-    """The options of both commands, as they were given."""
+class JudgeOptions:
+    """The options of a judge and its engine, for every command that loads one."""
 
-    judgments: Path
-    labels: Path
-    reverse: Path | None
-    protocol: Literal["judgelm", "pandalm"]
-    failures: Literal["excluded", "as_tie"] | None
-    order_rule: LabelRule | None
-    tie_band: float | None
-    label_reference: LabelChoice
-    parser: ParserName
-    scale: str
-    bootstrap: int
-    seed: int
+    engine: EngineName = "auto"
+    template: Annotated[
+        str | None,
+        typer.Option(
+            help="Prompt template; default: the model card's.",
+            rich_help_panel=JUDGING,
+            autocompletion=completion.templates,
+        ),
+    ] = None
+    ignore_card: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-card",
+            metavar="",
+            help="Use another template than the model was trained with.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = False
+    engine_arg: EngineArgs = None
+    adapter: Annotated[str | None, typer.Option(help="PEFT adapter put on the model.", rich_help_panel=_MODEL)] = None
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help=f"{', '.join(_DTYPES)}; auto is the checkpoint's, or on a CPU float32 where that is faster.",
+            rich_help_panel=_MODEL,
+            autocompletion=lambda: list(_DTYPES),
+        ),
+    ] = "auto"
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto"
+    quantization: Annotated[
+        str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)
+    ] = None
+    revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Maximum tokens in one forward pass.", rich_help_panel=_MODEL)
+    ] = None
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="Maximum sequences in flight.", rich_help_panel=_MODEL)] = 256
+    max_model_len: Annotated[
+        int | None, typer.Option(min=1, help="Limit the model's context window.", rich_help_panel=_MODEL)
+    ] = None
+    thinking: Annotated[
+        Literal["on", "off", "absent"] | None,
+        typer.Option(
+            "--thinking",
+            help="Ask a reasoning model to think before it replies, or not to; absent tells its chat template nothing. "
+            "Default: the model card's.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
+    thinking_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Maximum tokens of thinking, beside the reply's own; at most half of the model's window.",
+            rich_help_panel=_MODEL,
+        ),
+    ] = 4096
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code", metavar="", help="Run Python code that comes with the model.", rich_help_panel=_MODEL
+        ),
+    ] = False
+
+    def judge_arguments(self) -> dict[str, Any]:
+        """Arguments of `judgelm.Judge`, without the engine's name.
+
+        Raises:
+            ConfigError: an `--engine-arg` that is no KEY=VALUE.
+        """
+        names = (field.name for field in fields(self) if field.name not in ("engine", "engine_arg"))
+        return {name: getattr(self, name) for name in names} | {
+            "engine_args": parse_pairs(self.engine_arg or (), "--engine-arg")
+        }
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command that is a dataclass by the dataclass's fields, as options of the command."""
+    own = inspect.signature(command).parameters
+    groups: dict[str, Any] = {
+        name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)
+    }
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name in own
+        for parameter in (inspect.signature(groups[name]).parameters.values() if name in groups else (own[name],))
+    ]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+class Command(TyperCommand):
+    """A command that takes its options under their former names as well; help and completion do not show these."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the command line."""
+        known = {str(parameter.name) for parameter in self.params}
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*(_current_flag(word, known) for word in args[:end]), *args[end:]])
+
+
+def _current_flag(word: str, known: set[str]) -> str:
+    flag, equals, value = word.partition("=")
+    if not flag.startswith("--"):
+        return word
+    name = flag[2:].replace("-", "_")
+    current = current_name(name, known)
+    return word if current == name else f"--{current.replace('_', '-')}{equals}{value}"
+
+
+def parse_pairs(pairs: Sequence[str], flag: str) -> dict[str, Any]:
+    """`["gpu_memory_utilization=0.9", "lora={rank: 8}"]` -> names and values; a value is YAML, as in a config file.
+
+    Args:
+        pairs: from the command line.
+        flag: the option that they were given with, for errors.
+
+    Raises:
+        ConfigError: no `=`, no name, no YAML behind it, or a name that comes twice.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigError(f"{flag} {pair}: expected KEY=VALUE, such as {_PAIR_EXAMPLES[flag]}")
+        if name in values:
+            raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
+        try:
+            values[name] = parse_yaml(value)
+        except ConfigError as error:
+            # without the value, which may hold a password
+            raise ConfigError(f"{flag} {name}=...: the value is no YAML ({error}); quote it") from error
+    return values

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_INTERRUPTED, console
 from judgelm.cli.loading import known_engine, loaded_judge, shown_address
+from judgelm.cli.options import Config, JudgeOptions, expand_options
+from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
 
@@ -101,9 +102,9 @@ Shutdown = Annotated[
 ]
 
 
+@expand_options
 def serve(
     model: ModelArgument,
-    engine: options.EngineName = "auto",
     upstream: Upstream = None,
     name: Names = None,
     chat: Chat = False,
@@ -121,22 +122,10 @@ def serve(
     body_timeout_s: BodyTimeout = 30.0,
     request_timeout_s: RequestTimeout = 600.0,
     shutdown_s: Shutdown = 60.0,
-    template: options.Template = None,
-    ignore_card: options.IgnoreCard = False,
-    engine_arg: options.EngineArgs = None,
-    adapter: options.Adapter = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    quantization: options.Quantization = None,
-    revision: options.Revision = None,
-    batch_tokens: options.BatchTokens = None,
-    max_sequences: options.MaxSequences = 256,
-    window_tokens: options.WindowTokens = None,
-    thinking: options.ThinkingAsked = None,
-    thinking_tokens: options.ThinkingTokens = 4096,
-    trust_remote_code: options.TrustRemoteCode = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
+    *,
+    judge_options: JudgeOptions,
+    quiet: Quiet = False,
+    config: Config = None,
 ) -> None:
     """Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words."""
     require("fastapi", extra="serve")
@@ -152,26 +141,9 @@ def serve(
 
     keys = read_keys(api_key or [], api_key_file)
     check_exposure(host, keys, no_auth=no_auth)
-    engine, engine_args = _engine(engine, upstream, options.parse_pairs(engine_arg or (), "--engine-arg"))
-    with bind(host, port) as bound, loaded_judge(
-        model,
-        engine,
-        quiet=quiet,
-        template=template,
-        ignore_card=ignore_card,
-        adapter=adapter,
-        dtype=dtype,
-        device=device,
-        quantization=quantization,
-        revision=revision,
-        max_num_batched_tokens=batch_tokens,
-        max_num_seqs=max_sequences,
-        max_model_len=window_tokens,
-        thinking=thinking,
-        thinking_tokens=thinking_tokens,
-        trust_remote_code=trust_remote_code,
-        engine_args=engine_args,
-    ) as judge:  # fmt: skip
+    arguments = judge_options.judge_arguments()
+    engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
+    with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
         worker = EngineWorker(judge.engine, max_queue=most_waiting or max_queue)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.batch import options
 from judgelm.cli.console import console
 from judgelm.cli.loading import known_engine, loaded_judge, shown_address
+from judgelm.cli.options import Config, JudgeOptions, expand_options
+from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
 
@@ -60,34 +61,22 @@ NoAuth = Annotated[
 ]
 
 
+@expand_options
 def web(
     model: ModelArgument,
-    engine: options.EngineName = "auto",
     run: Runs = None,
     pairs: Pairs = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
     password: Password = None,
     no_auth: NoAuth = False,
-    template: options.Template = None,
-    ignore_card: options.IgnoreCard = False,
-    engine_arg: options.EngineArgs = None,
-    adapter: options.Adapter = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    quantization: options.Quantization = None,
-    revision: options.Revision = None,
-    batch_tokens: options.BatchTokens = None,
-    max_sequences: options.MaxSequences = 256,
-    window_tokens: options.WindowTokens = None,
-    thinking: options.ThinkingAsked = None,
-    thinking_tokens: options.ThinkingTokens = 4096,
-    trust_remote_code: options.TrustRemoteCode = False,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
+    *,
+    judge_options: JudgeOptions,
+    quiet: Quiet = False,
+    config: Config = None,
 ) -> None:
     """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
-    chosen = known_engine(engine)
+    engine, arguments = known_engine(judge_options.engine), judge_options.judge_arguments()
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
     require("gradio", extra="web")
@@ -101,25 +90,7 @@ def web(
 
         check_exposure(host, password, no_auth=no_auth)
         runs = open_runs(run or [], pairs)
-        with bind(host, port) as bound, loaded_judge(
-            model,
-            chosen,
-            quiet=quiet,
-            template=template,
-            ignore_card=ignore_card,
-            adapter=adapter,
-            dtype=dtype,
-            device=device,
-            quantization=quantization,
-            revision=revision,
-            max_num_batched_tokens=batch_tokens,
-            max_num_seqs=max_sequences,
-            max_model_len=window_tokens,
-            thinking=thinking,
-            thinking_tokens=thinking_tokens,
-            trust_remote_code=trust_remote_code,
-            engine_args=options.parse_pairs(engine_arg or (), "--engine-arg"),
-        ) as judge:  # fmt: skip
+        with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
             worker = EngineWorker(judge.engine)
             try:
                 if not quiet:

@@ -75,14 +75,6 @@ class Engine(Protocol):
         ...
 
 
-_FORMER_NAMES = {
-    "batch_tokens": "max_num_batched_tokens",
-    "max_sequences": "max_num_seqs",
-    "window_tokens": "max_model_len",
-}
-"""Fields of `EngineOptions` as version 0.1 called them; scripts and YAML files may still use these names."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """What every engine is loaded with; each takes what concerns it.
@@ -118,18 +110,6 @@ class EngineOptions:
     thinking: ThinkingMode | None = None
     thinking_tokens: int = 4096
     engine_args: Mapping[str, Any] = field(default_factory=dict)
-
-
-def current_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the options that an earlier version called differently.
-
-    Raises:
-        ConfigError: an option is given under both names.
-    """
-    for former, name in _FORMER_NAMES.items():
-        if former in options and name in options:
-            raise ConfigError(f"{former} is the former name of {name}; give only {name}")
-    return {_FORMER_NAMES.get(name, name): value for name, value in options.items()}
 
 
 def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:

@@ -123,7 +123,7 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     )
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ModelError(f"{options.model}: neither config nor tokenizer says the window; pass --window-tokens")
+        raise ModelError(f"{options.model}: neither config nor tokenizer says the window; pass --max-model-len")
     return min(known)
 
 

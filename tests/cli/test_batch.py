@@ -300,7 +300,7 @@ def test_another_window_is_another_run(cli, pairs, tmp_path, tiny_model):
     command = ("judgelm-batch", pairs(2), "-o", tmp_path / "out.jsonl", "--model", tiny_model, "--template",
                "judgelm-compact", "--max-failure-rate", "1")  # fmt: skip
     assert cli(*command, "--limit", "1")[0] == 0
-    code, _, err = cli(*command, "--window-tokens", "100")
+    code, _, err = cli(*command, "--max-model-len", "100")
     assert code == 1
     assert "engine.window: there 512, now 100" in err
 

@@ -7,7 +7,7 @@ import pytest
 import typer.main
 
 from judgelm.cli.batch.command import app as batch_app
-from judgelm.cli.main import _Commands, app
+from judgelm.cli.main import COMMANDS, app
 from tests.support.snippet_commands import check_shell
 
 ROOT = typer.main.get_command(app)
@@ -32,7 +32,7 @@ def examples(text):
 @pytest.mark.parametrize("name", ROOT.commands)
 def test_the_list_of_commands_says_what_the_command_says(name):
     command = ROOT.commands[name]
-    assert " ".join(command.help.split("\n\n")[0].split()).startswith(_Commands.places[name].help)
+    assert " ".join(command.help.split("\n\n")[0].split()).startswith(COMMANDS[name].help)
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -37,7 +37,7 @@ def test_own_answers_of_one_run_serve_another(cli, tmp_path):
     assert code == 0, err
     own = json.loads(first.read_text())["solves"]
     assert len(own) == 5
-    other = ("--mode-arg", "when=always", "--mode-arg", "tau=0.6", "--solves", first)
+    other = ("--mode-arg", "when=always", "--mode-arg", "tau=0.6", "--self-answers", first)
     code, _, err = cli("judgelm-batch", pairs, "-o", second, *common, *other)
     assert code == 0, err
     again = json.loads(second.read_text())

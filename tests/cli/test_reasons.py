@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from judgelm.cli.options import parse_pairs
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.run_files import read_judgments
@@ -152,7 +153,6 @@ def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
 
 
 def test_values_are_yaml():
-    from judgelm.cli.batch.options import parse_pairs
 
     given = ["n=1", "on=true", "share=0.9", "url=http://x/v1?a=b", "map={a: [1, 2]}", "none="]
     found = parse_pairs(given, "--engine-arg")

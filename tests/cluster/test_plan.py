@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from judgelm import Judge
-from judgelm.cli.batch.options import cluster_of
+from judgelm.cli.batch.options import ClusterOptions
 from judgelm.cluster.plan import Cluster, Node, Plan, gpus_each, make_plan
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
@@ -66,10 +66,12 @@ def test_gpus_that_are_not_there_are_refused():
 
 def test_workers_need_a_cluster():
     with pytest.raises(ConfigError, match="add --ray local"):
-        cluster_of(None, None, 2, None)
-    assert cluster_of(None, None, None, None) is None
-    assert cluster_of(None, 4, None, None) == Cluster(address="local", gpus=4)
-    assert cluster_of("auto", None, 2, 8) == Cluster(address="auto", workers=2, cores=8)
+        ClusterOptions(workers=2).cluster()
+    assert ClusterOptions().cluster() is None
+    assert ClusterOptions(gpus=4).cluster() == Cluster(address="local", gpus=4)
+    assert ClusterOptions(ray="auto", workers=2, worker_cores=8).cluster() == Cluster(
+        address="auto", workers=2, cores=8
+    )
 
 
 def test_a_device_of_its_own_is_not_for_workers(tiny_model):

@@ -30,7 +30,7 @@ def on_workers(pairs, out, judge, *more, address="local"):
 
 def slow(pairs, out, judge, **where):
     """One pair at a time, so that there is time to kill something."""
-    return on_workers(pairs, out, judge, "--max-sequences", "1", **where)
+    return on_workers(pairs, out, judge, "--max-num-seqs", "1", **where)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import typer
 import yaml
 from hypothesis import strategies as st
 
-from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.console import load_config
+from judgelm.cli.options import parse_pairs
 from judgelm.data.answers.generators import build_generator, parse_generator
 from judgelm.data.builder.options import build_options
 from judgelm.engines.base import EngineOptions

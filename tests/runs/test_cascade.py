@@ -292,7 +292,7 @@ def test_two_real_judges_by_the_command_killed_and_resumed_as_if_never_stopped(
             "--engine",
             "transformers",
             "--both-orders",
-            "--max-sequences",
+            "--max-num-seqs",
             "4",
             "--max-failure-rate",
             "1",

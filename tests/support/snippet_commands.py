@@ -15,8 +15,8 @@ from pathlib import Path
 import typer.main
 
 from judgelm.cli.batch.command import app as batch_app
-from judgelm.cli.batch.options import parse_pairs
 from judgelm.cli.main import app as judgelm_app
+from judgelm.cli.options import parse_pairs
 from judgelm.errors import ConfigError
 from judgelm.modes.factory import make_mode
 

@@ -1,7 +1,7 @@
 """`judgelm data annotate`."""
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,6 +9,8 @@ import typer
 
 from judgelm.cli.batch import options
 from judgelm.cli.console import EXIT_FAILURES, EXIT_INTERRUPTED, console, watch
+from judgelm.cli.options import Config, EngineName, JudgeOptions, expand_options
+from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
@@ -55,13 +57,18 @@ Expected = Annotated[int, typer.Option(min=1, help="Tokens of a reply, assumed f
 EstimateOnly = Annotated[bool, typer.Option("--estimate", help="Print the cost estimate and exit.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeacherOptions(JudgeOptions):
+    """The options of the teacher and its engine."""
+
+    engine: EngineName = "openai"
+
+
+@expand_options
 def annotate_command(
     pairs: Pairs,
     out: Rows,
     model: options.Model,
-    engine: options.EngineName = "openai",
-    template: options.Template = None,
-    ignore_card: options.IgnoreCard = False,
     reference: Reference = "without",
     references: options.References = None,
     both_orders: options.BothOrders = False,
@@ -80,15 +87,10 @@ def annotate_command(
     retry: options.Retries = "engine",
     overwrite: options.Overwrite = False,
     max_failure_rate: options.MaxFailureRate = 0.05,
-    engine_arg: options.EngineArgs = None,
-    adapter: options.Adapter = None,
-    dtype: options.Dtype = "auto",
-    device: options.Device = "auto",
-    quantization: options.Quantization = None,
-    max_sequences: options.MaxSequences = 256,
-    window_tokens: options.WindowTokens = None,
-    quiet: options.Quiet = False,
-    config: options.Config = None,
+    *,
+    teacher: TeacherOptions,
+    quiet: Quiet = False,
+    config: Config = None,
 ) -> None:
     """Let a teacher judge pairs, and write its judgments as training rows.
 
@@ -99,9 +101,9 @@ def annotate_command(
     in progress. OUT holds JudgeLM rows; a failed reply is counted and makes no row.
     """
     _check_options(pairs, out, references, compares=drop_disagreeing, both_orders=both_orders)
-    engine = choose_engine()[0] if engine == "auto" else engine
-    card = find_card(adapter or model) if engine in ("transformers", "vllm") else None
-    template = template or (card.template if card else "judgelm-paper")
+    engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
+    card = find_card(teacher.adapter or model) if engine in ("transformers", "vllm") else None
+    template = teacher.template or (card.template if card else "judgelm-paper")
     mode = Teaching(template=template, reason_tokens=reason_tokens, temperature=temperature, seed=seed)
     prompts = TeacherPrompts(reference=reference, both_orders=both_orders)
     run = out.with_name(f"{out.stem}.judgments.jsonl")
@@ -114,7 +116,8 @@ def annotate_command(
         overwrite=overwrite,
         parts=prompts,
     )
-    arguments = options.parse_pairs(engine_arg or (), "--engine-arg")
+    loading = teacher.judge_arguments()
+    arguments = loading["engine_args"]
     arguments |= {name: usd for name, usd in (("price_in", price_in), ("price_out", price_out)) if usd is not None}
     prices = prices_of(arguments)
     spent = spent_usd(run, prices) if prices and not overwrite else 0.0
@@ -131,20 +134,8 @@ def annotate_command(
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
     end_orphans(str(run))
     mark_children(str(run))
-    judge = Judge(
-        model,
-        engine=engine,
-        template=template,
-        ignore_card=ignore_card,
-        adapter=adapter,
-        dtype=run_dtype(job, dtype, engine),
-        device=device,
-        quantization=quantization,
-        max_num_seqs=max_sequences,
-        max_model_len=window_tokens,
-        engine_args=arguments,
-    )
-    with judge:
+    loading |= {"template": template, "dtype": run_dtype(job, teacher.dtype, engine), "engine_args": arguments}
+    with Judge(model, engine=engine, **loading) as judge:
         total = expected.requests + before.skipped
         tally, over_budget = _ask(job, replace(mode, scale=judge.format.scale), judge, total, quiet=quiet)
         stats = judge.engine.stats()

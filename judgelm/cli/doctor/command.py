@@ -12,9 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from judgelm.cli.batch.options import EngineArgs, EngineName, parse_pairs
 from judgelm.cli.console import EXIT_USAGE, console
 from judgelm.cli.doctor.output import console_for, escaped, facts_table
+from judgelm.cli.options import EngineArgs, EngineName, parse_pairs
 from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried

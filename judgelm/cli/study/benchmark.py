@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import InputError
 
 
-@study_command
+@expand_options
 def benchmark_command(
     judgments: Annotated[Path, typer.Argument(metavar="RUN", help="A run file over rows of `judgelm data import`.")],
     rows: Annotated[

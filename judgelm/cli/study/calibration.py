@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.cli.options import LabelReferenceOption, LabelsOption
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.eval import LabelReferenceOption, LabelsOption
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 
 
-@study_command
+@expand_options
 def calibration_command(
     judgments: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run file with probabilities, of judgelm-batch --distribution.")

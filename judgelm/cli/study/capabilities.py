@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 
 
-@study_command
+@expand_options
 def capabilities_command(
     judgments: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Run files that grade answers, one for each answering model.")

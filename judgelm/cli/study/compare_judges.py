@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.cli.options import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.eval import LabelReferenceOption, LabelsOption, ParserOption, ScaleOption
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 from judgelm.parsing.distribution import LabelRule
 
 
-@study_command
+@expand_options
 def compare_judges_command(
     judgments: Annotated[
         list[Path],

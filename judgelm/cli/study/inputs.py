@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from judgelm.cli.eval import LabelChoice, ParserName, ScoringOptions
 from judgelm.cli.evaluation import load_judgments, load_labels, load_manifest
-from judgelm.cli.options import LabelChoice, ParserName, ScoringOptions
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError
 from judgelm.records import Judgment
@@ -26,7 +26,10 @@ def read_judges(
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
     if len(set(named)) < len(named):
         raise ConfigError(f"judges named alike ({', '.join(named)}); give each a name with --name")
-    return {name: load_judgments(path, _scoring(path, parser, scale)) for name, path in zip(named, paths, strict=True)}
+    return {
+        name: load_judgments(path, ScoringOptions(judgments=path, labels=path, parser=parser, scale=scale))
+        for name, path in zip(named, paths, strict=True)
+    }
 
 
 def read_run(path: Path) -> dict[str, Judgment]:
@@ -35,7 +38,7 @@ def read_run(path: Path) -> dict[str, Judgment]:
     Raises:
         InputError: the file cannot be read.
     """
-    return load_judgments(path, _scoring(path, "judgelm", "any"))
+    return load_judgments(path, ScoringOptions(judgments=path, labels=path, scale="any"))
 
 
 def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> LabelledSet:
@@ -45,20 +48,3 @@ def read_fitting_labels(path: Path, judgments: Path, choice: LabelChoice) -> Lab
         InputError: the file cannot be read, or has no label.
     """
     return load_labels(path, choice, load_manifest(judgments))
-
-
-def _scoring(path: Path, parser: ParserName, scale: str) -> ScoringOptions:
-    return ScoringOptions(
-        judgments=path,
-        labels=path,
-        reverse=None,
-        protocol="judgelm",
-        failures=None,
-        order_rule=None,
-        tie_band=None,
-        label_reference="auto",
-        parser=parser,
-        scale=scale,
-        bootstrap=0,
-        seed=0,
-    )

@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 
 
-@study_command
+@expand_options
 def judgelm_command(
     tables: Annotated[
         Path, typer.Argument(metavar="FILE", help="YAML that puts runs into the rows of the paper's tables.")

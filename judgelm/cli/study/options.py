@@ -1,9 +1,6 @@
 """The options and the ending that all `judgelm study` commands share."""
 
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,22 +56,6 @@ class StudyOutput:
         write_json(self.json, result.to_json())
         if self.json is not None and not is_stdout(self.json):
             print_plain(f"all numbers in {self.json}")
-
-
-def study_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `output` by the options of `StudyOutput`."""
-    shared = inspect.signature(StudyOutput).parameters
-    own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "output"]
-
-    @wraps(command)
-    def run(**options: object) -> None:
-        output = {name: options.pop(name) for name in shared}
-        command(**options, output=StudyOutput(**output))  # type: ignore[arg-type]
-
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared.values())]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
 
 
 def named_run(text: str) -> tuple[str, Path]:

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, named_run, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import InputError
 
 if TYPE_CHECKING:
     from judgelm.studies.position_bias.study import PairGroup
 
 
-@study_command
+@expand_options
 def position_bias_command(
     judgments: Annotated[
         list[str],

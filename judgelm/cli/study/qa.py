@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _LABELS = {"correct": True, "incorrect": False, "1": True, "0": False, "true": True, "false": False}
 
 
-@study_command
+@expand_options
 def qa_command(
     answers: Annotated[
         Path, typer.Argument(metavar="FILE", help="The answers that were judged: plain rows, or a QA set's own file.")

@@ -8,7 +8,8 @@ import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.doctor.output import escaped
-from judgelm.cli.study.options import StudyOutput, print_plain, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput, print_plain
 from judgelm.errors import ConfigError
 from judgelm.yaml_files import read_yaml
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from judgelm.data.readers.rows import Row
 
 
-@study_command
+@expand_options
 def self_bias_command(
     ratings: Annotated[
         list[Path] | None,

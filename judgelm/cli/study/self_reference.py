@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, named_run, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput, named_run
 from judgelm.errors import ConfigError
 
 
-@study_command
+@expand_options
 def self_reference_command(
     truth: Annotated[
         Path,

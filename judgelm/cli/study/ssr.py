@@ -5,10 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 
 
-@study_command
+@expand_options
 def ssr_command(
     never: Annotated[Path, typer.Option(metavar="RUN", help="Run of mode ssr that judged without reference.")],
     always: Annotated[

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
-from judgelm.cli.options import ScoringOptions
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Resampling
 from judgelm.studies.judgelm_tables import LAYOUTS, TableRun, Timing
@@ -88,14 +88,8 @@ def _run(path: Path, table_number: int, row: _Row, labels: Path | None, resampli
         ScoringOptions(
             judgments=path.parent / row.judgments,
             labels=path.parent / labels,
-            reverse=None,
             protocol="pandalm" if table_number == 2 else "judgelm",
-            failures=None,
             order_rule=None if table_number == 2 else "given",
-            tie_band=None,
-            label_reference="auto",
-            parser="judgelm",
-            scale="1-10",
             bootstrap=resampling.resamples,
             seed=resampling.seed,
         )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgelm.cli.study.options import StudyOutput, study_command
+from judgelm.cli.options import expand_options
+from judgelm.cli.study.options import StudyOutput
 from judgelm.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from judgelm.data.readers.rejects import RejectCounts
 
 
-@study_command
+@expand_options
 def win_rates_command(
     files: Annotated[
         list[Path],

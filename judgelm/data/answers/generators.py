@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from judgelm.engines.base import EngineOptions, current_names
+from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
+from judgelm.former_names import current_names
 from judgelm.modes.answer import Answering, Decoding
 from judgelm.yaml_files import parse_yaml, read_yaml
 
@@ -74,7 +75,12 @@ def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
         )
     return AnswerGenerator(
         **own | {"name": str(own["name"])},
-        options=_checked(EngineOptions, current_names(rest), label, beside=(*_OWN, *_ASKING, "decodings", *_DECODING)),
+        options=_checked(
+            EngineOptions,
+            current_names(rest, EngineOptions.__dataclass_fields__),
+            label,
+            beside=(*_OWN, *_ASKING, "decodings", *_DECODING),
+        ),
         decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
         asking=_checked(Answering, asking, label),
     )

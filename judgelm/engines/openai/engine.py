@@ -308,7 +308,7 @@ class OpenAIEngine:
     def _too_long_hint(self) -> str:
         if self._truncator is None:
             return "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
-        return "the server's window is smaller than the model's: pass it as --window-tokens"
+        return "the server's window is smaller than the model's: pass it as --max-model-len"
 
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
@@ -326,5 +326,5 @@ def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) 
     stated = (options.max_model_len, server.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ConfigError("neither server nor tokenizer states the model's window; pass --window-tokens")
+        raise ConfigError("neither server nor tokenizer states the model's window; pass --max-model-len")
     return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)

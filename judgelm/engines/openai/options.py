@@ -117,7 +117,7 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     _check_prices(endpoint)
     if options.max_model_len is not None and endpoint.tokenizer is None:
         raise ConfigError(
-            "--window-tokens needs --engine-arg tokenizer=... with the openai engine, to measure prompts; give the "
+            "--max-model-len needs --engine-arg tokenizer=... with the openai engine, to measure prompts; give the "
             "model's tokenizer, or leave it out"
         )
     return endpoint

@@ -31,9 +31,9 @@ _OWN_OPTIONS = {
     "revision": "--revision",
     "dtype": "--dtype",
     "trust_remote_code": "--trust-remote-code",
-    "max_model_len": "--window-tokens",
-    "max_num_seqs": "--max-sequences",
-    "max_num_batched_tokens": "--batch-tokens",
+    "max_model_len": "--max-model-len",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
 }
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
@@ -132,7 +132,9 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
     device = "a CPU" if current_platform.is_cpu() else current_platform.get_device_name()
-    return f"vLLM: up to {tokens:,} prompt tokens a step, its choice for {device}; --batch-tokens sets another"
+    return (
+        f"vLLM: up to {tokens:,} prompt tokens a step, its choice for {device}; --max-num-batched-tokens sets another"
+    )
 
 
 def generation_config(base: str, options: EngineOptions) -> Any:

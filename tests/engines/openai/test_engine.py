@@ -161,7 +161,7 @@ def test_a_tokenizer_without_a_window_asks_for_one(backend, tmp_path):
     config = tmp_path / "tokenizer_config.json"
     config.write_text(config.read_text().replace('"model_max_length": 512', '"model_max_length": 1e30'))
     with endpoint(backend) as server:
-        with pytest.raises(ConfigError, match="pass --window-tokens"):
+        with pytest.raises(ConfigError, match="pass --max-model-len"):
             load(server, tokenizer=str(tmp_path))
         engine = load(server, {"max_model_len": 100}, tokenizer=str(tmp_path))
         assert engine.describe()["window"] == 100

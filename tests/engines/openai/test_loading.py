@@ -78,7 +78,7 @@ def test_arguments_that_are_wrong_or_unknown(monkeypatch):
     refused("concurrency='many': .*integer", concurrency="many")
     refused("api='completion'", api="completion")
     refused("localhost:8000 is not an http", base_url="localhost:8000")
-    refused("window-tokens needs --engine-arg tokenizer", {"max_model_len": 100})
+    refused("max-model-len needs --engine-arg tokenizer", {"max_model_len": 100})
     refused("serve the adapter as a model", {"adapter": "a"})
     refused("has no dtype: the server decides", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")

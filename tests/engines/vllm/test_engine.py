@@ -81,7 +81,7 @@ def test_a_step_takes_the_tokens_of_vllms_llm_class_and_says_so(vllm_engine):
     assert (settled["max_num_batched_tokens"], settled["max_num_seqs"], settled["block_size"]) == (4096, 256, 32)
     assert (settled["enable_chunked_prefill"], settled["enable_prefix_caching"]) == (True, True)
     [note] = vllm_engine.stats()["notes"]  # none on the format: this judge is small and float32
-    assert note == "vLLM: up to 4,096 prompt tokens a step, its choice for a CPU; --batch-tokens sets another"
+    assert note == "vLLM: up to 4,096 prompt tokens a step, its choice for a CPU; --max-num-batched-tokens sets another"
 
 
 def test_a_reply_can_be_watched_while_it_is_written(vllm_engine):

@@ -30,7 +30,7 @@ def on_vllm(pairs, out, judge, *more, devices=2):
 
 def slow_client(pairs, out, judge):
     """Judges one pair at a time, so that there is time to kill it."""
-    return on_vllm(pairs, out, judge, "--max-sequences", "1")
+    return on_vllm(pairs, out, judge, "--max-num-seqs", "1")
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
-from judgelm.cli.options import ScoringOptions
 from judgelm.serving.web.browse_state import Filter, start_browsing
 from judgelm.serving.web.findings import item_lines, judge_agreement, label_agreement, label_lines
 from judgelm.serving.web.runs import Run
@@ -50,7 +50,7 @@ def test_exported_labels_are_what_eval_reads(tmp_path, with_texts):
     labels = tmp_path / "labels.jsonl"
     labels.write_bytes(b"".join(label_lines(browsing)))
     options = ScoringOptions(
-        judgments=write_run(tmp_path / "run.jsonl", judgments), labels=labels, reverse=None, protocol="judgelm",
+        judgments=write_run(tmp_path / "run.jsonl", judgments), labels=labels, protocol="judgelm",
         failures=None, order_rule=None, tie_band=None, label_reference="auto", parser="judgelm", scale="1-10",
         bootstrap=100, seed=0,
     )  # fmt: skip
