@@ -10,11 +10,10 @@ from rich.table import Table
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, write_json
 from judgelm.errors import InputError
-from judgelm.runs.stats import PanelStats
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
-    from judgelm.runs.stats import RunStats
+    from judgelm.runs.stats import PanelStats, RunStats
 
 EPILOG = """
 Examples:

@@ -4,28 +4,28 @@ from typing import ClassVar
 
 import typer
 
-from judgelm.cli.lazy import LazyGroup, Place
+from judgelm.cli.lazy import LazyCommand, LazyGroup
 
 
 class _DataCommands(LazyGroup):
-    places: ClassVar = {
-        "build": Place(
+    lazy_commands: ClassVar = {
+        "build": LazyCommand(
             module="judgelm.cli.data.build",
             name="build_command",
             help="Clean, split and augment labelled pairs into training and validation sets, with a report.",
         ),
-        "import": Place(
+        "import": LazyCommand(
             module="judgelm.cli.data.import_benchmark",
             name="import_command",
             help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
             no_args_is_help=False,
         ),
-        "answers": Place(
+        "answers": LazyCommand(
             module="judgelm.cli.data.answers",
             name="app",
             help="Collect answers of models to seed questions, and draw pairs of them.",
         ),
-        "annotate": Place(
+        "annotate": LazyCommand(
             module="judgelm.cli.data.annotate",
             name="annotate_command",
             help="Let a teacher judge pairs, and write its judgments as training rows.",
