@@ -13,8 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from judgelm.cluster.loading import load_workers
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError

@@ -25,8 +25,11 @@ from judgelm.modes import Pairwise
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.yaml_files import read_yaml
 
-JUDGE = {"engine", "template", "ignore_card", *(one.name for one in fields(EngineOptions))} - {"model", "engine_args"}
-MODE = {one.name for one in fields(Pairwise)} - {"template", "scale", "step"}
+JUDGE = {"engine", "template", "ignore_card", *(field.name for field in fields(EngineOptions))} - {
+    "model",
+    "engine_args",
+}
+MODE = {field.name for field in fields(Pairwise)} - {"template", "scale", "step"}
 
 
 def main() -> int:
@@ -36,9 +39,9 @@ def main() -> int:
     jobs = jobs_of(options.inputs, Path(options.out))
     cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
     engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
-    begun = (found for job in jobs if (found := run_dtype(job, dtype, engine)) != "auto")  # a run keeps its format
+    resumed = (resolved for job in jobs if (resolved := run_dtype(job, dtype, engine)) != "auto")  # a run keeps its format
     failed = 0.0
-    with Judge(options.model, cluster=cluster, dtype=next(begun, "auto"), **judge_options) as judge:
+    with Judge(options.model, cluster=cluster, dtype=next(resumed, "auto"), **judge_options) as judge:
         print(
             "\n".join([f"loaded in {judge.load_s:.0f} s: {judge.engine.stats()['workers']}", *judge.notes]), flush=True
         )
@@ -78,12 +81,12 @@ def read_config(path: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
     if path is None:
         return {}, {}
     values = current_names(read_yaml(path) or {}, JUDGE | MODE)
-    given = values.pop("engine_arg", {})
-    engine_args = given if isinstance(given, dict) else parse_pairs(given, "--engine-arg")
+    pairs = values.pop("engine_arg", {})
+    engine_args = pairs if isinstance(pairs, dict) else parse_pairs(pairs, "--engine-arg")
     if unknown := values.keys() - JUDGE - MODE:
         raise ConfigError(
-            f"{path}: {', '.join(sorted(unknown))} is no option of judge or mode; give it on the command line if it is "
-            "one there, or leave it out"
+            f"{path}: {', '.join(sorted(unknown))} is not an option of judge or mode; pass it on the command line, or "
+            "leave it out"
         )
     judge = {key: value for key, value in values.items() if key in JUDGE}
     return judge | {"engine_args": engine_args}, {key: value for key, value in values.items() if key in MODE}
@@ -96,13 +99,13 @@ def jobs_of(inputs: list[str], out: Path) -> list[BatchJob]:
         ConfigError: two files would have the same output.
     """
     out.mkdir(parents=True, exist_ok=True)
-    places: dict[Path, str] = {}
+    outputs: dict[Path, str] = {}
     for path in inputs:
-        place = out / f"{Path(path).name.split('.')[0]}.jsonl"
-        if place in places:
-            raise ConfigError(f"{path} and {places[place]} would both be judged into {place}; rename one of them")
-        places[place] = path
-    return [BatchJob(inputs=(path,), out=str(place)) for place, path in places.items()]
+        output = out / f"{Path(path).name.split('.')[0]}.jsonl"
+        if output in outputs:
+            raise ConfigError(f"{path} and {outputs[output]} would both be judged into {output}; rename one of them")
+        outputs[output] = path
+    return [BatchJob(inputs=(path,), out=str(output)) for output, path in outputs.items()]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The Ray driver: an engine whose requests are answered by workers, each of which holds an engine.
 
-To the runner it is one engine, so resume, reasons and distributions work as they do on one device. A lost worker, or
-its node, costs what it had in hand: that is sent to another, and another worker is started in its place.
+The runner sees one engine, so resume, reasons and distributions work as on one device. The requests of a lost worker or
+node are sent to another worker, and a new worker is started in its place.
 """
 
 import time
@@ -18,37 +18,37 @@ from judgelm.records import Completion, Request
 
 _LOAD_POLL_S = 1.0
 _BY_DEVICE = {"engine_args"}
-"""Of an engine's description, what may differ: all get the same arguments, and vLLM chooses the rest by device."""
+"""Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
 _JOINING_S = 10.0
-"""How long the first worker that is ready waits for others to have a place; a process takes seconds to start."""
+"""How long the first ready worker waits for others to be placed; a process takes seconds to start."""
 
 
 class RayEngine:
-    """Workers as one engine. Greedy replies in float32 are those of a single worker; sampled ones repeat as well.
+    """Workers as one engine. Greedy replies in float32 equal those of a single worker; sampled ones repeat as well.
 
     Args:
         pool: the workers, started.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
-        self.supports_grammar = self.supports_images = False  # until a worker says otherwise
-        self.thinking = NOT_ASKED  # as those
+        self.supports_grammar = self.supports_images = False  # these and thinking: until a worker is ready
+        self.thinking = NOT_ASKED
         self._pool = pool
-        self._feeder = Scheduler()
-        self._first: WorkerReady | None = None
+        self._scheduler = Scheduler()
+        self._first_ready: WorkerReady | None = None
         self._max_in_flight: dict[int, int] = {}
-        self._dropped: dict[int, list[str]] = {}
+        self._aborted: dict[int, list[str]] = {}
         self._finished: list[Completion] = []
         self._is_closed = False
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: Cluster) -> "RayEngine":
-        """Start the workers and wait until all that soon have a place have loaded; others join when they have one.
+        """Start the workers and wait until all that are placed soon have loaded; others join when they are placed.
 
         Raises:
             ConfigError: the cluster has no room for a worker.
             ModelError: the model cannot be loaded.
-            EngineError: no Ray, no worker, or workers that have not loaded the same.
+            EngineError: no Ray, no worker, or workers that have loaded different models.
         """
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
@@ -65,21 +65,21 @@ class RayEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice what all workers want in hand: what is stuck in a node that hangs must not starve the others."""
+        """Twice what all workers take: requests stuck on a hanging node must not starve the others."""
         return 2 * (sum(self._max_in_flight.values()) or self._loaded.loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Queue requests for whichever workers have room."""
-        self._feeder.add(requests)
+        """Queue requests for the workers."""
+        self._scheduler.add(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Feed the workers and wait up to `timeout_s` until something is finished.
+        """Send requests to the workers and wait up to `timeout_s` until one is finished.
 
         Raises:
-            EngineError: all workers are lost for good, or one has loaded something else than the others.
+            EngineError: all workers are lost for good, or one has loaded another model than the others.
         """
         until = time.monotonic() + timeout_s
-        while not self._finished and self._feeder.is_busy:
+        while not self._finished and self._scheduler.is_busy:
             self._send()
             if (left := until - time.monotonic()) <= 0:
                 break
@@ -95,28 +95,24 @@ class RayEngine:
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
         keys = set(keys)
-        for worker, gone in self._feeder.drop(keys).items():
-            self._dropped.setdefault(worker, []).extend(gone)
+        for worker, gone in self._scheduler.abort(keys).items():
+            self._aborted.setdefault(worker, []).extend(gone)
         self._finished = [completion for completion in self._finished if completion.key not in keys]
 
     def describe(self) -> dict[str, Any]:
-        """What the workers' engines say, all of them the same."""
+        """The description that all workers' engines share."""
         return self._loaded.loaded.described
 
     def stats(self) -> dict[str, Any]:
-        """What the workers' engines have counted, all together, and how the workers fared."""
+        """The statistics of all workers' engines together, and those of the workers."""
         total = total_stats(self._pool.stats)
-        notes = {"notes": [*self._pool.notes, *total.get("notes", [])]}
-        return (
-            total
-            | notes
-            | {
-                "workers": str(self._pool.plan),
-                "nodes": self._pool.nodes,
-                "lost_workers": self._pool.lost,
-                "requests_sent_again": self._feeder.sent_again,
-            }
-        )
+        return total | {
+            "notes": [*self._pool.notes, *total.get("notes", [])],
+            "workers": str(self._pool.plan),
+            "nodes": self._pool.nodes,
+            "lost_workers": self._pool.lost,
+            "requests_sent_again": self._scheduler.sent_again,
+        }
 
     def close(self) -> None:
         """End the workers."""
@@ -126,24 +122,24 @@ class RayEngine:
 
     @property
     def _loaded(self) -> WorkerReady:
-        if self._first is None:
+        if self._first_ready is None:
             raise EngineError("no worker has loaded yet")
-        return self._first
+        return self._first_ready
 
     def _send(self) -> None:
-        """Requests for those with room, and a call for those that have work and none to do it in."""
-        dealt = self._feeder.deal(time.monotonic())
+        """Send requests to workers with room, and a call to those that have work but no call to do it in."""
+        dispatched = self._scheduler.dispatch(time.monotonic())
         for worker in self._pool.ready:
-            requests, dropped = dealt.get(worker, []), self._dropped.pop(worker, [])
-            idle = self._feeder.in_hand(worker) and self._pool.wants_calls(worker)
-            if requests or dropped or idle:
-                self._pool.step(worker, dropped, requests)
+            requests, aborted = dispatched.get(worker, []), self._aborted.pop(worker, [])
+            idle = self._scheduler.in_flight(worker) and self._pool.wants_calls(worker)
+            if requests or aborted or idle:
+                self._pool.step(worker, aborted, requests)
 
     def _watch(self, timeout_s: float) -> None:
         for event in self._pool.wait(timeout_s):
-            self._take(event)
+            self._handle(event)
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         worker = event.worker
         if isinstance(event, WorkerReady):
             self._check_alike(event)
@@ -151,45 +147,45 @@ class RayEngine:
             self.supports_images = event.loaded.supports_images
             self.thinking = event.loaded.thinking
             self._max_in_flight[worker] = event.loaded.max_in_flight
-            self._feeder.join(worker, event.loaded.max_in_flight)
+            self._scheduler.add_worker(worker, event.loaded.max_in_flight)
         elif isinstance(event, WorkerLost):
             self._max_in_flight.pop(worker, None)
-            self._dropped.pop(worker, None)
-            self._finished += self._feeder.lose(worker, event.why)
+            self._aborted.pop(worker, None)
+            self._finished += self._scheduler.lose_worker(worker, event.why)
         else:
             now = time.monotonic()
-            settled = (self._feeder.settle(worker, completion, now) for completion in event.completions)
-            self._finished += [completion for completion in settled if completion is not None]
+            completed = (self._scheduler.complete(worker, completion, now) for completion in event.completions)
+            self._finished += [completion for completion in completed if completion is not None]
 
-    def _check_alike(self, joined: WorkerReady) -> None:
-        """Refuse a worker that would judge otherwise than the first.
+    def _check_alike(self, ready: WorkerReady) -> None:
+        """Refuse a worker that would judge differently from the first.
 
         Raises:
             EngineError: it has loaded another model, or runs other versions.
         """
-        first = self._first = self._first or joined
-        sides = [one.loaded.described | one.loaded.versions for one in (first, joined)]
+        first = self._first_ready = self._first_ready or ready
+        sides = [worker.loaded.described | worker.loaded.versions for worker in (first, ready)]
         for name in sorted((sides[0].keys() | sides[1].keys()) - _BY_DEVICE):
-            there, here = (side.get(name) for side in sides)
-            if there != here:
+            expected, actual = (side.get(name) for side in sides)
+            if expected != actual:
                 raise EngineError(
-                    f"the workers do not agree: {name} is {there} on {first.place.node} and {here} on "
-                    f"{joined.place.node}; give all nodes the same model files and packages"
+                    f"the workers do not agree: {name} is {expected} on {first.location.node} and {actual} on "
+                    f"{ready.location.node}; give all nodes the same model files and packages"
                 )
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What all workers counted together: numbers added up, counts by kind likewise, names united."""
+    """The statistics of all workers together: numbers and counts added, names united."""
     total: dict[str, Any] = {}
-    for one in stats:
-        for name, value in one.items():
-            total[name] = _plus(total[name], value) if name in total else value
+    for worker_stats in stats:
+        for name, value in worker_stats.items():
+            total[name] = _sum(total[name], value) if name in total else value
     return total
 
 
-def _plus(one: Any, other: Any) -> Any:
-    if isinstance(one, dict):
-        return total_stats([one, other])
-    if isinstance(one, list):
-        return sorted({*one, *other})
-    return one + other if isinstance(one, int | float) and isinstance(other, int | float) else one or other
+def _sum(left: Any, right: Any) -> Any:
+    if isinstance(left, dict):
+        return total_stats([left, right])
+    if isinstance(left, list):
+        return sorted({*left, *right})
+    return left + right if isinstance(left, int | float) and isinstance(right, int | float) else left or right

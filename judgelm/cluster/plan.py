@@ -1,23 +1,24 @@
-"""Where workers run, how many there are and what each gets."""
+"""Where workers run, how many there are, and the resources of each; options are checked before Ray starts."""
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from judgelm.engines.base import MODEL_ENGINES, EngineOptions
+from judgelm.engines.base import MODEL_ENGINES, Engine, EngineOptions, require
 from judgelm.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where workers run and how many.
+    """Where workers run, and their number.
 
     Attributes:
         address: `local` starts Ray on this machine for the length of the run; `auto` is the running cluster that this
             machine belongs to (or RAY_ADDRESS); else `HOST:PORT` of its head.
-        workers: how many; None takes all GPUs, or one worker on each node where there are none.
-        gpus: how many GPUs of this machine to use, with `local`; None takes all.
-        cores: CPU cores, and so threads, of a worker; None takes 1 beside a GPU, else what the nodes have.
-        placing_timeout_s: how long to wait for a place for the first worker, or for another when all are lost.
+        workers: number of workers; None takes all GPUs, or one worker on each node where there are none.
+        gpus: GPUs of this machine to use, with `local`; None takes all.
+        cores: CPU cores, and so threads, of a worker; None takes 1 beside a GPU, else all cores of the nodes.
+        placing_timeout_s: maximum wait for room for the first worker, or for another when all are lost.
 
     Raises:
         ConfigError: options that do not fit together.
@@ -48,7 +49,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What a machine of the cluster has."""
+    """Resources of a machine of the cluster."""
 
     cpus: int
     gpus: int
@@ -56,7 +57,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many workers, and what each gets."""
+    """Number of workers, and the resources of each."""
 
     workers: int
     gpus: int
@@ -68,23 +69,23 @@ class Plan:
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """GPUs of one worker, where there are any: vLLM's devices for one copy of the model."""
+    """GPUs of one worker on nodes with GPUs: vLLM's devices for one copy of the model."""
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
-    given = options.engine_args
-    return int(given.get("tensor_parallel_size", 1)) * int(given.get("pipeline_parallel_size", 1))
+    arguments = options.engine_args
+    return int(arguments.get("tensor_parallel_size", 1)) * int(arguments.get("pipeline_parallel_size", 1))
 
 
 def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
-    """Workers for a cluster as it is now.
+    """Plan the workers for a cluster as it is now.
 
     Args:
-        cluster: what the user wants.
-        nodes: what there is.
-        gpus: what a worker wants of GPUs; taken as 0 where no node has one.
+        cluster: the user's options.
+        nodes: the living nodes.
+        gpus: GPUs that a worker needs; taken as 0 where no node has one.
 
     Raises:
-        ConfigError: no node has room for one worker, or none is there.
+        ConfigError: no node has room for one worker, or there is no node.
     """
     if not nodes:
         raise ConfigError("the cluster has no living node; start one with: ray start")
@@ -102,7 +103,7 @@ def make_plan(cluster: Cluster, nodes: Sequence[Node], gpus: int) -> Plan:
 
 
 def _most_cores(nodes: Sequence[Node], workers: int) -> int:
-    """The most cores that so many workers can each have; 1 where there are not enough."""
+    """The most cores that each of the workers can have; 1 where there are not enough."""
     most = max(node.cpus for node in nodes)
     return next((c for c in range(most, 0, -1) if sum(node.cpus // c for node in nodes) >= workers), 1)
 
@@ -110,3 +111,48 @@ def _most_cores(nodes: Sequence[Node], workers: int) -> int:
 def counted(count: int, name: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def load_workers(name: str, options: EngineOptions, cluster: Cluster) -> Engine:
+    """Load the engine of that name on workers, which act as one engine.
+
+    Raises:
+        MissingExtraError: ray is not installed.
+        ConfigError: options that do not fit a cluster or each other.
+        ModelError: a worker cannot load the model.
+        EngineError: no worker starts, or two workers have loaded different models.
+    """
+    if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
+        raise ConfigError(
+            "max_cost_usd limits one client, and every worker is one; leave the cluster out: one client already has as "
+            "many requests in flight as the server takes"
+        )
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device {options.device}: each worker gets its own GPUs; use auto, cpu or cuda")
+    require("ray", extra="ray")
+    if cluster.gpus is not None:
+        _check_gpus(cluster.gpus, gpus_each(name, options))
+    from judgelm.cluster.engine import RayEngine
+
+    options = replace(options, model=_absolute(options.model), adapter=options.adapter and _absolute(options.adapter))
+    return RayEngine.load(name, options, cluster)
+
+
+def _check_gpus(wanted: int, per_worker: int) -> None:
+    import torch
+
+    available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not available:
+        raise ConfigError("--gpus: torch sees no CUDA device on this machine; on CPUs use --ray local --workers N")
+    if wanted > available:
+        raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
+    if not per_worker or wanted % per_worker:
+        raise ConfigError(
+            f"--gpus {wanted}: a worker takes {counted(per_worker, 'GPU')} (tensor_parallel_size x "
+            "pipeline_parallel_size), which does not divide them; use a multiple of it, and an engine that uses GPUs"
+        )
+
+
+def _absolute(model: str) -> str:
+    """The absolute path of an existing path; anything else (a hub id) unchanged."""
+    return os.path.abspath(model) if os.path.exists(model) else model

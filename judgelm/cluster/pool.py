@@ -1,4 +1,4 @@
-"""Workers as Ray actors: started, watched, started again when they are lost. Knows nothing of what they work on."""
+"""Workers as Ray actors: started, watched, and restarted when they are lost. Knows nothing about their requests."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ from judgelm.records import Completion, Request
 
 _STEP_S = 0.5
 _CALLS_AHEAD = 2
-"""Steps under way at each worker: while the driver handles what one brought, the engine works on the next."""
-_MOST_LOSSES = 5
+"""Steps in flight at each worker: while the driver handles the results of one, the engine works on the next."""
+_MAX_LOSSES = 5
 _CLOSING_S = 10.0
 _OBJECT_STORE_BYTES = 200 << 20
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -32,7 +32,7 @@ class WorkerReady:
     """A worker has loaded its engine."""
 
     worker: int
-    place: WorkerLocation
+    location: WorkerLocation
     loaded: LoadedEngine
 
 
@@ -46,7 +46,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker is no more; another is on its way, under the same number, unless it was lost too often."""
+    """A worker is lost; another starts under the same number, unless it was lost too often."""
 
     worker: int
     why: str
@@ -57,11 +57,11 @@ Event = WorkerReady | StepDone | WorkerLost
 
 @dataclass(slots=True)
 class _Slot:
-    """One worker after another under one number; `calls` are those not answered yet, with what they are."""
+    """Successive workers under one number; `calls` are the unanswered ones, with their kinds."""
 
     actor: Any = None
     calls: dict[Any, str] = field(default_factory=dict)
-    place: WorkerLocation | None = None
+    location: WorkerLocation | None = None
     is_ready: bool = False
     losses: int = 0
     stats: dict[str, Any] = field(default_factory=dict)
@@ -71,14 +71,15 @@ class WorkerPool:
     """The workers of a run.
 
     Args:
-        name: of the engine that each holds.
-        options: what each loads it with.
-        cluster: where.
+        name: of the engine that each worker holds.
+        options: the engine's options.
+        cluster: where the workers run.
+        gpus: GPUs of each worker.
 
     Attributes:
-        plan: how many there are to be.
-        lost: how many were lost.
-        notes: lines for the user on what was chosen for all workers.
+        plan: number and size of the workers.
+        lost: number of lost workers.
+        notes: lines for the user on the choices made for all workers.
     """
 
     def __init__(self, name: str, options: EngineOptions, cluster: Cluster, gpus: int) -> None:
@@ -95,72 +96,72 @@ class WorkerPool:
             self._make = ray.remote(Worker).options(
                 num_cpus=self.plan.cores, num_gpus=self.plan.gpus, max_restarts=0, max_task_retries=0
             )
-            for number in range(self.plan.workers):
-                self._slots[number] = _Slot()
-                self._begin(self._slots[number])
+            for worker in range(self.plan.workers):
+                self._slots[worker] = _Slot()
+                self._begin(self._slots[worker])
         except BaseException:
             self.close()
             raise
 
     @property
     def ready(self) -> list[int]:
-        """Workers that can be given work."""
-        return [number for number, slot in self._slots.items() if slot.is_ready]
+        """Workers that can take requests."""
+        return [worker for worker, slot in self._slots.items() if slot.is_ready]
 
     @property
     def is_loading(self) -> bool:
-        """Whether a worker that has its place is still loading."""
-        return any(slot.place is not None and not slot.is_ready for slot in self._slots.values())
+        """Whether a placed worker is still loading."""
+        return any(slot.location is not None and not slot.is_ready for slot in self._slots.values())
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a worker has no place yet."""
-        return any(slot.place is None for slot in self._slots.values())
+        """Whether a worker is not placed yet."""
+        return any(slot.location is None for slot in self._slots.values())
 
     @property
     def nodes(self) -> list[str]:
-        """Names of the machines that workers are on."""
-        return sorted({slot.place.node for slot in self._slots.values() if slot.place is not None})
+        """Names of the workers' machines."""
+        return sorted({slot.location.node for slot in self._slots.values() if slot.location is not None})
 
     @property
     def stats(self) -> list[dict[str, Any]]:
-        """What each engine has counted, those of lost workers included."""
+        """Statistics of each engine, those of lost workers included."""
         return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
 
     def wants_calls(self, worker: int) -> bool:
-        """Whether a worker that has work could run out of calls to do it in."""
+        """Whether a worker needs another call to work on its requests."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
-    def step(self, worker: int, dropped: Sequence[str], requests: Sequence[Request]) -> None:
-        """Let a worker forget, take and work; a `StepDone` comes of it."""
+    def step(self, worker: int, aborted: Sequence[str], requests: Sequence[Request]) -> None:
+        """Let a worker abort, submit and collect requests; a `StepDone` follows."""
         slot = self._slots[worker]
-        slot.calls[slot.actor.step.remote(dropped, requests, _STEP_S)] = "step"
+        slot.calls[slot.actor.step.remote(aborted, requests, _STEP_S)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[Event]:
-        """What has happened, waiting up to `timeout_s` for something to happen.
+        """The events since the last call, waiting up to `timeout_s` for the first one.
 
         Raises:
-            EngineError: all workers are lost for good, none has a place, or a request is none for their engine.
+            EngineError: all workers are lost for good, none is placed, or their engine refuses a request.
             ModelError: the model cannot be loaded, and no worker was lost before.
             ConfigError: an option does not fit the engine.
         """
         self._check_places()
-        calls = {call: number for number, slot in self._slots.items() for call in slot.calls}
+        calls = {call: worker for worker, slot in self._slots.items() for call in slot.calls}
         done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
         if done:
             done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=0)
         for call in done:
-            number = calls[call]
-            slot = self._slots[number]
+            worker = calls[call]
+            slot = self._slots[worker]
             if call not in slot.calls:
-                continue  # of a worker that an earlier call of this round has shown to be lost
+                continue  # of a worker that an earlier call of this loop has shown to be lost
             kind = slot.calls.pop(call)
             try:
-                event = self._answered(number, kind, ray.get(call))
+                event = self._handle_result(worker, kind, ray.get(call))
             except RayTaskError as error:
-                event = self._failed(number, kind, error)
+                event = self._handle_failure(worker, kind, error)
             except RayError as error:
-                event = self._lose(number, _why(error))
+                event = self._lose(worker, _why(error))
             if event is not None:
                 yield event
 
@@ -180,22 +181,24 @@ class WorkerPool:
 
     def _begin(self, slot: _Slot) -> None:
         slot.actor = self._make.remote(self.plan.cores)
-        slot.calls = {slot.actor.place.remote(): "place"}
-        slot.place, slot.is_ready, slot.stats = None, False, {}
+        slot.calls = {slot.actor.location.remote(): "location"}
+        slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """Have workers with a place load. What `auto` stands for is asked of the first one, and holds for all."""
-        idle = [slot for slot in self._slots.values() if slot.place is not None and not (slot.is_ready or slot.calls)]
+        """Let placed workers load. The first one resolves `auto` for all of them."""
+        idle = [
+            slot for slot in self._slots.values() if slot.location is not None and not (slot.is_ready or slot.calls)
+        ]
         if self._is_resolved:
             for slot in idle:
                 slot.calls[slot.actor.load.remote(self._name, self._options)] = "load"
         elif idle and not any("resolve" in slot.calls.values() for slot in self._slots.values()):
             idle[0].calls[idle[0].actor.resolve.remote(self._name, self._options)] = "resolve"
 
-    def _answered(self, number: int, kind: str, value: Any) -> Event | None:
-        slot = self._slots[number]
-        if kind == "place":
-            slot.place = value
+    def _handle_result(self, worker: int, kind: str, value: Any) -> Event | None:
+        slot = self._slots[worker]
+        if kind == "location":
+            slot.location = value
             self._load_placed()
             return None
         if kind == "resolve":
@@ -204,61 +207,61 @@ class WorkerPool:
             self._load_placed()
             return None
         if kind == "load":
-            assert slot.place is not None, "it has said where it is before it loads"
+            assert slot.location is not None, "a worker states its location before it loads"
             slot.is_ready, slot.stats = True, value.stats
-            return WorkerReady(worker=number, place=slot.place, loaded=value)
+            return WorkerReady(worker=worker, location=slot.location, loaded=value)
         completions, slot.stats = value
         slot.losses = 0 if completions else slot.losses
-        return StepDone(worker=number, completions=completions)
+        return StepDone(worker=worker, completions=completions)
 
-    def _failed(self, number: int, kind: str, error: RayTaskError) -> Event:
-        """The engine broke and the process did not, or there is none; what is the user's to mend ends the run."""
+    def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
+        """Handle an engine that broke or did not load; an error that the user must fix ends the run."""
         cause = error.cause
         if isinstance(cause, ConfigError | ModelError | RefusedError) and (kind == "step" or not self.lost):
-            place = self._slots[number].place
-            raise type(cause)(f"on {place.node if place else 'a node'}: {cause}") from cause
-        words = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {_first_line(cause)}"
-        closing = self._slots[number].actor.close.remote()
+            location = self._slots[worker].location
+            raise type(cause)(f"on {location.node if location else 'a node'}: {cause}") from cause
+        message = str(cause) if isinstance(cause, JudgelmError) else f"{type(cause).__name__}: {_first_line(cause)}"
+        closing = self._slots[worker].actor.close.remote()
         ray.wait([closing], timeout=_CLOSING_S)
-        return self._lose(number, words)
+        return self._lose(worker, message)
 
-    def _lose(self, number: int, why: str) -> WorkerLost:
-        """Put another in its place; a number whose workers are lost again and again before any work stays empty."""
-        slot = self._slots[number]
+    def _lose(self, worker: int, why: str) -> WorkerLost:
+        """Start another worker in its place, unless too many in a row were lost before they finished a request."""
+        slot = self._slots[worker]
         self.lost += 1
         self._stats_of_lost.append(slot.stats)
         slot.losses += 1
-        where = f"{slot.place.node}, process {slot.place.pid}: " if slot.place else ""
+        where = f"{slot.location.node}, process {slot.location.pid}: " if slot.location else ""
         ray.kill(slot.actor)
-        if slot.losses < _MOST_LOSSES:
+        if slot.losses < _MAX_LOSSES:
             self._begin(slot)
         else:
-            del self._slots[number]
+            del self._slots[worker]
         self._load_placed()
         if not self._slots:
             raise EngineError(
-                f"{where}{why} (no worker is left: each was lost {_MOST_LOSSES} times in a row before it finished "
+                f"{where}{why} (no worker is left: each was lost {_MAX_LOSSES} times in a row before it finished "
                 "anything; the workers' logs are in /tmp/ray/session_latest/logs on their node)"
             )
-        return WorkerLost(worker=number, why=f"{where}{why}")
+        return WorkerLost(worker=worker, why=f"{where}{why}")
 
     def _check_places(self) -> None:
         now = time.monotonic()
-        if any(slot.place is not None for slot in self._slots.values()):
+        if any(slot.location is not None for slot in self._slots.values()):
             self._placed_s = now
         elif now - self._placed_s > self._cluster.placing_timeout_s:
             has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
             raise EngineError(
-                f"no place for a worker in {self._cluster.placing_timeout_s:.0f} s: {self.plan} wanted; the nodes have "
-                f"{has}, which others may be using; start more nodes, or ask for fewer cores"
+                f"no room for a worker within {self._cluster.placing_timeout_s:.0f} s: {self.plan} wanted; the nodes "
+                f"have {has}, which others may be using; start more nodes, or ask for fewer cores"
             )
 
 
 def _connect(cluster: Cluster) -> bool:
-    """Start Ray or join it; whether it is this run's own to shut down.
+    """Start Ray or join it; returns whether this run must shut it down.
 
     Raises:
-        EngineError: it cannot be started, or is not there.
+        EngineError: Ray cannot be started, or is not running.
     """
     if ray.is_initialized():
         return False
@@ -273,16 +276,16 @@ def _connect(cluster: Cluster) -> bool:
         with _own_sigterm():
             ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        mend = "start a cluster with `ray start --head`, or take address local"
+        way_out = "start a cluster with `ray start --head`, or use address local"
         if "AuthToken" in str(error.__cause__):
-            mend = "its head asks for a token: set RAY_AUTH_MODE=token and the token here as there"
-        raise EngineError(f"no Ray at address {cluster.address}: {_first_line(error)}; {mend}") from error
+            way_out = "its head needs a token: set RAY_AUTH_MODE=token and the same token here"
+        raise EngineError(f"no Ray at address {cluster.address}: {_first_line(error)}; {way_out}") from error
     return True
 
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keep the program's own way with SIGTERM, which Ray replaces."""
+    """Keep the program's own handler of SIGTERM, which Ray replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -295,12 +298,12 @@ def _own_sigterm() -> Iterator[None]:
 
 def _nodes() -> list[Node]:
     """The living machines of the cluster."""
-    found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [Node(cpus=int(one.get("CPU", 0)), gpus=int(one.get("GPU", 0))) for one in found]
+    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(cpus=int(node.get("CPU", 0)), gpus=int(node.get("GPU", 0))) for node in resources]
 
 
 def _why(error: RayError) -> str:
-    """Ray's words for a loss, without the table of ids and the list of common causes."""
+    """Ray's message for a loss, without the table of ids and the list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__
 

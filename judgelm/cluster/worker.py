@@ -1,4 +1,4 @@
-"""What runs in a worker's process: an engine, and the calls through which it is fed. Ray makes an actor of it."""
+"""A worker's process: an engine, and the calls that the driver makes. Ray makes an actor of it."""
 
 import os
 import platform
@@ -15,16 +15,16 @@ from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.version import VERSION
 
 _MARK = "/judgelm-worker"
-"""A name, not a file: what a lost worker's engine left running on a node is known by it."""
+"""Not a file, but the mark of the processes that a lost worker's engine leaves running on a node."""
 
 
 class RefusedError(EngineError):
-    """An engine does not take a request at all, so no other worker's would."""
+    """An engine refuses a request, as every other worker's would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLocation:
-    """Where a worker runs."""
+    """A worker's machine and process."""
 
     node: str
     pid: int
@@ -32,7 +32,7 @@ class WorkerLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEngine:
-    """A loaded worker: its engine's description, first counts and limits, and the versions around it."""
+    """A loaded worker: its engine's description, first statistics and capabilities, and versions."""
 
     described: dict[str, Any]
     stats: dict[str, Any]
@@ -47,23 +47,23 @@ class Worker:
     """An engine in a process of its own.
 
     Args:
-        cores: CPU cores it was given, and so threads for torch, which is imported only after this.
+        cores: its CPU cores, and so threads for torch, which is imported only after this.
     """
 
     def __init__(self, cores: int) -> None:
         os.environ["OMP_NUM_THREADS"] = str(cores)
         self._engine: Engine | None = None
 
-    def place(self) -> WorkerLocation:
-        """Where this is; the first call to be answered, as soon as the worker has a place in the cluster."""
+    def location(self) -> WorkerLocation:
+        """The worker's location; the first call, answered as soon as the worker is placed in the cluster."""
         return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-        """The options that all workers load with, what is `auto` chosen on this machine; and a note on it."""
+        """The options that all workers load with, `auto` resolved on this machine, and a note on it."""
         return resolve_options(name, options)
 
     def load(self, name: str, options: EngineOptions) -> LoadedEngine:
-        """Load the engine; what the engine of a lost worker left behind on this machine is ended first."""
+        """End the processes of a lost worker's engine on this machine, then load the engine."""
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
@@ -78,18 +78,18 @@ class Worker:
         )
 
     def step(
-        self, dropped: Sequence[str], requests: Sequence[Request], timeout_s: float
+        self, aborted: Sequence[str], requests: Sequence[Request], timeout_s: float
     ) -> tuple[list[Completion], dict[str, Any]]:
-        """Forget, take, work up to about `timeout_s`: what is finished, and what the engine has counted so far.
+        """Abort, submit and collect requests for about `timeout_s`; returns completions and the engine's statistics.
 
         Raises:
-            RefusedError: the engine does not take one of the requests.
+            RefusedError: the engine refuses one of the requests.
             EngineError: the engine broke.
         """
         engine = self._engine
         assert engine is not None, "the driver waits for `load`"
-        if dropped:
-            engine.abort(dropped)
+        if aborted:
+            engine.abort(aborted)
         if requests:
             try:
                 engine.submit(requests)

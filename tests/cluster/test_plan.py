@@ -53,7 +53,7 @@ def test_options_that_do_not_fit_are_refused(options, words):
 
 
 def test_a_cap_on_cost_is_not_multiplied_by_workers():
-    with pytest.raises(ConfigError, match="max_cost_usd caps one client"):
+    with pytest.raises(ConfigError, match="max_cost_usd limits one client"):
         Judge("m", engine="openai", cluster=Cluster(workers=2), engine_args={"max_cost_usd": 1})
 
 

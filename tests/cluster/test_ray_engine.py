@@ -63,7 +63,7 @@ def test_a_request_that_ends_workers_fails_alone():
     assert len(found) == 20
     assert [key for key, one in found.items() if one.failure] == ["3"]
     assert found["3"].failure.code == "engine"
-    assert "workers were lost with this request in hand" in found["3"].failure.text
+    assert "workers were lost with this request in flight" in found["3"].failure.text
 
 
 def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
@@ -83,7 +83,7 @@ def test_a_model_that_is_not_on_a_node_is_said_with_its_name():
 
 
 def test_workers_without_a_place_are_not_waited_for_for_ever():
-    with pytest.raises(EngineError, match=r"no place for a worker in 1 s: 1 worker of 64 cores wanted"):
+    with pytest.raises(EngineError, match=r"no room for a worker within 1 s: 1 worker of 64 cores wanted"):
         Judge("any", engine="fragile", cluster=Cluster(workers=1, cores=64, placing_timeout_s=1))
 
 

@@ -15,138 +15,140 @@ def request(key, question="what is it", answer="a big fox", prefill="", max_toke
     return Request(key=str(key), prompt=prompt, sampling=Sampling(max_tokens=max_tokens))
 
 
-def feeder_of(workers=2, window=100):
-    feeder = Scheduler()
+def scheduler_of(workers=2, window=100):
+    scheduler = Scheduler()
     for worker in range(workers):
-        feeder.join(worker, window)
-    return feeder
+        scheduler.add_worker(worker, window)
+    return scheduler
 
 
-def finish(feeder, worker, sent, now=1.0):
-    return feeder.settle(worker, Completion(key=sent.key, texts=("8 6",), finish_reasons=("stop",)), now)
+def finish(scheduler, worker, sent, now=1.0):
+    return scheduler.complete(worker, Completion(key=sent.key, texts=("8 6",), finish_reasons=("stop",)), now)
 
 
-def questions(dealt):
-    return {worker: {span.text for one in sent for span in one.prompt.spans} for worker, sent in dealt.items()}
+def questions(dispatched):
+    return {worker: {span.text for one in sent for span in one.prompt.spans} for worker, sent in dispatched.items()}
 
 
 def test_requests_are_spread_and_come_back_under_their_own_keys():
-    feeder = feeder_of(2)
-    feeder.add(request(f"k{i}", question=f"q{i}") for i in range(6))
-    dealt = feeder.deal(0.0)
-    assert {worker: len(sent) for worker, sent in dealt.items()} == {0: 3, 1: 3}
-    keys = [finish(feeder, worker, one).key for worker, sent in dealt.items() for one in sent]
+    scheduler = scheduler_of(2)
+    scheduler.add(request(f"k{i}", question=f"q{i}") for i in range(6))
+    dispatched = scheduler.dispatch(0.0)
+    assert {worker: len(sent) for worker, sent in dispatched.items()} == {0: 3, 1: 3}
+    keys = [finish(scheduler, worker, one).key for worker, sent in dispatched.items() for one in sent]
     assert sorted(keys) == [f"k{i}" for i in range(6)]
-    assert not feeder.is_busy
+    assert not scheduler.is_busy
 
 
 def test_both_orders_of_a_pair_and_its_reason_go_to_one_worker():
-    feeder = feeder_of(2)
-    feeder.add([request("0:0", "q0"), request("0:1", "q0", "another"), request("1:0", "q1"), request("1:1", "q1", "x")])
-    dealt = feeder.deal(0.0)
-    assert {worker: len(sent) for worker, sent in dealt.items()} == {0: 2, 1: 2}
-    [home] = [worker for worker, found in questions(dealt).items() if any("q1" in text for text in found)]
-    feeder.add(request(f"new {i}", f"new {i}") for i in range(4))
-    feeder.add([request("1:0", "q1", prefill="8 6\n")])
-    later = feeder.deal(1.0)
+    scheduler = scheduler_of(2)
+    scheduler.add(
+        [request("0:0", "q0"), request("0:1", "q0", "another"), request("1:0", "q1"), request("1:1", "q1", "x")]
+    )
+    dispatched = scheduler.dispatch(0.0)
+    assert {worker: len(sent) for worker, sent in dispatched.items()} == {0: 2, 1: 2}
+    [home] = [worker for worker, found in questions(dispatched).items() if any("q1" in text for text in found)]
+    scheduler.add(request(f"new {i}", f"new {i}") for i in range(4))
+    scheduler.add([request("1:0", "q1", prefill="8 6\n")])
+    later = scheduler.dispatch(1.0)
     assert later[home][0].prompt.prefill == "8 6\n", "it goes first, and home"
 
 
-def test_a_workers_tokens_in_hand_are_bounded():
+def test_a_workers_tokens_in_flight_are_bounded():
     # each is more than 1,000 tokens (4,000 bytes, the template, a reply), and the window begins at 4,096
-    feeder = feeder_of(1)
-    feeder.add(request(i, question=f"{i}" + "x" * 4000) for i in range(50))
-    assert len(feeder.deal(0.0)[0]) == 4
-    assert feeder.deal(0.0) == {}
+    scheduler = scheduler_of(1)
+    scheduler.add(request(i, question=f"{i}" + "x" * 4000) for i in range(50))
+    assert len(scheduler.dispatch(0.0)[0]) == 4
+    assert scheduler.dispatch(0.0) == {}
 
 
 def test_a_quick_worker_is_given_more_than_a_slow_one():
-    feeder = feeder_of(2, window=10_000)
-    feeder.add(request(i, question=f"{i}" + "x" * 4000) for i in range(400))
+    scheduler = scheduler_of(2, window=10_000)
+    scheduler.add(request(i, question=f"{i}" + "x" * 4000) for i in range(400))
     hands = {0: [], 1: []}
     for turn in range(1, 8):  # worker 0 answers all it has each second, worker 1 one request in 20 seconds
-        for worker, sent in feeder.deal(float(turn)).items():
+        for worker, sent in scheduler.dispatch(float(turn)).items():
             hands[worker] += sent
         for one in hands[0]:
-            finish(feeder, 0, one, turn + 1.0)
+            finish(scheduler, 0, one, turn + 1.0)
         hands[0] = []
-        finish(feeder, 1, hands[1].pop(0), turn + 20.0)
-    feeder.deal(9.0)
-    assert feeder.in_hand(0) > 10 * feeder.in_hand(1) > 0
+        finish(scheduler, 1, hands[1].pop(0), turn + 20.0)
+    scheduler.dispatch(9.0)
+    assert scheduler.in_flight(0) > 10 * scheduler.in_flight(1) > 0
 
 
 def test_a_lost_workers_requests_go_to_another():
-    feeder = feeder_of(2)
-    feeder.add(request(i, question=f"q{i}") for i in range(6))
-    feeder.deal(0.0)
-    assert feeder.lose(0, "killed") == []
-    assert len(feeder.deal(1.0)[1]) == 3
-    assert feeder.sent_again == 3
+    scheduler = scheduler_of(2)
+    scheduler.add(request(i, question=f"q{i}") for i in range(6))
+    scheduler.dispatch(0.0)
+    assert scheduler.lose_worker(0, "killed") == []
+    assert len(scheduler.dispatch(1.0)[1]) == 3
+    assert scheduler.sent_again == 3
 
 
 def test_a_late_answer_of_a_dropped_request_is_nobodys():
-    feeder = feeder_of(1)
-    feeder.add([request("a")])
-    [sent] = feeder.deal(0.0)[0]
-    assert feeder.drop(["a"]) == {0: [sent.key]}
-    feeder.add([request("a", question="something else")])
-    feeder.deal(0.0)
-    assert finish(feeder, 0, sent) is None
-    assert feeder.in_hand(0) == 1
+    scheduler = scheduler_of(1)
+    scheduler.add([request("a")])
+    [sent] = scheduler.dispatch(0.0)[0]
+    assert scheduler.abort(["a"]) == {0: [sent.key]}
+    scheduler.add([request("a", question="something else")])
+    scheduler.dispatch(0.0)
+    assert finish(scheduler, 0, sent) is None
+    assert scheduler.in_flight(0) == 1
 
 
 def test_only_the_request_that_ends_workers_fails():
-    feeder = feeder_of(3)
-    feeder.add(request(i, question=f"q{i}") for i in range(12))
+    scheduler = scheduler_of(3)
+    scheduler.add(request(i, question=f"q{i}") for i in range(12))
     done, lost = {}, 0
-    while feeder.is_busy:
-        dealt = feeder.deal(0.0)
-        assert dealt, "something is always sent, as all is settled at once"
-        for worker, sent in dealt.items():
+    while scheduler.is_busy:
+        dispatched = scheduler.dispatch(0.0)
+        assert dispatched, "something is always sent, as all is settled at once"
+        for worker, sent in dispatched.items():
             if any(span.text == "q7" for one in sent for span in one.prompt.spans):
                 lost += 1
-                done |= {one.key: one for one in feeder.lose(worker, "out of memory")}
-                feeder.join(worker, 100)
+                done |= {one.key: one for one in scheduler.lose_worker(worker, "out of memory")}
+                scheduler.add_worker(worker, 100)
             else:
-                done |= {one.key: one for one in (finish(feeder, worker, one) for one in sent)}
+                done |= {one.key: one for one in (finish(scheduler, worker, one) for one in sent)}
     assert sorted(done, key=int) == [str(i) for i in range(12)]
     assert [key for key, one in done.items() if one.finish_reasons == ("error",)] == ["7"]
-    assert "3 workers were lost with this request in hand" in done["7"].error
+    assert "3 workers were lost with this request in flight" in done["7"].error
     assert "out of memory" in done["7"].error
     assert lost == 3
 
 
 @given(st.data())
 def test_whatever_happens_each_request_is_answered_once(data):
-    feeder = feeder_of(3, window=data.draw(st.integers(1, 5)))
+    scheduler = scheduler_of(3, window=data.draw(st.integers(1, 5)))
     added, dropped, done, hands = 0, set(), [], {0: {}, 1: {}, 2: {}}
 
-    def deal():
-        for worker, sent in feeder.deal(0.0).items():
+    def dispatch():
+        for worker, sent in scheduler.dispatch(0.0).items():
             hands[worker] |= {one.key: one for one in sent}
 
     for what in data.draw(st.lists(st.sampled_from(["add", "finish", "lose", "drop"]), max_size=40)):
         worker = data.draw(st.integers(0, 2))
         if what == "add":
             count = data.draw(st.integers(1, 6))
-            feeder.add(request(i, question=f"q{i % 4}") for i in range(added, added + count))
+            scheduler.add(request(i, question=f"q{i % 4}") for i in range(added, added + count))
             added += count
         elif what == "finish" and hands[worker]:
-            done.append(finish(feeder, worker, hands[worker].pop(data.draw(st.sampled_from(sorted(hands[worker]))))))
+            done.append(finish(scheduler, worker, hands[worker].pop(data.draw(st.sampled_from(sorted(hands[worker]))))))
         elif what == "lose":
-            done += feeder.lose(worker, "killed")
+            done += scheduler.lose_worker(worker, "killed")
             hands[worker] = {}
-            feeder.join(worker, 3)
+            scheduler.add_worker(worker, 3)
         elif what == "drop" and added:
             key = str(data.draw(st.integers(0, added - 1)))
             dropped |= {key} - {one.key for one in done if one is not None}
-            feeder.drop([key])
-        deal()
-    while feeder.is_busy:
+            scheduler.abort([key])
+        dispatch()
+    while scheduler.is_busy:
         for worker, hand in hands.items():
-            done += [finish(feeder, worker, one) for one in hand.values()]
+            done += [finish(scheduler, worker, one) for one in hand.values()]
             hands[worker] = {}
-        deal()
+        dispatch()
     keys = [one.key for one in done if one is not None]
     assert len(keys) == len(set(keys))
     assert set(keys) == {str(i) for i in range(added)} - dropped

@@ -46,7 +46,7 @@ def test_what_the_recipe_refuses(tmp_path):
     (tmp_path / "config.yaml").write_text("both_ordres: true\n")
     done = recipe(pairs, "-o", tmp_path / "judged", "--model", "8 6", "--config", tmp_path / "config.yaml")
     assert done.returncode == 1
-    assert "both_ordres is no option of judge or mode" in done.stderr
+    assert "both_ordres is not an option of judge or mode" in done.stderr
     (tmp_path / "more").mkdir()
     other = write_pairs(tmp_path / "more/one.jsonl", 1)
     done = recipe(pairs, other, "-o", tmp_path / "judged", "--model", "8 6")

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.cluster.loading import load_workers
-from judgelm.cluster.plan import Cluster
+from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
