@@ -39,7 +39,9 @@ def main() -> int:
     jobs = jobs_of(options.inputs, Path(options.out))
     cluster = Cluster(address=options.ray, workers=options.workers, cores=options.worker_cores)
     engine, dtype = judge_options.get("engine", "auto"), judge_options.pop("dtype", "auto")
-    resumed = (resolved for job in jobs if (resolved := run_dtype(job, dtype, engine)) != "auto")  # a run keeps its format
+    resumed = (
+        resolved for job in jobs if (resolved := run_dtype(job, dtype, engine)) != "auto"
+    )  # a run keeps its format
     failed = 0.0
     with Judge(options.model, cluster=cluster, dtype=next(resumed, "auto"), **judge_options) as judge:
         print(
