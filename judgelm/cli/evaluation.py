@@ -25,7 +25,7 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
-from judgelm.studies.pair_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_THRESHOLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def score(options: ScoringOptions) -> Scored:
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
         order_rule=options.order_rule or _default_rule(options, judgments, manifest),
-        tie_band=_tie_band(options, manifest),
+        tie_threshold=_tie_band(options, manifest),
         run_rule=_mode(manifest).get("order_rule"),
         scale=_scale_in_words(options, manifest),
         resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
@@ -101,7 +101,7 @@ def _cascade(
         clusters=clusters,
         failures_as_ties=protocol.failures == "as_tie",
         rule=scored.evaluation.order_rule,
-        tie_band=protocol.tie_band,
+        tie_threshold=protocol.tie_threshold,
         resampling=protocol.resampling,
     )
     return replace(found, agreement=agreement)
@@ -189,7 +189,7 @@ def _tie_band(options: ScoringOptions, manifest: dict[str, Any]) -> float:
     """As given, else the run's own."""
     if options.tie_band is not None:
         return options.tie_band
-    return float(_mode(manifest).get("tie_band", TIE_BAND))
+    return float(_mode(manifest).get("tie_band", TIE_THRESHOLD))
 
 
 def _scale(text: str) -> tuple[float, float]:

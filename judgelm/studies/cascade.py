@@ -8,7 +8,7 @@ import numpy as np
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment, Label
-from judgelm.studies.pair_labels import TIE_BAND, label_of, pair_label, pair_winner
+from judgelm.studies.pair_labels import TIE_THRESHOLD, label_of, pair_label, pair_winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def cascade_agreement(
     clusters: Mapping[str, Hashable] | None = None,
     failures_as_ties: bool = False,
     rule: LabelRule = "as_judged",
-    tie_band: float = TIE_BAND,
+    tie_threshold: float = TIE_THRESHOLD,
     resampling: Resampling,
 ) -> CascadeAgreement:
     """Agreement of the cascade and of its judges, over samples that are joined, judged by the small one and labelled.
@@ -50,7 +50,7 @@ def cascade_agreement(
         clusters: sample id -> key; pairs of one key are resampled together.
         failures_as_ties: count a failure as a tie instead of leaving it out.
         rule: two orders into one label.
-        tie_band: under rule `probability`.
+        tie_threshold: under rule `probability`.
         resampling: seed and number of resamples.
 
     Raises:
@@ -60,7 +60,7 @@ def cascade_agreement(
     failed = 0 if failures_as_ties else None
 
     def judged(judgment: Judgment) -> int | None:
-        label = pair_label(judgment, rule, None, tie_band)
+        label = pair_label(judgment, rule, None, tie_threshold)
         return failed if label is None else label
 
     truth = {key: label_of(pair_winner(labels[key])) for key in ids}

@@ -20,7 +20,7 @@ from judgelm.records import Judgment, Label, Winner
 from judgelm.studies.join import JoinedPair, failed_orders, failure_code, flipped, group_by_value, join, labelled
 from judgelm.studies.pair_labels import (
     RULE_NAMES,
-    TIE_BAND,
+    TIE_THRESHOLD,
     by_id,
     label_of,
     pair_label,
@@ -49,7 +49,7 @@ class EvaluationOptions:
         failures: the treatment that headlines, groups and lists use; both are always computed.
         order_rule: how two orders make one label; None for `pairing.protocol_rule`: `given` of pairs scored in both
             orders, as JudgeLM measures, `as_judged` of all else.
-        tie_band: under order rule `probability`, how far from 0.5 is still a tie.
+        tie_threshold: under order rule `probability`, how far from 0.5 is still a tie.
         run_rule: the order rule by which the run decided, for the protocol's sentence; None where unknown.
         scale: what scores were accepted, in words (`1-10`, `any`); None where unknown.
         resampling: seed and number of resamples of every interval.
@@ -57,7 +57,7 @@ class EvaluationOptions:
 
     failures: FailureHandling = "excluded"
     order_rule: LabelRule | None = None
-    tie_band: float = TIE_BAND
+    tie_threshold: float = TIE_THRESHOLD
     run_rule: OrderRule | None = None
     scale: str | None = None
     resampling: Resampling = field(default_factory=Resampling)
@@ -198,7 +198,7 @@ def evaluate(
     judgments_by_id, reverse = by_id(judgments), reverse or {}
     by_default = protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
-    rows = join(judgments_by_id, labels, reverse, clusters, rule, options.tie_band)
+    rows = join(judgments_by_id, labels, reverse, clusters, rule, options.tie_threshold)
     judged = [row for row in rows if row.judged is not None]
     included = judged if options.failures == "excluded" else rows
     tokens = np.array([[row.judgment.prompt_tokens, row.judgment.completion_tokens] for row in rows]).mean(axis=0)
@@ -337,6 +337,6 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     else:
         orders = "Each pair's verdict was put together from those of several judges"
     if rule == "probability":
-        orders += f", a tie within {options.tie_band:g} of a probability of 0.5"
+        orders += f", a tie within {options.tie_threshold:g} of a probability of 0.5"
     scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
     return f"{orders}; {_FAILURES[options.failures]}; {scale}."

@@ -45,7 +45,7 @@ def join(
     reverse: Mapping[str, Judgment],
     clusters: Mapping[str, Hashable] | None,
     rule: LabelRule,
-    tie_band: float,
+    tie_threshold: float,
 ) -> list[JoinedPair]:
     """Judgments and labels of the same samples, in the judgments' order; rule and band are `pair_label`'s.
 
@@ -57,7 +57,7 @@ def join(
         JoinedPair(
             id=key,
             truth=label_of(pair_winner(labels[key])),
-            judged=pair_label(judgment, rule, reverse.get(key), tie_band),
+            judged=pair_label(judgment, rule, reverse.get(key), tie_threshold),
             orders=_orders(judgment, reverse.get(key), twice),
             judgment=judgment,
             label=labels[key],

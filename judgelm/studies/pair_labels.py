@@ -17,7 +17,7 @@ RULE_NAMES: Mapping[LabelRule, str] = {
 }
 """Words behind `agreement` in a table's heading."""
 
-TIE_BAND = 0.05
+TIE_THRESHOLD = 0.05
 """Default distance from 0.5 within which a probability is a tie."""
 
 _LABELS: dict[Winner, int] = {1: 1, "tie": 0, 2: -1}
@@ -99,7 +99,10 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
 
 
 def pair_label(
-    judgment: Judgment, rule: LabelRule = "as_judged", reverse: Judgment | None = None, tie_band: float = TIE_BAND
+    judgment: Judgment,
+    rule: LabelRule = "as_judged",
+    reverse: Judgment | None = None,
+    tie_threshold: float = TIE_THRESHOLD,
 ) -> int | None:
     """The label of a judgment under an order rule: +1, 0, -1, or None when it failed.
 
@@ -115,7 +118,7 @@ def pair_label(
         return None if judgment.winner is None else label_of(judgment.winner)
     orders = orders_of(judgment, reverse)
     if rule == "probability":
-        return _by_probability(judgment, reverse, tie_band)
+        return _by_probability(judgment, reverse, tie_threshold)
     if orders is None:
         raise InputError(
             f"judgment {judgment.sample_id}: two orders without scores of each; "
@@ -162,7 +165,7 @@ def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | No
     return next((shown.scores for shown in per_order(judgment.shown) if shown.order == (0, 1)), judgment.scores)
 
 
-def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_band: float) -> int | None:
+def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_threshold: float) -> int | None:
     shown = [(part.order, part) for part in judgment.shown]
     if reverse is not None:
         shown += [((1, 0), part) for part in reverse.shown]
@@ -175,7 +178,7 @@ def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_band: floa
             "judge again with --distribution, on an engine that gives probabilities"
         )
     probability = antisymmetrised(distributions)
-    return None if probability is None else label_of(winner_by(probability, tie_band))
+    return None if probability is None else label_of(winner_by(probability, tie_threshold))
 
 
 def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, Judgment]:

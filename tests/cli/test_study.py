@@ -1,12 +1,14 @@
 """`judgelm study` from the outside."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from judgelm.parsing.distribution import pair_distribution, score_lines
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.runs.serialization import judgment_row
 
@@ -74,7 +76,7 @@ def test_scores_beyond_the_scale_are_said_to_be_with_the_way_out(cli, tmp_path, 
     code, _, err = cli(*command)
     assert code == 1
     assert "first.jsonl: 1 of 1 replies have scores out of range (1-10); try --scale any" in err
-    assert "(failed: first: 1 of 1 (out_of_range 1); second: 1 of 1 (out_of_range 1))" in err
+    assert "(failed: first: 1 of 1 (out of range 1); second: 1 of 1 (out of range 1))" in err
     code, _, err = cli(*command, "--scale", "any")
     assert (code, "first 100.0 %" in err) == (0, True)
 
@@ -99,6 +101,22 @@ def test_names_that_do_not_tell_judges_apart(cli, files, names, finding):
     )  # fmt: skip
     assert code == 1
     assert finding in err
+
+
+@pytest.mark.parametrize("option", ["--tie-threshold", "--tie-band"])
+def test_the_former_name_of_the_tie_threshold_still_holds(cli, files, option):
+    # P(first better) is 0.6: no tie within the default 0.05 of 0.5, a tie within 0.2
+    logprobs = [-math.inf, math.log(0.4), math.log(0.6), -math.inf]
+    distribution = pair_distribution(score_lines((1, 2), 1), logprobs)
+    shown = (Shown(order=(0, 1), text="2 1", scores=(2, 1), distribution=distribution),)
+    judgment = Judgment(sample_id="0", mode="pair", verdict=PairVerdict(winner=1), shown=shown)
+    (files / "p.jsonl").write_text(json.dumps(judgment_row(judgment)) + "\n")
+    arguments = ("-l", files / "labels.jsonl", "-o", files / "out", "--name", "a", "--name", "b", "--json", "-")
+    runs = (files / "p.jsonl", files / "p.jsonl")
+    code, out, err = study(cli, "compare-judges", *runs, *arguments, "--order-rule", "probability", option, "0.2")
+    assert code == 0, err
+    [verdicts] = [table for table in json.loads(out)["tables"] if table["name"] == "verdicts"]
+    assert [row["tie"] for row in verdicts["rows"]] == [0, 1, 0]
 
 
 def test_one_judge_is_not_compared(cli, files):

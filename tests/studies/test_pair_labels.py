@@ -82,7 +82,7 @@ def with_distribution(shown, first, assigned=1.0):
 )
 def test_the_probability_rule_is_applied_again_from_the_distributions(given, swapped, band, label):
     found = judgment(with_distribution(GIVEN, given), with_distribution(SWAPPED, swapped))
-    assert pair_label(found, "probability", tie_band=band) == label
+    assert pair_label(found, "probability", tie_threshold=band) == label
 
 
 def test_the_probability_rule_takes_a_reversed_file_too():

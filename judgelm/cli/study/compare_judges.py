@@ -28,9 +28,10 @@ def compare_judges_command(
         LabelRule,
         typer.Option(help="Two orders into one label, for all judges alike; given is the rule of `judgelm eval`."),
     ] = "as_judged",
-    tie_band: Annotated[
+    tie_threshold: Annotated[
         float, typer.Option(min=0.0, max=0.5, help="Under rule probability: a tie is at most this far from 0.5.")
     ] = 0.05,
+    tie_band: Annotated[float | None, typer.Option(min=0.0, max=0.5, hidden=True)] = None,
     label_reference: LabelReferenceOption = "auto",
     parser: ParserOption = "judgelm",
     scale: ScaleOption = "1-10",
@@ -45,6 +46,11 @@ def compare_judges_command(
     from judgelm.studies.compare_judges.comparison import CompareOptions
     from judgelm.studies.compare_judges.study import compare_judges
 
-    options = CompareOptions(failures=failures, order_rule=order_rule, tie_band=tie_band, resampling=output.resampling)
+    options = CompareOptions(
+        failures=failures,
+        order_rule=order_rule,
+        tie_threshold=tie_threshold if tie_band is None else tie_band,
+        resampling=output.resampling,
+    )
     judges = read_judges(judgments, name or [], parser=parser, scale=scale)
     output.write(compare_judges(judges, read_fitting_labels(labels, judgments[0], label_reference), options))

@@ -16,7 +16,7 @@ from judgelm.records import Judgment
 from judgelm.studies.calibration import tables
 from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quality, Slice, gain, quality, slice_of
 from judgelm.studies.join import JoinedPair, join
-from judgelm.studies.pair_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.result import StudyResult
 from judgelm.studies.sentences import format_number, format_points
 
@@ -39,7 +39,7 @@ def calibration_study(
     """
     options = options or CalibrationOptions()
     questions = {sample.id: sample.question for sample in labelled.samples.values()}
-    rows = join(judgments, labelled.labels, {}, questions or None, "as_judged", TIE_BAND)
+    rows = join(judgments, labelled.labels, {}, questions or None, "as_judged", TIE_THRESHOLD)
     used = [row for row in rows if row.judgment.probability is not None and row.truth != 0]
     if not used:
         raise _nothing_to_measure(rows)

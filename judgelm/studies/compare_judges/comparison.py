@@ -18,8 +18,9 @@ from judgelm.parsing.distribution import LabelRule
 from judgelm.records import Judgment
 from judgelm.studies.evaluation import FailureHandling
 from judgelm.studies.join import JoinedPair, failure_code, join, labelled
-from judgelm.studies.pair_labels import TIE_BAND
+from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
+from judgelm.studies.sentences import failure_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +30,13 @@ class CompareOptions:
     Attributes:
         failures: pairs on which a judge failed are left out of what it takes part in, or count as its ties.
         order_rule: how two orders make one label, for all judges alike.
-        tie_band: under order rule `probability`.
+        tie_threshold: under order rule `probability`.
         resampling: seed and number of resamples.
     """
 
     failures: FailureHandling = "excluded"
     order_rule: LabelRule = "as_judged"
-    tie_band: float = TIE_BAND
+    tie_threshold: float = TIE_THRESHOLD
     resampling: Resampling = field(default_factory=Resampling)
 
 
@@ -137,7 +138,7 @@ def align_votes(
     rows = {
         name: {
             row.id: row
-            for row in join(judgments, labels.labels, {}, questions or None, options.order_rule, options.tie_band)
+            for row in join(judgments, labels.labels, {}, questions or None, options.order_rule, options.tie_threshold)
         }
         for name, judgments in judges.items()
     }
@@ -167,9 +168,9 @@ def align_votes(
 
 
 def _failures(rows: Mapping[str, JoinedPair]) -> str:
-    """`2 of 80 (out_of_range 2)`, or `0 of 80`."""
+    """`2 of 80 (out of range 2)`, or `0 of 80`."""
     codes = Counter(failure_code(row.judgment) for row in rows.values() if row.judged is None)
-    named = ", ".join(f"{code} {count}" for code, count in codes.most_common())
+    named = ", ".join(f"{failure_name(code)} {count}" for code, count in codes.most_common())
     return f"{codes.total()} of {len(rows)}{f' ({named})' if named else ''}"
 
 

@@ -14,6 +14,7 @@ from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
+from judgelm.studies.sentences import failure_name
 
 Labelling = Callable[[QaAnswer], bool | None]
 
@@ -172,7 +173,7 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))
     headings = ("exact match", "blank answer", "asked and read", "unreadable, taken for incorrect")
-    outcomes = [*zip(fixed, headings, strict=True), *((code, code.replace("_", " ")) for code in codes)]
+    outcomes = [*zip(fixed, headings, strict=True), *((code, failure_name(code)) for code in codes)]
     return table(
         [
             (run.judge, run.variant, len(answers), *(counts[key] for key, _ in outcomes))
