@@ -24,8 +24,10 @@ from pathlib import Path
 
 from judgelm.data.formats.labels import json_scores
 from judgelm.data.formats.review_tables import join_reviews
+from judgelm.data.labelled_pair import pair_fields, score_line
+from judgelm.data.readers.rejects import reject_row
 from judgelm.data.readers.rows import Reject, Row
-from judgelm.data.samples import SampleStream, reject_row
+from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError, JudgelmError
 from judgelm.jsonl import Appender
 from judgelm.records import Label, Sample
@@ -162,15 +164,7 @@ def _converted(row: Row, sample: Sample, stream: SampleStream, scores: list[floa
         raise InputError("no label; rows without one cannot be trained on")
     if len(sample.answers) != 2:
         raise InputError(f"expected 2 answers, got {len(sample.answers)}; JudgeLM rows hold pairs")
-    first_model, second_model = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
-    converted: dict[str, object] = {
-        "question_id": sample.id,
-        "question_body": sample.question,
-        "answer1_body": sample.answers[0],
-        "answer2_body": sample.answers[1],
-        "answer1_model_id": first_model,
-        "answer2_model_id": second_model,
-    }
+    converted: dict[str, object] = pair_fields(sample)
     if sample.reference is not None:
         converted["reference"] = {"text": sample.reference}
     converted |= _label_fields(label, scores)
@@ -187,7 +181,7 @@ def _label_fields(label: Label, scores: list[float] | None) -> dict[str, object]
         win, lose, tie = scores
         pair = {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]
     if pair is not None:
-        text = f"{pair[0]:g} {pair[1]:g}\n{label.reason or ''}"
+        text = f"{score_line(pair)}\n{label.reason or ''}"
         return {"score": json_scores(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
     fields: dict[str, object] = {"winner": label.winner}
     if label.probability is not None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from judgelm.data.formats.labels import json_scores
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
-from judgelm.data.samples import SampleStream
-from judgelm.errors import InputError
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
+from judgelm.data.samples import SampleStream, labelled
 from judgelm.records import Label, Sample, Winner
 
 
@@ -64,17 +63,10 @@ def read_labelled(path: str, *, source: str, on_reject: OnReject = raise_reject)
     """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2))
-    for row, sample in stream.pairs():
-        try:
-            plain, referenced = (stream.format.label(row, with_reference) for with_reference in (False, True))
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
+    for sample, (plain, referenced) in labelled(stream, use, False, True):
         if sample.reference is None:
             referenced = None
-        use.used += 1
         yield LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
-    use.require_used()
 
 
 def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> float:
@@ -90,15 +82,10 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
     The score line of each text is written anew from the numbers. A judgment without scores has its `winner` (and
     what people voted) alone.
     """
-    sample, models = pair.sample, pair.sample.answer_models or (None, None)
+    sample = pair.sample
     winner_only = pair.plain is not None and pair.plain.scores is None
     return {
-        "question_id": sample.id,
-        "question_body": sample.question,
-        "answer1_body": sample.answers[0],
-        "answer2_body": sample.answers[1],
-        "answer1_model_id": models[0],
-        "answer2_model_id": models[1],
+        **pair_fields(sample),
         "score": _score(pair.plain),
         "text": _text(pair.plain),
         "reference": None if sample.reference is None else {"text": sample.reference},
@@ -110,6 +97,19 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
         "source": pair.source,
         "swapped": pair.swapped,
         "epoch": pair.epoch,
+    }
+
+
+def pair_fields(sample: Sample) -> dict[str, Any]:
+    """A pair's id, question, answers and models in JudgeLM's fields."""
+    models = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
+    return {
+        "question_id": sample.id,
+        "question_body": sample.question,
+        "answer1_body": sample.answers[0],
+        "answer2_body": sample.answers[1],
+        "answer1_model_id": models[0],
+        "answer2_model_id": models[1],
     }
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject, reject_row
-from judgelm.data.samples import SampleStream
+from judgelm.data.readers.rejects import FileUse, OnReject, raise_reject
+from judgelm.data.samples import SampleStream, labelled
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -44,19 +44,12 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
     samples: dict[str, Sample] = {}
     labels: dict[str, Label] = {}
     unlabelled = 0
-    for row, sample in stream.pairs():
-        try:
-            label = stream.format.label(row, with_reference)
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
+    for sample, (label,) in labelled(stream, use, with_reference):
         samples[sample.id] = sample
         if label is None:
             unlabelled += 1
         else:
             labels[sample.id] = replace(label, sample_id=sample.id)
-    use.require_used()
     if not labels:
         raise _no_label_error(path, stream, with_reference)
     return LabelledSet(

@@ -9,22 +9,10 @@ from typing import Literal
 from judgelm.data.formats.catalog import LABELS, Format, detect_format
 from judgelm.data.readers.fields import describe, reference_field, row_error, row_id
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, reject_row
+from judgelm.data.readers.rejects import FileUse, OnReject, convert_rows, raise_reject, reject_row
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
-from judgelm.records import Sample
-
-__all__ = [
-    "OnReject",
-    "ReferencePolicy",
-    "SampleStream",
-    "allows_count",
-    "count_range_text",
-    "join_outputs",
-    "raise_reject",
-    "read_references",
-    "reject_row",
-]
+from judgelm.records import Label, Sample
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
 """`auto`: where a row has a reference. `use`: a row without one is a reject. `ignore`: references are dropped."""
@@ -184,6 +172,23 @@ class SampleStream:
         repeated = replace(sample, id=f"{sample.id}-{count}")
         self._seen.add(hash(repeated.id))
         return repeated
+
+
+def labelled(stream: SampleStream, use: FileUse, *with_reference: bool) -> Iterator[tuple[Sample, list[Label | None]]]:
+    """Samples of a stream with their labels, one label for each entry of `with_reference`.
+
+    Raises:
+        InputError: no row of the file can be used; a row whose label cannot be read is a reject.
+    """
+    for row, sample in stream.pairs():
+        try:
+            labels = [stream.format.label(row, shown) for shown in with_reference]
+        except InputError as error:
+            use.reject(reject_row(row, error))
+            continue
+        use.used += 1
+        yield sample, labels
+    use.require_used()
 
 
 def read_references(path: str) -> dict[str, str]:

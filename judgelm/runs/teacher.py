@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from judgelm.data.formats.labels import json_scores
+from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import Appender
 from judgelm.records import Judgment, Sample, Winner
@@ -131,9 +132,8 @@ class RowWriter:
             suffix = "_w_reference" if with_reference else ""
             judgment = self._usable(sample.id, with_reference, agree)
             if judgment is not None and judgment.scores is not None:
-                first, second = judgment.scores
                 labels[f"score{suffix}"] = json_scores(judgment.scores)
-                labels[f"text{suffix}"] = f"{first:g} {second:g}\n{judgment.reason or ''}"
+                labels[f"text{suffix}"] = f"{score_line(judgment.scores)}\n{judgment.reason or ''}"
         self.counts["rows" if labels else "pairs without a usable judgment: no row"] += 1
         return _row(sample, labels, agree) if labels else None
 
@@ -149,7 +149,7 @@ class RowWriter:
         if other is None:
             return self._doubtful(given, f"{reading}: one order only")
         opposite: dict[Winner | None, Winner] = {1: 2, 2: 1, "tie": "tie"}
-        same = _winner(given) == opposite[_winner(other)]
+        same = given.winner == opposite[other.winner]
         agree["orders_agree_w_reference" if with_reference else "orders_agree"] = same
         return given if same else self._doubtful(given, f"{reading}: orders disagree on the winner")
 
@@ -172,21 +172,8 @@ class RowWriter:
         return None
 
 
-def _winner(judgment: Judgment) -> Winner | None:
-    return judgment.winner
-
-
 def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict[str, Any]:
-    metadata = dict(sample.metadata)
-    models = sample.answer_models or (None, None)
-    row: dict[str, Any] = {
-        "question_id": sample.id,
-        "question_body": sample.question,
-        "answer1_body": sample.answers[0],
-        "answer2_body": sample.answers[1],
-        "answer1_model_id": models[0],
-        "answer2_model_id": models[1],
-    }
+    metadata, row = dict(sample.metadata), pair_fields(sample)
     row |= {name: metadata.pop(name) for name in ("answer1_metadata", "answer2_metadata") if name in metadata}
     if sample.reference is not None:
         row["reference"] = {"text": sample.reference}

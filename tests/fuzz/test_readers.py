@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 from hypothesis import strategies as st
 
-from judgelm.data.readers.files import Reject, Row, read_rows
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rows import Reject, Row
 from tests.support import fuzzing
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

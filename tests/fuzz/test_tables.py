@@ -11,7 +11,7 @@ from judgelm.data.formats.results import read_results
 from judgelm.data.formats.review_tables import join_reviews
 from judgelm.data.formats.reviews import match_orders, read_reviews
 from judgelm.data.ratings.table import RatingColumns, read_ratings
-from judgelm.data.readers.files import Reject
+from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import join_outputs, read_references
 from judgelm.data.seeds.files import read_seeds
 from judgelm.parsing.scores import parse_pair

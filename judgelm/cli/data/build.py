@@ -73,19 +73,13 @@ def _summary(built: Any, out: str) -> Table:
     table.add_column(justify="right")
     counts = built.counts
     table.add_row("rows read", f"{sum(counts.read.values()):,}")
-    for (source, why), rows in sorted(counts.rejected.items()):
-        table.add_row(f"  rejected, {source}: {why}", f"{rows:,}")
-    for (source, why), rows in sorted(counts.dropped.items()):
-        table.add_row(f"  dropped, {source}: {why}", f"{rows:,}")
-    for (source, outcome), rows in sorted(counts.repaired.items()):
-        table.add_row(f"  repaired, {source}: {outcome}", f"{rows:,}")
+    for outcome in ("rejected", "dropped", "repaired"):
+        for (source, finding), rows in sorted(getattr(counts, outcome).items()):
+            table.add_row(f"  {outcome}, {source}: {finding}", f"{rows:,}")
     table.add_row("clean pairs", f"{counts.before.pairs:,}")
-    for outcome, pairs in sorted(counts.swapped.items()):
-        table.add_row(f"  {outcome}", f"{pairs:,}")
-    for why, reasons in sorted(counts.ambiguous.items()):
-        table.add_row(f"  ambiguous reason: {why}", f"{reasons:,}")
-    for outcome, pairs in sorted(counts.references.items()):
-        table.add_row(f"  reference: {outcome}", f"{pairs:,}")
+    for name, title in (("swapped", ""), ("ambiguous", "ambiguous reason: "), ("references", "reference: ")):
+        for finding, pairs in sorted(getattr(counts, name).items()):
+            table.add_row(f"  {title}{finding}", f"{pairs:,}")
     for name, rows in built.files.items():
         table.add_row(name, f"{rows:,}")
     for size in built.subsets.too_large:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from judgelm.data.readers.fields import (
@@ -22,7 +23,7 @@ from judgelm.data.readers.fields import (
     text_field,
 )
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
 from judgelm.modes.answer import Answer
 from judgelm.records import Sample
@@ -41,18 +42,9 @@ def read_questions(path: str, *, on_reject: OnReject = raise_reject, limit: int 
     Raises:
         InputError: the file cannot be read, or holds no question.
     """
-    by_id: dict[str, Sample] = {}
-
-    def read(row: Row) -> Sample:
-        question = _question(row)
-        if question.id in by_id:
-            raise row_error(row, f'id "{question.id}" appeared before in this file; ids must be unique')
-        return question
-
+    read = unique(_question, attrgetter("id"))
     questions = convert_rows(read_rows(path), read, path=path, expected=_QUESTION_NEEDS, on_reject=on_reject)
-    for question in islice(questions, limit):
-        by_id[question.id] = question
-    return list(by_id.values())
+    return list(islice(questions, limit))
 
 
 def _question(row: Row) -> Sample:

@@ -89,6 +89,16 @@ def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reje
     )
 
 
+def row_loader(name: str, shape: Shape, make: Callable[[Row, int], Entry], *, several_files: bool = False) -> Load:
+    """A loader that makes an entry of each row, of one file unless `several_files`."""
+
+    def load(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+        for path in files if several_files else (single_file(files, name),):
+            yield from convert_file(path, shape, make, on_reject)
+
+    return load
+
+
 def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
     """The rows of a file that have all fields; later rows without one are rejects."""
     known = False

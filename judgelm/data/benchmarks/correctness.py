@@ -19,7 +19,7 @@ from judgelm.data.benchmarks.base import (
     plain_row,
 )
 from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field, texts_field
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
 from judgelm.parsing.final_answers import canonical, final_answer
@@ -35,7 +35,7 @@ _PAIR_LABELS: Mapping[object, str] = {"A": "1", "B": "2"}
 
 
 def _first_fields(path: str) -> set[str]:
-    first = next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    first = first_row(path)
     return set() if first is None else set(first.data)
 
 

@@ -12,21 +12,20 @@ Nothing of the data comes with judgelm.
 Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, model_from_filename
 from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import read_json, read_rows
 from judgelm.data.readers.json_list import WRAPPERS
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
-from judgelm.jsonl import parse_json
 from judgelm.prompts.multimodal import read_gold
 
 _IMAGES = "images"
@@ -104,21 +103,17 @@ def read_capabilities(path: str | Path) -> dict[str, VisualQuestion]:
     Raises:
         InputError: the file cannot be read, a row lacks its capabilities, or an id comes twice.
     """
-    by_id: dict[str, VisualQuestion] = {}
 
     def read(row: Row) -> tuple[str, VisualQuestion]:
         name = row_id(row, _IDS)
         if name is None:
             raise row_error(row, f"no id; each row needs one of {', '.join(_IDS)}")
-        if name in by_id:
-            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
         models = row.data.get("answer_models")
         model = models[0] if isinstance(models, list) and len(models) == 1 and isinstance(models[0], str) else None
         return name, VisualQuestion(_capabilities(row), _image_name(row), model)
 
-    for name, question in convert_rows(_rows(str(path)), read, path=str(path), expected="id and capabilities"):
-        by_id[name] = question
-    return by_id
+    read_once = unique(read, itemgetter(0))
+    return dict(convert_rows(_rows(str(path)), read_once, path=str(path), expected="id and capabilities"))
 
 
 def _rows(path: str) -> Iterator[Row | Reject]:
@@ -144,8 +139,7 @@ def _is_json(path: str) -> bool:
 def _json_object(path: str) -> dict[str, object] | None:
     """The file's one object; None where it is a list."""
     try:
-        raw = Path(path).read_bytes()
-        value = parse_json((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
+        value = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
     return value if isinstance(value, dict) else None

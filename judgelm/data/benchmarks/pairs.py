@@ -5,21 +5,21 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, choice_field, convert_file, plain_row, single_file
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, choice_field, convert_file, plain_row, row_loader
 from judgelm.data.formats.labels import llmbar_label, pandalm_label
 from judgelm.data.formats.samples import llmbar_sample, pandalm_sample
 from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
+from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
-from judgelm.data.samples import OnReject
 from judgelm.records import Label, Sample, Winner
 
 _WINNERS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
-def _pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    needs = ("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3")
-    shape = Shape(name="PandaLM's test set", needs=needs)
-    yield from convert_file(single_file(files, "pandalm"), shape, _pandalm_entry, on_reject)
+_PANDALM = Shape(
+    name="PandaLM's test set",
+    needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3"),
+)
 
 
 def _pandalm_entry(row: Row, row_number: int) -> Entry:
@@ -57,16 +57,11 @@ _JUDGEBENCH_CATEGORIES = {
     "livebench-math": "math",
     "livecodebench": "coding",
 }
-_JUDGEBENCH_NEEDS = ("pair_id", "source", "question", "response_A", "response_B", "label")
-
-
-def _judgebench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    for path in files:
-        yield from convert_file(path, Shape(name="JudgeBench", needs=_JUDGEBENCH_NEEDS), _judgebench_entry, on_reject)
+_JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "response_A", "response_B", "label"))
 
 
 def _judgebench_entry(row: Row, row_number: int) -> Entry:
-    needs = ", ".join(_JUDGEBENCH_NEEDS)
+    needs = ", ".join(_JUDGEBENCH.needs)
     winner = choice_field(row, "label", _JUDGEBENCH_LABELS)
     source = text_field(row, "source", needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
@@ -118,16 +113,11 @@ AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
 """Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
 
 _AUTO_J_LABELS: Mapping[object, str] = {0: "1", 1: "2", 2: "tie"}
-_AUTO_J_NEEDS = ("scenario", "label", "prompt", "response 1", "response 2")
-
-
-def _auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    shape = Shape(name="Auto-J's pairwise test set", needs=_AUTO_J_NEEDS)
-    yield from convert_file(single_file(files, "auto-j"), shape, _auto_j_entry, on_reject)
+_AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
 
 
 def _auto_j_entry(row: Row, row_number: int) -> Entry:
-    needs = ", ".join(_AUTO_J_NEEDS)
+    needs = ", ".join(_AUTO_J.needs)
     winner = choice_field(row, "label", _AUTO_J_LABELS)
     sample = Sample(
         id=f"auto-j-{row_number}",
@@ -145,7 +135,7 @@ PANDALM = Benchmark(
     "is a tie, and accuracy and macro precision, recall and F1 over 1, 2 and tie are reported.",
     judge_with="--both-orders --order-rule tie",
     source="PandaLM (Wang et al. 2023), WeOpenML/PandaLM, data/testset-v1.json",
-    load=_pandalm,
+    load=row_loader("pandalm", _PANDALM, _pandalm_entry),
 )
 LLMBAR = Benchmark(
     name="llmbar",
@@ -164,7 +154,7 @@ JUDGEBENCH = Benchmark(
     "the other says tie or cannot be read; all else is wrong; accuracy overall and per category.",
     judge_with="--both-orders",
     source="JudgeBench (Tan et al. 2024), ScalerLab/JudgeBench, data/ and utils/metrics.py",
-    load=_judgebench,
+    load=row_loader("judgebench", _JUDGEBENCH, _judgebench_entry, several_files=True),
 )
 AUTO_J = Benchmark(
     name="auto-j",
@@ -173,6 +163,6 @@ AUTO_J = Benchmark(
     "share on which both orders say the same, overall, per group of scenarios (8) and per scenario (58).",
     judge_with="--both-orders --order-rule tie",
     source="Auto-J (Li et al. 2023), GAIR-NLP/auto-j, data/test/ and codes/leaderboard/pairwise_eval.py",
-    load=_auto_j,
+    load=row_loader("auto-j", _AUTO_J, _auto_j_entry),
     details={"groups": {group: list(scenarios) for group, scenarios in AUTO_J_GROUPS.items()}},
 )

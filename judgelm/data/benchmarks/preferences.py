@@ -4,12 +4,12 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row, single_file
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, plain_row, row_loader, single_file
 from judgelm.data.formats.preferences import preference_label, preference_sample
 from judgelm.data.readers.fields import ID_FIELDS, content_id, extra_fields, row_error, row_id, text_field, texts_field
-from judgelm.data.readers.rejects import FileUse, OnReject, reject_row
+from judgelm.data.readers.rejects import FileUse, OnReject
 from judgelm.data.readers.rows import Row
-from judgelm.data.samples import SampleStream
+from judgelm.data.samples import SampleStream, labelled
 from judgelm.errors import InputError
 from judgelm.records import Label, Sample
 
@@ -35,15 +35,9 @@ SECTIONS: Mapping[str, Mapping[str, int]] = {
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 SECOND_SUBSETS = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
-_SECOND_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
+_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 _PREFERENCE_NEEDS = "chosen and rejected, conversation_a and conversation_b, or response_a and response_b"
 _PREFERENCE_FORMATS = ("preference", "arena", "responses")
-
-
-def _rewardbench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    needs = ("prompt", "chosen", "rejected", "subset", "id")
-    shape = Shape(name="RewardBench", needs=needs)
-    yield from convert_file(single_file(files, "rewardbench"), shape, _rewardbench_entry, on_reject)
 
 
 def _rewardbench_entry(row: Row, row_number: int) -> Entry:
@@ -57,18 +51,13 @@ def _rewardbench_entry(row: Row, row_number: int) -> Entry:
     return Entry(plain_row(replace(sample, category=subset, metadata=metadata), preference_label(row, False)))
 
 
-def _rewardbench_2(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    shape = Shape(name="RewardBench 2", needs=_SECOND_NEEDS)
-    yield from convert_file(single_file(files, "rewardbench-2"), shape, _best_of, on_reject)
-
-
 def _best_of(row: Row, row_number: int) -> Entry:
     """All answers in an order that depends on their texts alone; the right ones have the score 1, the others 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
             finding = "expected a list of texts; with one text each this is rewardbench"
             raise row_error(row, f'field "{name}": {finding}')
-    question, subset = (text_field(row, name, ", ".join(_SECOND_NEEDS)) for name in ("prompt", "subset"))
+    question, subset = (text_field(row, name, ", ".join(_NEEDS)) for name in ("prompt", "subset"))
     chosen, wrong = texts_field(row, "chosen"), texts_field(row, "rejected")
     if subset not in SECOND_SUBSETS:
         known = ", ".join(SECOND_SUBSETS)
@@ -86,7 +75,7 @@ def _best_of(row: Row, row_number: int) -> Entry:
         answers=shown,
         answer_models=tuple(named[index] for index in order) if named else (),
         category=subset,
-        metadata=extra_fields(row, {*_SECOND_NEEDS, *ID_FIELDS, "models"}),
+        metadata=extra_fields(row, {*_NEEDS, *ID_FIELDS, "models"}),
     )
     scores = tuple(1.0 if index < len(chosen) else 0.0 for index in order)
     return Entry(plain_row(sample, Label(sample_id="", winner=None, scores=scores)))
@@ -103,15 +92,8 @@ def _preferences(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     if stream.format.name not in _PREFERENCE_FORMATS:
         known = ", ".join(_PREFERENCE_FORMATS)
         raise InputError(f"{path}: read as {stream.format.name}, which is no preference set; expected one of {known}")
-    for row, sample in stream.pairs():
-        try:
-            label = stream.format.label(row, False)
-        except InputError as error:
-            use.reject(reject_row(row, error))
-            continue
-        use.used += 1
+    for sample, (label,) in labelled(stream, use, False):
         yield Entry(plain_row(sample, label))
-    use.require_used()
 
 
 REWARDBENCH = Benchmark(
@@ -121,7 +103,7 @@ REWARDBENCH = Benchmark(
     "with their published weights (numbers of prompts, and 984 for math-prm); overall the mean of the four sections.",
     judge_with="",
     source="RewardBench (Lambert et al. 2024), allenai/reward-bench, rewardbench/constants.py and scripts",
-    load=_rewardbench,
+    load=row_loader("rewardbench", Shape(name="RewardBench", needs=_NEEDS), _rewardbench_entry),
     details={"sections": {section: dict(weights) for section, weights in SECTIONS.items()}},
 )
 REWARDBENCH_2 = Benchmark(
@@ -132,7 +114,7 @@ REWARDBENCH_2 = Benchmark(
     "ones, and margins); overall the mean of the six subsets.",
     judge_with="--mode multi",
     source="RewardBench 2 (Malik et al. 2025), allenai/reward-bench, scripts/run_generative_v2.py",
-    load=_rewardbench_2,
+    load=row_loader("rewardbench-2", Shape(name="RewardBench 2", needs=_NEEDS), _best_of),
     details={"subsets": list(SECOND_SUBSETS)},
 )
 PREFERENCES = Benchmark(

@@ -13,9 +13,8 @@ import numpy as np
 
 from judgelm.data.benchmarks.base import Benchmark, Entry
 from judgelm.data.formats.qa import QaDataSet, qa_row, read_qa
-from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rejects import OnReject
-from judgelm.data.readers.rows import Row
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
 
@@ -44,7 +43,7 @@ def _check_shape(path: str, data_set: QaDataSet) -> None:
 
 def _has_titles(path: str) -> bool:
     """Whether the contexts are titles with sentences, as HotpotQA's own files have them."""
-    row = next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    row = first_row(path)
     return row is not None and isinstance(row.data.get("context"), list | dict)
 
 

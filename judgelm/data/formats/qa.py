@@ -12,19 +12,17 @@ Each question becomes a sample whose `metadata` has `data_set`, `answer_type`, a
 validated answers stand in `references`, their spans in `reference_spans`.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from judgelm.data.readers.fields import describe, field_error, optional_text, row_error, row_id, text_field
-from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.files import first_row, read_json, read_rows
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import ConfigError, InputError
-from judgelm.jsonl import parse_json
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES, answer_type
 from judgelm.parsing.short_answers import Gold
 from judgelm.records import Sample
@@ -51,15 +49,7 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
     """
     if data_set is not None and data_set not in get_args(QaDataSet):
         raise ConfigError(f"data set {data_set!r} is not known; there are: {', '.join(get_args(QaDataSet))}")
-    seen: set[str] = set()
-
-    def read(row: Row) -> Sample:
-        sample = _sample(row, data_set)
-        if sample.id in seen:
-            raise row_error(row, f"id {sample.id!r} appeared before in this file; ids must be unique")
-        seen.add(sample.id)
-        return sample
-
+    read = unique(lambda row: _sample(row, data_set), attrgetter("id"))
     expected = f"_id (or id), {_NEEDS}"
     yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
 
@@ -70,7 +60,7 @@ def has_predictions(path: str) -> bool:
     Raises:
         InputError: the file cannot be read.
     """
-    first = next((row for row in read_rows(path) if isinstance(row, Row)), None)
+    first = first_row(path)
     return first is not None and any(name in first.data for name in _PREDICTED)
 
 
@@ -110,12 +100,10 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 def _nested(path: str) -> dict[str, Any] | None:
     """The file as one object of passages; None for rows, and for what `read_rows` is to find fault with."""
     try:
-        raw = Path(path).read_bytes()
-        text = (gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig")
-        if not text.lstrip().startswith("{"):
-            return None
-        value = parse_json(text)  # JSON lines of more than one row are no JSON text
+        value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
+        return None
+    if not isinstance(value, dict):
         return None
     data = value.get("data")
     articles = isinstance(data, list) and any(isinstance(item, dict) and "paragraphs" in item for item in data)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 
 from judgelm.data.formats.labels import split_review
 from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject
+from judgelm.data.readers.rejects import OnReject, convert_rows, raise_reject, unique
 from judgelm.data.readers.rows import Row
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Judgment, PairVerdict, Scores, Shown, Unparsed, Winner
@@ -34,17 +35,8 @@ def read_results(
     Raises:
         InputError: the file cannot be read, or holds neither kind of result.
     """
-    judgments: dict[str, Judgment] = {}
-
-    def read(row: Row) -> Judgment:
-        judgment = _judgment(row, parser, fallback)
-        if judgment.sample_id in judgments:
-            raise row_error(row, f'id "{judgment.sample_id}" appeared before in this file; joins are by id')
-        return judgment
-
-    for judgment in convert_rows(read_rows(path), read, path=path, expected=_NEEDS, on_reject=on_reject):
-        judgments[judgment.sample_id] = judgment
-    return list(judgments.values())
+    read = unique(lambda row: _judgment(row, parser, fallback), attrgetter("sample_id"))
+    return list(convert_rows(read_rows(path), read, path=path, expected=_NEEDS, on_reject=on_reject))
 
 
 def _judgment(row: Row, parser: Parser, fallback: Parser | None) -> Judgment:

@@ -31,8 +31,9 @@ import pandas as pd
 
 from judgelm.data.ratings.long_rows import WIDE_FIELDS, WideReader
 from judgelm.data.readers.fields import encodable
-from judgelm.data.readers.files import Reject, Row, read_rows
+from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import FileUse, reject_row
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError, RunError
 
 HUMAN = "human"

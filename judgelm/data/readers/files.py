@@ -20,8 +20,7 @@ from judgelm.data.readers.json_list import is_wrapped, read_list, read_wrapped
 from judgelm.data.readers.rows import Reject, Row, truncate_raw
 from judgelm.data.readers.tables import read_parquet, read_table
 from judgelm.errors import InputError
-
-__all__ = ["Reject", "Row", "read_rows"]
+from judgelm.jsonl import parse_json
 
 _BUFFER = 1 << 20
 _DELIMITERS = ",;\t|"
@@ -53,6 +52,26 @@ def read_rows(path: str) -> Iterator[Row | Reject]:
     if path != "-":
         _check_file(path)
     return _not_empty(path, _dispatch(path))
+
+
+def first_row(path: str) -> Row | None:
+    """The file's first good row, None where it has none.
+
+    Raises:
+        InputError: as `read_rows`.
+    """
+    return next((row for row in read_rows(path) if isinstance(row, Row)), None)
+
+
+def read_json(path: str) -> object:
+    """A whole file as one JSON value, also gzipped.
+
+    Raises:
+        OSError, EOFError, zlib.error: the file cannot be read.
+        ValueError: it is no JSON text, such as JSON lines of more than one row.
+    """
+    raw = Path(path).read_bytes()
+    return parse_json((gzip.decompress(raw) if path.lower().endswith(".gz") else raw).decode("utf-8-sig"))
 
 
 def _check_file(path: str) -> None:

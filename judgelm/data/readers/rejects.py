@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from judgelm.data.readers.fields import row_error
 from judgelm.data.readers.rows import Reject, Row, truncate_raw
 from judgelm.errors import InputError
 
@@ -126,6 +127,21 @@ def convert_rows(
     for value in _values(rows, convert, use):
         if not isinstance(value, Reject):
             yield value
+
+
+def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[Row], T]:
+    """The converter with a check of ids: a row with the id of an earlier row of the file raises an InputError."""
+    seen: set[str] = set()
+
+    def read(row: Row) -> T:
+        value = convert(row)
+        name = id_of(value)
+        if name in seen:
+            raise row_error(row, f"id {json.dumps(name)} appeared before in this file; ids must be unique")
+        seen.add(name)
+        return value
+
+    return read
 
 
 def convert_or_reject(

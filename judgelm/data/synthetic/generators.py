@@ -1,7 +1,7 @@
-"""The synthetic world's answerers: named models of differing skill and vice, and the texts they write."""
+"""Simulated models of differing skill and vice, and the answers they write."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, get_args
@@ -14,10 +14,10 @@ VICES: tuple[Vice, ...] = get_args(Vice)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an answerer wrote, and what only the world knows about it.
+    """An answer of a simulated model, with its hidden properties.
 
     Attributes:
-        vice: how the answerer behaved; `correct` is the absence of a vice.
+        vice: the behaviour; `correct` is the absence of a vice.
         right: whether the right answer can be read from the text (a rambling answer may be right or wrong).
     """
 
@@ -51,7 +51,9 @@ GENERATORS: tuple[Generator, ...] = (
     Generator(model_id="sim-dreamer", weights=(22, 14, 10, 30, 4, 14, 4, 2), skill=0.4),
     Generator(model_id="sim-novice", weights=(12, 40, 16, 8, 8, 8, 4, 4), skill=0.3),
 )
-_CUMULATIVE: Mapping[str, tuple[int, ...]] = {who.model_id: tuple(accumulate(who.weights)) for who in GENERATORS}
+_CUMULATIVE: Mapping[str, tuple[int, ...]] = {
+    generator.model_id: tuple(accumulate(generator.weights)) for generator in GENERATORS
+}
 
 _PLAIN = ("{}", "{}", "{}.", "It is {}.", "The answer is {}.")
 _RAMBLES = (
@@ -107,77 +109,46 @@ def _wrong_text(question: Question, rng: random.Random) -> str:
     return question.render(tuple(_other(part, question, rng) for part in parts))
 
 
-def _correct(question: Question, rng: random.Random, skill: float) -> Answer:
-    del skill
-    return Answer(text=_phrased(question, _right_text(question, rng), rng), vice="correct", right=True)
-
-
-def _wrong(question: Question, rng: random.Random, skill: float) -> Answer:
-    del skill
-    return Answer(text=_phrased(question, _wrong_text(question, rng), rng), vice="wrong", right=False)
-
-
-def _partial(question: Question, rng: random.Random, skill: float) -> Answer:
-    """One of several pieces is wrong; a single piece is hedged with a second one."""
-    del skill
+def _partial_text(question: Question, rng: random.Random) -> str:
+    """An answer with one of several pieces wrong; a single piece is hedged with a second one."""
     parts = _drawn(question, rng)
     spot = rng.randrange(len(parts))
     other = _other(parts[spot], question, rng)
     if len(parts) > 1:
-        text = question.render((*parts[:spot], other, *parts[spot + 1 :]))
-    else:
-        text = " or ".join((parts[0], other) if rng.random() < 0.5 else (other, parts[0]))
-    return Answer(text=_phrased(question, text, rng), vice="partial", right=False)
+        return question.render((*parts[:spot], other, *parts[spot + 1 :]))
+    return " or ".join((parts[0], other) if rng.random() < 0.5 else (other, parts[0]))
 
 
-def _off_topic(question: Question, rng: random.Random, skill: float) -> Answer:
-    del question, skill
-    text = rng.choice(_OFF_TOPIC).format(rng.choice(WORDS), rng.choice(WORDS))
-    return Answer(text=text, vice="off_topic", right=False)
-
-
-def _evasive(question: Question, rng: random.Random, skill: float) -> Answer:
-    del question, skill
-    return Answer(text=rng.choice(_EVASIONS), vice="evasive", right=False)
-
-
-def _rambling(question: Question, rng: random.Random, skill: float) -> Answer:
-    right = rng.random() < skill
-    core = _right_text(question, rng) if right else _wrong_text(question, rng)
-    return Answer(text=rng.choice(_RAMBLES).format(core), vice="rambling", right=right)
-
-
-def _truncated(question: Question, rng: random.Random, skill: float) -> Answer:
+def _truncated_text(question: Question, rng: random.Random) -> str:
     """The first half of a list of pieces, or a sentence that ends before its point."""
-    del skill
     parts = _drawn(question, rng)
     first_half = parts[: len(parts) // 2]
-    text = (
-        question.opening + question.joiner.join(first_half) + question.joiner.rstrip()
-        if first_half
-        else rng.choice(_STUMPS)
-    )
-    return Answer(text=text, vice="truncated", right=False)
+    if not first_half:
+        return rng.choice(_STUMPS)
+    return question.opening + question.joiner.join(first_half) + question.joiner.rstrip()
 
 
-def _empty(question: Question, rng: random.Random, skill: float) -> Answer:
-    del question, rng, skill
-    return Answer(text="", vice="empty", right=False)
-
-
-_WRITERS: Mapping[Vice, Callable[[Question, random.Random, float], Answer]] = {
-    "correct": _correct,
-    "wrong": _wrong,
-    "partial": _partial,
-    "off_topic": _off_topic,
-    "evasive": _evasive,
-    "rambling": _rambling,
-    "truncated": _truncated,
-    "empty": _empty,
-}
-
-
-def answer(question: Question, answerer: Generator, rng: random.Random) -> Answer:
-    """Let one answerer answer one question: draw its vice, then its text."""
-    (vice,) = rng.choices(VICES, cum_weights=_CUMULATIVE[answerer.model_id])
-    return _WRITERS[vice](question, rng, answerer.skill)
+def answer(question: Question, generator: Generator, rng: random.Random) -> Answer:
+    """Let one generator answer one question: draw its vice, then its text."""
+    (vice,) = rng.choices(VICES, cum_weights=_CUMULATIVE[generator.model_id])
+    right = vice == "correct"
+    match vice:
+        case "correct":
+            text = _phrased(question, _right_text(question, rng), rng)
+        case "wrong":
+            text = _phrased(question, _wrong_text(question, rng), rng)
+        case "partial":
+            text = _phrased(question, _partial_text(question, rng), rng)
+        case "off_topic":
+            text = rng.choice(_OFF_TOPIC).format(rng.choice(WORDS), rng.choice(WORDS))
+        case "evasive":
+            text = rng.choice(_EVASIONS)
+        case "rambling":
+            right = rng.random() < generator.skill
+            core = _right_text(question, rng) if right else _wrong_text(question, rng)
+            text = rng.choice(_RAMBLES).format(core)
+        case "truncated":
+            text = _truncated_text(question, rng)
+        case "empty":
+            text = ""
+    return Answer(text=text, vice=vice, right=right)

@@ -22,44 +22,28 @@ Finding = Literal[
     "long_wrong", "cut", "stump", "empty",
 ]  # fmt: skip
 
-SCORES: Mapping[Finding, int] = {
-    "right": 9,
-    "plausible": 7,
-    "long_right": 7,
-    "partial": 5,
-    "hedged": 5,
-    "long_plausible": 5,
-    "cut": 4,
-    "evasive": 3,
-    "wrong": 2,
-    "long_wrong": 2,
-    "off_topic": 2,
-    "stump": 2,
-    "empty": 1,
+_FINDINGS: Mapping[Finding, tuple[int, tuple[str, ...]]] = {
+    "right": (9, ("is right and short", "answers correctly", "gives exactly what was asked")),
+    "plausible": (7, ("is plausible but cannot be checked", "gives a possible answer")),
+    "long_right": (7, ("is right but too long", "answers correctly but rambles")),
+    "partial": (5, ("is only partly right", "has a mistake in one part")),
+    "hedged": (5, ("does not decide between two answers", "gives two answers at once")),
+    "long_plausible": (5, ("is plausible but too long", "gives a possible answer but rambles")),
+    "cut": (4, ("stops too early", "is cut off in the middle")),
+    "evasive": (3, ("does not answer", "avoids the question")),
+    "wrong": (2, ("is wrong", "gives a wrong answer")),
+    "long_wrong": (2, ("is wrong and too long", "rambles and is wrong")),
+    "off_topic": (2, ("talks about something else", "is off topic")),
+    "stump": (2, ("ends before the answer", "breaks off and says nothing")),
+    "empty": (1, ("is empty", "says nothing at all")),
 }
-"""The score of each finding before noise. An honest "I do not know" beats a wrong answer."""
+"""Each finding's score before noise and its wordings. An honest "I do not know" beats a wrong answer."""
 
 LONG_WHERE_FORM_COUNTS = 4
 """The score of a right but rambling answer to a question about form, which the rambling breaks."""
 
 _GUESSES: tuple[Finding, Finding] = ("wrong", "right")
 _LONG_GUESSES: tuple[Finding, Finding] = ("long_wrong", "long_right")
-
-_WORDING: Mapping[Finding, tuple[str, ...]] = {
-    "right": ("is right and short", "answers correctly", "gives exactly what was asked"),
-    "plausible": ("is plausible but cannot be checked", "gives a possible answer"),
-    "long_right": ("is right but too long", "answers correctly but rambles"),
-    "partial": ("is only partly right", "has a mistake in one part"),
-    "hedged": ("does not decide between two answers", "gives two answers at once"),
-    "long_plausible": ("is plausible but too long", "gives a possible answer but rambles"),
-    "cut": ("stops too early", "is cut off in the middle"),
-    "evasive": ("does not answer", "avoids the question"),
-    "wrong": ("is wrong", "gives a wrong answer"),
-    "long_wrong": ("is wrong and too long", "rambles and is wrong"),
-    "off_topic": ("talks about something else", "is off topic"),
-    "stump": ("ends before the answer", "breaks off and says nothing"),
-    "empty": ("is empty", "says nothing at all"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +93,7 @@ def noiseless_score(question: Question, finding: Finding) -> int:
     """The score before noise, in [1, 10]."""
     if finding == "long_right" and question.kind == "format":
         return LONG_WHERE_FORM_COUNTS
-    return SCORES[finding]
+    return _FINDINGS[finding][0]
 
 
 def _verdict(first: int, second: int) -> str:
@@ -149,6 +133,6 @@ def review(
     scores = (_noisy(noiseless_score(question, first), rng), _noisy(noiseless_score(question, second), rng))
     if leaning and abs(scores[0] - scores[1]) <= 1:
         scores = (min(scores[0] + 1, 10), scores[1])
-    wording = rng.choice(_WORDING[first]), rng.choice(_WORDING[second])
+    wording = rng.choice(_FINDINGS[first][1]), rng.choice(_FINDINGS[second][1])
     reason = f"Assistant 1 {wording[0]}, while Assistant 2 {wording[1]}. {_verdict(*scores)}"
     return Review(scores=scores, reason=reason)

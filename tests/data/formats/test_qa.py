@@ -151,7 +151,7 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(tmp_path, cha
 
 
 def test_ids_are_unique(tmp_path):
-    with pytest.raises(InputError, match="'h1' appeared before"):
+    with pytest.raises(InputError, match='"h1" appeared before'):
         list(read_qa(written(tmp_path, [HOTPOT, HOTPOT])))
 
 

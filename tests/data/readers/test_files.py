@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.readers.files import Reject, Row, read_rows
+from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.json_list import read_list, read_wrapped
+from judgelm.data.readers.rows import Reject, Row
 from judgelm.errors import InputError
 
 
