@@ -13,7 +13,6 @@ in memory. What cannot be used is counted, and kept with file and line in OUT.re
 """
 
 import argparse
-import os
 import random
 import sys
 from collections import Counter
@@ -29,7 +28,7 @@ from judgelm.data.readers.rejects import reject_row
 from judgelm.data.readers.rows import Reject, Row
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, InputError, JudgelmError
-from judgelm.jsonl import Appender
+from judgelm.jsonl import whole_file
 from judgelm.records import Label, Sample
 
 Converted = tuple[str, dict[str, object]]
@@ -44,8 +43,6 @@ def main() -> int:
         convert(options, counts)
     except JudgelmError as error:
         print(error, file=sys.stderr)
-        for path in outputs(options).values():
-            Path(f"{path}.partial").unlink(missing_ok=True)
         return 1
     for outcome, count in counts.items():
         print(f"{count:>8}  {outcome}")
@@ -76,11 +73,8 @@ def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
     paths = outputs(options)
     rejects_path = paths["rejects"]
     counts.update({"rows read": 0, "rows written": 0})
-    partial = {name: Path(f"{path}.partial") for name, path in paths.items()}
-    for path in partial.values():
-        path.unlink(missing_ok=True)
     with ExitStack() as stack:
-        files = {name: stack.enter_context(Appender(path)) for name, path in partial.items()}
+        files = {name: stack.enter_context(whole_file(path)) for name, path in paths.items()}
 
         def on_reject(reject: Reject) -> None:
             counts["rows read"] += 1
@@ -93,11 +87,8 @@ def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
             files[name].write(row)
             counts["rows written"] += 1
             counts[f"in {paths[name]}"] += 1
-    if not partial["rejects"].stat().st_size:
-        partial.pop("rejects").unlink()
-        rejects_path.unlink(missing_ok=True)
-    for name, path in partial.items():
-        os.replace(path, paths[name])
+    if not rejects_path.stat().st_size:
+        rejects_path.unlink()
 
 
 def outputs(options: argparse.Namespace) -> dict[str, Path]:

@@ -8,9 +8,7 @@ used are kept with file, line and reason in OUT.rejects.jsonl. Each file appears
 """
 
 import argparse
-import os
 import sys
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from judgelm.data.seeds.files import SeedKind
 from judgelm.data.seeds.sampling import SeedSample, SeedSource, sample_seeds
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import Appender
+from judgelm.jsonl import whole_file
 from judgelm.yaml_files import read_yaml
 
 
@@ -75,32 +73,21 @@ def read_config(path: Path) -> SeedsConfig:
 def write(config: SeedsConfig, out: Path) -> SeedSample:
     """Write the chosen seeds and the rejects."""
     rejects = Path(f"{out.with_suffix('') if out.suffix == '.jsonl' else out}.rejects.jsonl")
-    partial = {path: Path(f"{path}.partial") for path in (out, rejects)}
     sources = {
         name: SeedSource(paths=tuple(source.paths), kind=source.kind, categories=tuple(source.categories))
         for name, source in config.sources.items()
     }
-    for path in partial.values():
-        path.unlink(missing_ok=True)
-    try:
-        with ExitStack() as stack:
-            seeds_file, rejects_file = (stack.enter_context(Appender(path)) for path in partial.values())
-            sample = sample_seeds(
-                sources,
-                config.mix,
-                config.size,
-                config.seed,
-                redistribute=config.redistribute,
-                on_reject=lambda reject: rejects_file.write(asdict(reject)),
-            )
-            for seed in sample:
-                seeds_file.write(asdict(seed))
-    except JudgelmError:
-        for path in partial.values():
-            path.unlink(missing_ok=True)
-        raise
-    for path, written in partial.items():
-        os.replace(written, path)
+    with whole_file(out) as seeds_file, whole_file(rejects) as rejects_file:
+        sample = sample_seeds(
+            sources,
+            config.mix,
+            config.size,
+            config.seed,
+            redistribute=config.redistribute,
+            on_reject=lambda reject: rejects_file.write(asdict(reject)),
+        )
+        for seed in sample:
+            seeds_file.write(asdict(seed))
     if not rejects.stat().st_size:
         rejects.unlink()
     return sample

@@ -16,8 +16,6 @@ answers, or of any others, for mode `ssr`, and writes OUT.truth.jsonl beside for
 """
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,6 +33,7 @@ from judgelm.data.formats.qa import qa_row, read_qa
 from judgelm.data.ratings.attention_checks import attention_checks
 from judgelm.data.samples import SampleStream
 from judgelm.errors import ConfigError, JudgelmError, RunError
+from judgelm.jsonl import whole_file
 from judgelm.parsing.majority import majority
 from judgelm.runs.self_answers import read_self_answers
 
@@ -133,12 +132,9 @@ def write(out: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """
     if out.exists():
         raise RunError(f"{out}: is there already; choose another -o, or remove it")
-    partial = Path(f"{out}.partial")
-    try:
-        partial.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        os.replace(partial, out)
-    except OSError as error:
-        raise RunError(f"{out}: cannot write: {error.strerror}; choose another place") from error
+    with whole_file(out) as file:
+        for row in rows:
+            file.write(row)
 
 
 WAYS = {

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -110,6 +110,25 @@ class Appender:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[Appender]:
+    """Append to a file that gets its name at the end of the block; after an error nothing is left of it.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    partial = Path(f"{path}.partial")
+    try:
+        with Appender(partial, overwrite=True) as file:
+            yield file
+        try:
+            os.replace(partial, path)
+        except OSError as error:
+            raise _cannot_write(str(path), error) from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _cannot_write(path: str, error: OSError) -> RunError:

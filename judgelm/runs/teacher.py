@@ -6,7 +6,6 @@ sample of its own, so that it is paid for by itself. Their ids are the pair's (`
 """
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any, Literal, Self, get_args
 from judgelm.data.formats.labels import json_scores
 from judgelm.data.labelled_pair import pair_fields, score_line
 from judgelm.errors import ConfigError, InputError
-from judgelm.jsonl import Appender
+from judgelm.jsonl import whole_file
 from judgelm.records import Judgment, Sample, Winner
 from judgelm.runs.batch import BatchJob, input_samples
 from judgelm.runs.serialization import judgment_from_row
@@ -193,11 +192,9 @@ def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagr
     Returns:
         The number of pairs by outcome.
     """
-    partial = Path(f"{out}.partial")
-    with ReplyIndex(Path(job.out)) as replies, Appender(partial, overwrite=True) as file:
+    with ReplyIndex(Path(job.out)) as replies, whole_file(out) as file:
         writer = RowWriter(prompts, replies, drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):
             if (row := writer.row(sample)) is not None:
                 file.write(row)
-    os.replace(partial, out)
     return writer.counts

@@ -1,6 +1,5 @@
 """`judgelm data answers`: answers of models to seed questions, and pairs drawn from them."""
 
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,7 @@ from judgelm.data.answers.files import AnswerSet, PairSampler, pair_rows, read_q
 from judgelm.data.answers.generators import merge_generators, parse_generator, read_generators
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError, JudgelmError
-from judgelm.jsonl import Appender
+from judgelm.jsonl import whole_file
 from judgelm.records import Sample
 from judgelm.runs.answer_generation import collect
 from judgelm.runs.process_cleanup import end_orphans, mark_children
@@ -150,11 +149,9 @@ def pairs_command(
     answer_set = AnswerSet(answers, drop_truncated=drop_truncated)
     sampler = PairSampler(pairs=pairs_per_question, seed=seed, same_model=same_model)
     counts: Counter[str] = Counter()
-    partial = Path(f"{out}.partial")
-    with Appender(partial, overwrite=True) as file:
+    with whole_file(out) as file:
         for row in pair_rows(samples, answer_set, sampler, with_reference=with_reference, counts=counts):
             file.write(row)
-    os.replace(partial, out)
     counts["answers that failed or were dropped"] = answer_set.left_out
     for outcome, count in counts.items():
         typer.echo(f"{count:>8}  {outcome}")

@@ -14,6 +14,7 @@ from judgelm.data.readers.fields import (
     extra_fields,
     optional_text,
     reference_field,
+    required_id,
     row_error,
     row_id,
     text_field,
@@ -73,9 +74,7 @@ def _answer(row: Row) -> tuple[str, str] | None:
     """The question's id and the text; None for a failure."""
     if row.data.get("failure") is not None:
         return None
-    name = row_id(row, ("question_id",))
-    if name is None:
-        raise row_error(row, f"no question_id; each row needs {_ANSWER_NEEDS}")
+    name = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
     return name, text_field(row, "text", _ANSWER_NEEDS)
 
 

@@ -18,7 +18,7 @@ from judgelm.data.readers.fields import (
     field_error,
     optional_text,
     reference_field,
-    row_error,
+    required_id,
     row_id,
     text_field,
 )
@@ -104,9 +104,7 @@ class AnswerSet:
                 pass
 
     def _take(self, row: Row, *, drop_truncated: bool) -> None:
-        question = row_id(row, ("question_id",))
-        if question is None:
-            raise row_error(row, f'field "question_id" is missing; each row needs {_ANSWER_NEEDS}')
+        question = required_id(row, "question_id", f"each row needs {_ANSWER_NEEDS}")
         key = (text_field(row, "model", _ANSWER_NEEDS), optional_text(row, "decoding_method") or "")
         text = None
         if row.data.get("failure") is None:

@@ -18,7 +18,7 @@ from judgelm.data.benchmarks.base import (
     model_from_filename,
     plain_row,
 )
-from judgelm.data.readers.fields import describe, field_error, row_error, row_id, text_field, texts_field
+from judgelm.data.readers.fields import describe, field_error, required_id, row_error, text_field, texts_field
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
@@ -131,10 +131,7 @@ class _Results:
 
 
 def _key(row: Row) -> str:
-    name = row_id(row, ("question_id",))
-    if name is None:
-        raise row_error(row, "no question_id, which names the question")
-    return f"mmlu-pro-{name}"
+    return f"mmlu-pro-{required_id(row, 'question_id', 'it names the question')}"
 
 
 def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:

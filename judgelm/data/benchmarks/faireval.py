@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row
-from judgelm.data.readers.fields import optional_text, row_error, row_id, text_field
+from judgelm.data.readers.fields import optional_text, required_id, row_error, text_field
 from judgelm.data.readers.rejects import OnReject, reject_row
 from judgelm.data.readers.rows import Row
 from judgelm.errors import InputError
@@ -86,10 +86,7 @@ def _plain(name: str) -> str:
 
 
 def _question_id(row: Row) -> str:
-    name = row_id(row, ("question_id",))
-    if name is None:
-        raise row_error(row, "no question_id, by which questions and answers are joined")
-    return name
+    return required_id(row, "question_id", "questions and answers are joined by it")
 
 
 def _text(row: Row) -> str:

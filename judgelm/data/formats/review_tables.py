@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from judgelm.data.formats.labels import json_scores, split_review
-from judgelm.data.readers.fields import optional_text, row_error, row_id, scores_field, text_field
+from judgelm.data.readers.fields import optional_text, required_id, row_error, row_id, scores_field, text_field
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import convert_or_reject, convert_rows
 from judgelm.data.readers.rows import Reject, Row
@@ -57,9 +57,7 @@ def _by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
 
 
 def _named(row: Row, field: str, rows: dict[str, Row]) -> tuple[str, Row]:
-    name = row_id(row, (field,))
-    if name is None:
-        raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
+    name = required_id(row, field, "the tables are joined by it")
     if name in rows:
         before = rows[name]
         raise row_error(row, f'{field} "{name}" appeared before in {before.file}:{before.line}; keep one')
@@ -67,9 +65,7 @@ def _named(row: Row, field: str, rows: dict[str, Row]) -> tuple[str, Row]:
 
 
 def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
-    review_id = row_id(row, ("review_id",))
-    if review_id is None:
-        raise row_error(row, 'field "review_id" is missing; it becomes the id of the joined row')
+    review_id = required_id(row, "review_id", "it becomes the id of the joined row")
     if review_id in seen:
         raise row_error(row, f'review_id "{review_id}" appeared before; ids must be unique')
     seen.add(review_id)
@@ -100,9 +96,7 @@ def _joined(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: 
 
 
 def _partner(row: Row, field: str, rows: dict[str, Row]) -> Row:
-    name = row_id(row, (field,))
-    if name is None:
-        raise row_error(row, f'field "{field}" is missing; the tables are joined by it')
+    name = required_id(row, field, "the tables are joined by it")
     if name not in rows:
         raise row_error(row, f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
     return rows[name]

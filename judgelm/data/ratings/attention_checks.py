@@ -40,7 +40,10 @@ def attention_checks(samples: Sequence[Sample], check: AttentionCheck, *, seed: 
         answers = [tuple(map(reversed_words, sample.answers)) for sample in samples]
     else:
         answers = [
-            tuple(dropped_characters(text, seed=f"{seed}|{sample.id}|{index}") for index, text in _placed(sample))
+            tuple(
+                dropped_characters(text, seed=f"{seed}|{sample.id}|{index}")
+                for index, text in enumerate(sample.answers)
+            )
             for sample in samples
         ]
     return [
@@ -90,7 +93,3 @@ def _reversed(sentence: str) -> str:
     words = sentence.split()
     lead = sentence[: len(sentence) - len(sentence.lstrip())]
     return lead + " ".join(reversed(words))
-
-
-def _placed(sample: Sample) -> list[tuple[int, str]]:
-    return list(enumerate(sample.answers))

@@ -158,6 +158,18 @@ def row_id(row: Row, names: Sequence[str] = ID_FIELDS) -> str | None:
     return None
 
 
+def required_id(row: Row, name: str, use: str) -> str:
+    """The id in a field; `use` tells what it is needed for.
+
+    Raises:
+        InputError: the field is missing or holds no id.
+    """
+    value = row_id(row, (name,))
+    if value is None:
+        raise row_error(row, f'field "{name}" is missing; {use}')
+    return value
+
+
 def content_id(question: str, answers: Sequence[str], reference: str | None) -> str:
     """An id for a row without one: a hash of what it says, so that it is the same in every file and run."""
     content = json.dumps([question, *answers, reference]).encode()
