@@ -218,7 +218,7 @@ def judge_format(card: Card | None, template: str | None, *, place: str, ignore_
     if card is None:
         return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source="option" if template else "default")
     if not ignore_card:
-        check_card(card, template=chosen.id, template_sha=chosen.sha, place=place)
+        check_card(card, template=chosen.id, template_sha=chosen.sha, location=place)
     source = "option" if ignore_card and template else "card"
     return JudgeFormat(
         template=chosen.id,

@@ -120,8 +120,8 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
     """
     if options.thinking_tokens < 1:
         raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be above 0")
-    asked = options.thinking or "absent"
-    return Thinking(asked=asked, max_tokens=options.thinking_tokens, resumes=resumes).within(window)
+    mode = options.thinking or "absent"
+    return Thinking(mode=mode, max_tokens=options.thinking_tokens, resumes=resumes).within(window)
 
 
 def require(module: str, *, extra: str) -> None:

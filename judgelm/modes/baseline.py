@@ -152,7 +152,7 @@ class Baseline:
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}
-        slots |= {f"answer_{number}": sample.answers[index] for number, index in enumerate(order, 1)}
+        slots |= {f"answer_{rank}": sample.answers[index] for rank, index in enumerate(order, 1)}
         if "input" in self.prompt.texts:
             slots |= _split_question(sample)
         if self.prompt.takes_reference and self.reference != "ignore" and sample.reference is not None:

@@ -116,7 +116,7 @@ def grades_of(scores: Sequence[float], completion: Completion) -> GradeDistribut
 
 def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
     """Return the failure of the first prompt that failed; None where none did."""
-    return next((one.failure for one in shown if one.failure is not None), None)
+    return next((reply.failure for reply in shown if reply.failure is not None), None)
 
 
 def graded(mode: Named, sample: Sample, shown: Shown) -> Judgment:
@@ -151,7 +151,7 @@ def compared(mode: Named, sample: Sample, shown: Sequence[Shown], *, accept_one_
         shown: each order.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
     """
-    winners = [winner for one in shown if (winner := winner_shown(one)) is not None]
+    winners = [winner for reply in shown if (winner := winner_shown(reply)) is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     return Judgment(
         sample_id=sample.id,

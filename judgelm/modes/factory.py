@@ -40,7 +40,7 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
         ConfigError: no such mode or option, or a value that it cannot have.
     """
     kind = mode_type(name)
-    has = {one.name for one in fields(cast(Any, kind))}
+    has = {field.name for field in fields(cast(Any, kind))}
     known = sorted(has - set(JUDGES_OWN))
     if unknown := sorted(options.keys() - set(known)):
         there_are = f"it has: {', '.join(known)}" if known else "it has none"
@@ -50,7 +50,8 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
         made: BatchMode = TypeAdapter(kind).validate_python({**options, **fixed})
     except ValidationError as error:
         findings = "; ".join(
-            f"{'.'.join(map(str, one['loc']))}: {one['msg']}, got {one['input']!r}" for one in error.errors()
+            f"{'.'.join(map(str, finding['loc']))}: {finding['msg']}, got {finding['input']!r}"
+            for finding in error.errors()
         )
         raise ConfigError(f"mode {name}: {findings}") from error
     return made

@@ -126,13 +126,13 @@ class Single:
             InputError: as `check`.
         """
         self.check(sample)
-        asked = self._ask(sample)
+        block = self._ask(sample)
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
-        lines = self._candidates(asked) if self.distribution else {}
-        [completion] = yield [Request(key="0", prompt=asked.prompt, sampling=sampling, candidates=tuple(lines))]
-        judgment = graded(self, sample, self._read(asked, completion, lines))
+        lines = self._candidates(block) if self.distribution else {}
+        [completion] = yield [Request(key="0", prompt=block.prompt, sampling=sampling, candidates=tuple(lines))]
+        judgment = graded(self, sample, self._read(block, completion, lines))
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
-        return (yield from explain(judgment, to_explain(judgment, self.reasons), [asked.prompt], sampling))
+        return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
     def _ask(self, sample: Sample) -> "_Asked":
         """What the answer stands beside, and the prompt."""
@@ -147,19 +147,19 @@ class Single:
             return _Asked(beside="anchor", prompt=template.render(pair, (0, 1), None))
         return _Asked(beside="nothing", prompt=grading_prompt(sample, self.scale, chat=template.chat))
 
-    def _candidates(self, asked: "_Asked") -> dict[str, float]:
+    def _candidates(self, block: "_Asked") -> dict[str, float]:
         """Every reply that is a score line, and the score that it gives the answer."""
         lines = score_lines(self.scale, self.step)
-        if asked.beside == "anchor":
+        if block.beside == "anchor":
             return {text: second for text, (_, second) in zip(lines.texts, lines.pairs, strict=True)}
-        blank = " " if asked.beside == "reference" else ""
+        blank = " " if block.beside == "reference" else ""
         return {f"{blank}{value:g}": value for value in lines.values}
 
-    def _read(self, asked: "_Asked", completion: Completion, lines: dict[str, float]) -> Shown:
-        parse = partial(parse_scores, count=2 if asked.beside == "anchor" else 1, scale=self.scale)
-        referenced = asked.beside == "reference"
+    def _read(self, block: "_Asked", completion: Completion, lines: dict[str, float]) -> Shown:
+        parse = partial(parse_scores, count=2 if block.beside == "anchor" else 1, scale=self.scale)
+        referenced = block.beside == "reference"
         shown = read_reply(completion, parse, max_tokens=self.max_tokens, referenced=referenced)
-        if shown.scores is not None and asked.beside == "anchor":  # the answer shown first is none of the sample's
+        if shown.scores is not None and block.beside == "anchor":  # the answer shown first is none of the sample's
             shown = replace(shown, scores=shown.scores[1:], anchor=shown.scores[0])
         return replace(shown, grades=grades_of(tuple(lines.values()), completion))
 

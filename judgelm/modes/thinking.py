@@ -1,7 +1,7 @@
 """Thinking apart from replies: what stands between every flow and its engine.
 
 A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
-`Completion.thinking`. A judge that is asked to think (`Thinking.asked`) thinks once about each prompt: the reason, the
+`Completion.thinking`. A judge that is asked to think (`Thinking.mode`) thinks once about each prompt: the reason, the
 repair and the label's probability go on from the same thinking.
 """
 
@@ -24,8 +24,8 @@ _Blocks = dict[tuple[tuple[Span, ...], bool], str]
 class _Step(NamedTuple):
     """A request as the engine is asked first, and the flow's own."""
 
-    asked: Request
-    wanted: Request
+    sent: Request
+    request: Request
     thinks_first: bool = False
 
 
@@ -41,11 +41,11 @@ def apart(flow: Asking[Result], thinking: Thinking) -> Asking[Result]:
     try:
         while True:
             requests = next(flow) if completions is None else flow.send(completions)
-            if thinking.asked == "on":
+            if thinking.mode == "on":
                 completions = yield from _thought(requests, thinking, blocks)
             else:
                 received = yield requests
-                completions = [separated(one, thinking) for one in received]
+                completions = [separated(completion, thinking) for completion in received]
     except StopIteration as finished:
         result: Result = finished.value
         return result
@@ -57,17 +57,19 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
     """The completion with its thinking apart; a reply that is nothing but thinking without an end says so."""
     if "thinking" not in completion.finish_reasons and not any("think>" in text for text in completion.texts):
         return completion  # nearly always
-    found = [separate(text, bare=not thinking.resumes) for text in completion.texts]
-    if not any(one.block for one in found) and "thinking" not in completion.finish_reasons:
+    replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
+    if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
         return completion
-    told = completion.thinking or ("",) * len(found)  # by a server that separates by itself
-    thoughts = ["\n\n".join(filter(None, (said, one.thinking))) for said, one in zip(told, found, strict=True)]
+    from_server = completion.thinking or ("",) * len(replies)  # some servers separate it themselves
+    thoughts = [
+        "\n\n".join(filter(None, (before, reply.thinking))) for before, reply in zip(from_server, replies, strict=True)
+    ]
     reasons: tuple[FinishReason, ...] = tuple(
-        reason if one.closed else "thinking" for one, reason in zip(found, completion.finish_reasons, strict=True)
+        reason if reply.closed else "thinking" for reply, reason in zip(replies, completion.finish_reasons, strict=True)
     )
     return replace(
         completion,
-        texts=tuple(one.reply for one in found),
+        texts=tuple(reply.reply for reply in replies),
         thinking=tuple(thoughts) if any(thoughts) else (),
         finish_reasons=reasons,
         error=_endless(thinking) if "thinking" in reasons else completion.error,
@@ -75,7 +77,7 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
 
 
 def _endless(thinking: Thinking) -> str:
-    if thinking.asked == "on":
+    if thinking.mode == "on":
         return (
             f"the judge's thinking has no end within {thinking.max_tokens} tokens; give it more with "
             "--thinking-tokens, or judge with --thinking off"
@@ -86,23 +88,23 @@ def _endless(thinking: Thinking) -> str:
 def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Asking[list[Completion]]:
     """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
     steps = [_step(request, thinking, blocks) for request in requests]
-    received = yield [step.asked for step in steps]
+    received = yield [step.sent for step in steps]
     done: list[Completion] = list(received)
     behind: dict[int, tuple[Request, Separated]] = {}
-    for place, (step, completion) in enumerate(zip(steps, received, strict=True)):
+    for index, (step, completion) in enumerate(zip(steps, received, strict=True)):
         if step.thinks_first and completion.finish_reasons[0] in ("stop", "length"):
-            text = completion.texts[0] if step.wanted.prompt.chat else f"{OPEN}\n{completion.texts[0]}"
-            found = _thoughts(text)
-            if not found.closed:
-                done[place] = separated(replace(completion, texts=(found.block,)), thinking)
+            text = completion.texts[0] if step.request.prompt.chat else f"{OPEN}\n{completion.texts[0]}"
+            separation = _thoughts(text)
+            if not separation.closed:
+                done[index] = separated(replace(completion, texts=(separation.block,)), thinking)
                 continue
-            _keep(blocks, step.wanted.prompt, found.block)
-            behind[place] = (_resumed(step.wanted, thinking, found.block), found)
+            _keep(blocks, step.request.prompt, separation.block)
+            behind[index] = (_resumed(step.request, thinking, separation.block), separation)
         else:
-            done[place] = _at_once(step, completion, thinking, blocks)
+            done[index] = _at_once(step, completion, thinking, blocks)
     replies = (yield [request for request, _ in behind.values()]) if behind else []
-    for (place, (_, found)), reply in zip(behind.items(), replies, strict=True):
-        done[place] = _joined(received[place], found, separated(reply, thinking))
+    for (index, (_, separation)), reply in zip(behind.items(), replies, strict=True):
+        done[index] = _joined(received[index], separation, separated(reply, thinking))
     return done
 
 
@@ -137,33 +139,33 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
 
 def _thoughts(text: str) -> Separated:
     """What was written up to the end of thinking; a reply without any thinking is none of the judge's reply yet."""
-    found = separate(text)
-    if found.closed and found.block:
-        return found._replace(block=found.block.rstrip() + _AFTER_THINKING)
-    return found if not found.closed else Separated("", None, "")
+    separation = separate(text)
+    if separation.closed and separation.block:
+        return separation._replace(block=separation.block.rstrip() + _AFTER_THINKING)
+    return separation if not separation.closed else Separated("", None, "")
 
 
 def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _Blocks) -> Completion:
     """A completion of thinking and reply together, or of a reply behind known thinking."""
-    first = separate(completion.texts[0], bare=False) if completion.texts and not step.asked.prompt.prefill else None
+    first = separate(completion.texts[0], bare=False) if completion.texts and not step.sent.prompt.prefill else None
     if first is not None and first.closed:
-        _keep(blocks, step.wanted.prompt, first.block)
-    found = separated(completion, thinking)
-    if step.asked.sampling.stop == step.wanted.sampling.stop:
-        return found
-    ended = [_stopped(text, step.wanted.sampling.stop) for text in found.texts]
+        _keep(blocks, step.request.prompt, first.block)
+    reply = separated(completion, thinking)
+    if step.sent.sampling.stop == step.request.sampling.stop:
+        return reply
+    ended = [_stopped(text, step.request.sampling.stop) for text in reply.texts]
     reasons = (
-        ["stop" if cut is not None else reason for cut, reason in zip(ended, found.finish_reasons, strict=True)]
-        if found.texts
-        else list(found.finish_reasons)
+        ["stop" if cut is not None else reason for cut, reason in zip(ended, reply.finish_reasons, strict=True)]
+        if reply.texts
+        else list(reply.finish_reasons)
     )
-    texts = [text if cut is None else cut for cut, text in zip(ended, found.texts, strict=True)]
-    return replace(found, texts=tuple(texts), finish_reasons=tuple(reasons))
+    texts = [text if cut is None else cut for cut, text in zip(ended, reply.texts, strict=True)]
+    return replace(reply, texts=tuple(texts), finish_reasons=tuple(reasons))
 
 
 def _stopped(text: str, stop: Sequence[str]) -> str | None:
     """The text before the first of these strings; None where it holds none."""
-    ends = [place for mark in stop if (place := text.find(mark)) >= 0]
+    ends = [start for mark in stop if (start := text.find(mark)) >= 0]
     return text[: min(ends)] if ends else None
 
 
@@ -182,9 +184,9 @@ def _reserve(sampling: Sampling, thinking: Thinking) -> int:
     return thinking.max_tokens + (sampling.max_tokens if sampling.reserve is None else sampling.reserve)
 
 
-def _joined(first: Completion, found: Separated, reply: Completion) -> Completion:
+def _joined(first: Completion, separation: Separated, reply: Completion) -> Completion:
     """Thinking and reply, which were two requests, as one completion."""
-    thoughts = tuple("\n\n".join(filter(None, (found.thinking, one))) for one in reply.thinking or ("",))
+    thoughts = tuple("\n\n".join(filter(None, (separation.thinking, thought))) for thought in reply.thinking or ("",))
     return replace(
         reply,
         thinking=thoughts if any(thoughts) else (),

@@ -64,8 +64,8 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
             f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores; a distribution "
             f"or a repair needs 2 to {MOST_VALUES}, so correct scale or step in the model's judge.json"
         )
-    numbers = [f"{place * step:g}" for place in range(first, last + 1)]
-    values = tuple(float(number) for number in numbers)
+    numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
+    values = tuple(float(text) for text in numbers)
     return ScoreLines(
         values=values,
         pairs=tuple((s1, s2) for s1 in values for s2 in values),
@@ -79,8 +79,8 @@ def score_grammar(lines: ScoreLines) -> str:
     The end is allowed, since a judge that has learned to write it would else be pushed from `8 1` to `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
-    one = "|".join(number.replace(".", r"\.") for number in numbers)
-    return rf"({one}) ({one})\n?"
+    score = "|".join(text.replace(".", r"\.") for text in numbers)
+    return rf"({score}) ({score})\n?"
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
@@ -99,8 +99,8 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
         ValueError: there are not as many log-probabilities as lines.
 
     Example:
-        >>> found = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
-        >>> round(found.first_better, 3), round(found.tie, 3)
+        >>> distribution = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
+        >>> round(distribution.first_better, 3), round(distribution.tie, 3)
         (0.7, 0.2)
     """
     masses = [(s1, s2, math.exp(logprob)) for (s1, s2), logprob in zip(lines.pairs, logprobs, strict=True)]
@@ -162,9 +162,12 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
     Returns:
         In [0, 1]; None where there is no order, or where one has less than `LEAST_ASSIGNED` on its score lines.
     """
-    if not orders or not all(is_assigned(one) for _, one in orders):
+    if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
-    first = [one.first_better if order == (0, 1) else 1 - one.first_better for order, one in orders]
+    first = [
+        distribution.first_better if order == (0, 1) else 1 - distribution.first_better
+        for order, distribution in orders
+    ]
     return math.fsum(first) / len(first)
 
 

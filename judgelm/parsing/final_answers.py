@@ -136,8 +136,8 @@ def _number(lines: list[str], *, finished: bool) -> str | None:
     """Behind the last mark that a number follows; without any mark the only number of the last line."""
     text = "\n".join(lines).replace("−", "-")
     for mark in islice(_last_first(_NUMBER_MARK, text), _MOST_MARKS):
-        if (number := _number_behind(text[mark.end() :])) is not None:
-            return number
+        if (answer := _number_behind(text[mark.end() :])) is not None:
+            return answer
     numbers = _NUMBER.findall(_result(lines[-1])) if finished and lines else []
     return canonical_number(numbers[0]) if len(numbers) == 1 else None
 
@@ -145,8 +145,8 @@ def _number(lines: list[str], *, finished: bool) -> str | None:
 def _number_behind(text: str) -> str | None:
     """The first number of a mark's sentence, or of its result."""
     sentence = _SENTENCE_END.split(text.lstrip(" \n:*_`$\\([{"), maxsplit=1)[0]
-    number = _NUMBER.search(_result(sentence))
-    return None if number is None else canonical_number(number[0])
+    match = _NUMBER.search(_result(sentence))
+    return None if match is None else canonical_number(match[0])
 
 
 def _result(calculation: str) -> str:

@@ -32,25 +32,25 @@ def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
     cleaned = _DRESS.sub("", text)
     if not cleaned.strip():
         return Unparsed("off_grammar", text, "the reply is empty")
-    said = _said(cleaned)
-    if not said:
+    answers = _answers(cleaned)
+    if not answers:
         return Unparsed("off_grammar", text, "the reply has no `Answer:`")
     known = {_bare(level): level for level in levels}
-    if _bare(said[-1]) not in known:
-        what = f"what follows `Answer:` is none of the levels: {said[-1][:_QUOTED]!r}"
-        return Unparsed("off_grammar", text, what)
-    named = {known[one] for one in map(_bare, said) if one in known}
+    if _bare(answers[-1]) not in known:
+        why = f"what follows `Answer:` is none of the levels: {answers[-1][:_QUOTED]!r}"
+        return Unparsed("off_grammar", text, why)
+    named = {known[bare] for bare in map(_bare, answers) if bare in known}
     if len(named) > 1:
         return Unparsed("off_grammar", text, f"two answers: {', '.join(sorted(named))}")
     return named.pop()
 
 
-def _said(text: str) -> list[str]:
-    """What stands behind the last `Answer:` of each line that has one."""
-    found, text = list(_ANSWER.finditer(text)), f"{text}\n"
-    ends = [*(one.start() for one in found), len(text)][1:]
-    breaks = [_LINE_BREAK.search(text, one.end(), end) for one, end in zip(found, ends, strict=True)]
-    return [text[one.end() : at.start()] for one, at in zip(found, breaks, strict=True) if at is not None]
+def _answers(text: str) -> list[str]:
+    """The text behind the last `Answer:` of each line that has one."""
+    marks, text = list(_ANSWER.finditer(text)), f"{text}\n"
+    ends = [*(mark.start() for mark in marks), len(text)][1:]
+    breaks = [_LINE_BREAK.search(text, mark.end(), end) for mark, end in zip(marks, ends, strict=True)]
+    return [text[mark.end() : at.start()] for mark, at in zip(marks, breaks, strict=True) if at is not None]
 
 
 def _bare(level: str) -> str:

@@ -85,13 +85,13 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
     Source: JudgeLM, section 3.2 ("grading, judging, and reasoning") and Figure 3.
     """
-    found = _parse_beginning(text, scale)
-    if isinstance(found, Scores) and _IN_QUOTES.match(text):
+    result = _parse_beginning(text, scale)
+    if isinstance(result, Scores) and _IN_QUOTES.match(text):
         lines = [line for line in text.splitlines() if line.strip()]
         others = (_parse_beginning(line, scale) for line in lines[1:])
-        if any(isinstance(other, Scores) and other != found for other in others):
+        if any(isinstance(other, Scores) and other != result for other in others):
             return Unparsed("off_grammar", text, "a score line in quotation marks, and another one below it")
-    return found
+    return result
 
 
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
@@ -120,11 +120,11 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
     if bracketed := _BRACKETS.fullmatch(plain.replace("[[", "[").replace("]]", "]")):
         plain = bracketed[1].strip()
     if _LIST.fullmatch(plain):
-        found = _NUMBER_OF.findall(plain)
+        scores = _NUMBER_OF.findall(plain)
         joined = {between.strip() for between in re.split(_SCORE, plain)[1:-1]}
-        denominators = [denominator or None for _, denominator in found]
-        if len(found) == count and len(joined) <= 1 and len({one is None for one in denominators}) == 1:
-            return _in_scale([number for number, _ in found], denominators, scale, text)
+        denominators = [denominator or None for _, denominator in scores]
+        if len(scores) == count and len(joined) <= 1 and len({out_of is None for out_of in denominators}) == 1:
+            return _in_scale([score for score, _ in scores], denominators, scale, text)
     elif _NAMED_ANY.match(plain):
         return _parse_all_named("\n".join([plain, *below]), count, scale, text)
     return Unparsed("off_grammar", text, _why_off_grammar(plain, count))
@@ -181,15 +181,15 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
     for dress in _DRESS:
         plain = dress.sub("", plain)
     stated: dict[str, dict[float, tuple[str, str | None]]] = {"1": {}, "2": {}}
-    for answer, number, out_of in _statements(plain):
-        stated[answer].setdefault(float(number), (number, out_of))
+    for answer, score, out_of in _statements(plain):
+        stated[answer].setdefault(float(score), (score, out_of))
     counts = [len(scores) for scores in stated.values()]
     if max(counts) > 1:
         return Unparsed("off_grammar", text, "the reply states two different scores for one answer")
     if min(counts) == 0:
         return Unparsed("off_grammar", text, "the reply states no score for each of the two answers")
-    (one,), (two,) = (scores.values() for scores in stated.values())
-    return _in_scale((one[0], two[0]), (one[1], two[1]), scale, text)
+    (first,), (second,) = (scores.values() for scores in stated.values())
+    return _in_scale((first[0], second[0]), (first[1], second[1]), scale, text)
 
 
 def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
@@ -242,9 +242,8 @@ def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | 
         return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
     if rest[second.end() :].split("\n")[0].strip(' \t.,;"“”'):
         return Unparsed("off_grammar", text, "more text follows the two scores on their line")
-    by_name = {match[1]: match for match in (first, second)}
-    one, two = by_name["1"], by_name["2"]
-    return _in_scale((one[2], two[2]), (one[3], two[3]), scale, text)
+    first, second = sorted((first, second), key=lambda match: match[1])
+    return _in_scale((first[2], second[2]), (first[3], second[3]), scale, text)
 
 
 def _parse_all_named(plain: str, count: int, scale: tuple[float, float], text: str) -> Scores | Unparsed:
@@ -269,23 +268,22 @@ def _in_scale(
     low, high = scale
     if any(below is not None and float(below) != high for below in denominators):
         return Unparsed("off_grammar", text, f"a score is out of something other than {high:g}")
-    values = tuple(float(number) for number in numbers)
+    values = tuple(map(float, numbers))
     if not all(low <= value <= high for value in values):
-        said = " ".join(f"{value:g}" for value in values)
-        return Unparsed("out_of_range", text, f"{said} is outside {low:g} to {high:g}")
+        written = " ".join(f"{value:g}" for value in values)
+        return Unparsed("out_of_range", text, f"{written} is outside {low:g} to {high:g}")
     return Scores(values)
 
 
 def _why_off_grammar(line: str, count: int = 2) -> str:
     if not line:
         return "the reply is empty"
-    found = len(_ANY_NUMBER.findall(line))
-    if found != count:
-        return f"the first line holds {found} numbers, not {count}"
+    numbers = len(_ANY_NUMBER.findall(line))
+    if numbers != count:
+        return f"the first line holds {numbers} numbers, not {count}"
     if count == 1:
         return "one number, but not by itself on the first line"
-    said = "two" if count == 2 else count
-    return f"{said} numbers, but how they are joined can be read in more than one way"
+    return f"{'two' if count == 2 else count} numbers, but how they are joined can be read in more than one way"
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:

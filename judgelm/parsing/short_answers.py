@@ -39,7 +39,7 @@ def check_rules(name: str) -> None:
         ConfigError: there are no such rules.
     """
     if name not in get_args(QaRules):
-        raise ConfigError(f"rules of {name!r} are not known; there are: {', '.join(get_args(QaRules))}")
+        raise ConfigError(f"rules of {name!r} do not exist; available: {', '.join(get_args(QaRules))}")
 
 
 def golds_of(sample: Sample) -> list[Gold]:
@@ -54,17 +54,17 @@ def golds_of(sample: Sample) -> list[Gold]:
         return []
     spans, texts = sample.metadata.get("reference_spans"), sample.metadata.get("references")
     if spans is not None:
-        if not isinstance(spans, list | tuple) or not all(_are_texts(one) and one for one in spans):
+        if not isinstance(spans, list | tuple) or not all(_are_texts(gold) and gold for gold in spans):
             raise InputError(f"sample {sample.id}: reference_spans: expected a list of lists of texts")
-        return [tuple(one) for one in spans]
+        return [tuple(gold) for gold in spans]
     if texts is not None and not _are_texts(texts):
         raise InputError(f"sample {sample.id}: references: expected a list of texts, got {texts!r:.60}")
-    others = [(one,) for one in texts if one != sample.reference] if isinstance(texts, list | tuple) else []
+    others = [(text,) for text in texts if text != sample.reference] if isinstance(texts, list | tuple) else []
     return [(sample.reference,), *others]
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
@@ -101,8 +101,8 @@ def strictly_normalised(text: str) -> str:
     `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`; `1,000` is `1000`, and Unicode compositions count as one
     letter. This is our own rule, for those who want no false match to keep the judge from being asked.
     """
-    words = _GROUPED.sub(lambda found: found[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
-    return " ".join(kept for word in words if (kept := _strict_word(word)))
+    words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
+    return " ".join(filter(None, map(_strict_word, words)))
 
 
 def drop_normalised(text: str) -> str:
@@ -131,8 +131,8 @@ def is_number(text: str) -> bool:
 
 def _drop_word(word: str) -> str:
     plain = word if is_number(word) else word.translate(_WITHOUT_PUNCTUATION)
-    number = str(float(plain)) if is_number(plain) else plain
-    return " ".join(_ARTICLES.sub(" ", number).split())
+    normalised = str(float(plain)) if is_number(plain) else plain
+    return " ".join(_ARTICLES.sub(" ", normalised).split())
 
 
 def _strict_word(word: str) -> str:

@@ -40,19 +40,19 @@ def separate(text: str, *, bare: bool = True) -> Separated:
             line: a server's chat template may have opened the block. A tag within a line is a quotation, since a judge
             may speak of what an answer holds.
     """
-    place = _after_blanks(text, 0)
+    position = _after_blanks(text, 0)
     parts: list[str] = []
-    if bare and CLOSE in text and not text.startswith(OPEN, place) and (close := _BARE_CLOSE.search(text)):
+    if bare and CLOSE in text and not text.startswith(OPEN, position) and (close := _BARE_CLOSE.search(text)):
         parts.append(text[: close.start()])
-        place = _after_blanks(text, close.end())
-    while text.startswith(OPEN, place):
-        end = text.find(CLOSE, place)
+        position = _after_blanks(text, close.end())
+    while text.startswith(OPEN, position):
+        end = text.find(CLOSE, position)
         if end < 0:
-            parts.append(text[place + len(OPEN) :])
+            parts.append(text[position + len(OPEN) :])
             return Separated(text, _joined(parts), "", closed=False)
-        parts.append(text[place + len(OPEN) : end])
-        place = _after_blanks(text, end + len(CLOSE))
-    return Separated(text[:place], _joined(parts), text[place:]) if parts else Separated("", None, text)
+        parts.append(text[position + len(OPEN) : end])
+        position = _after_blanks(text, end + len(CLOSE))
+    return Separated(text[:position], _joined(parts), text[position:]) if parts else Separated("", None, text)
 
 
 def reply_so_far(text: str) -> str:
@@ -61,10 +61,10 @@ def reply_so_far(text: str) -> str:
     return "" if len(begun) < len(OPEN) and OPEN.startswith(begun) else separate(text, bare=False).reply
 
 
-def _after_blanks(text: str, place: int) -> int:
-    found = _BLANK.match(text, place)
-    assert found is not None, "it matches nothing too"
-    return found.end()
+def _after_blanks(text: str, position: int) -> int:
+    blanks = _BLANK.match(text, position)
+    assert blanks is not None, "it matches nothing too"
+    return blanks.end()
 
 
 def _joined(parts: list[str]) -> str | None:

@@ -25,16 +25,13 @@ Source: MT-bench (Zheng et al. 2023), its multi-turn prompts, for what is shown;
 blocks.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from judgelm.errors import InputError
 from judgelm.prompts.grading import grading_family
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.template import Layout, Template
+from judgelm.prompts.template import Layout, Template, fill, sha_of
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 WHOLE = "dialogue"
@@ -106,9 +103,9 @@ def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTur
     return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
 
 
-def turn_view(turns: Sequence[DialogueTurn], number: int) -> View:
+def turn_view(turns: Sequence[DialogueTurn], turn: int) -> View:
     """Turn `number` (from 1) with those before it; what comes after it is not shown."""
-    return View(part=f"turn {number}", turns=tuple(turns[:number]))
+    return View(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
 def whole_view(turns: Sequence[DialogueTurn]) -> View:
@@ -163,8 +160,7 @@ def dialogue_sha(template: Template) -> str:
         "grades": grades,
         "grade": grading_family((1, 10)).sha,
     }
-    canonical = json.dumps([template.sha, template.sha_for(1), words], ensure_ascii=False, sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return sha_of([template.sha, template.sha_for(1), words])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,32 +173,20 @@ class _Filling:
 
     def prompt(self, layout: Layout, *, chat: bool) -> Prompt:
         """The layout with its slots filled."""
-        sanitize = _sanitizer(layout.delimiters)
-        spans: list[Span] = []
-        sanitized = 0
-        for role, pieces in layout.pieces[self.view.referenced]:
-            for place, piece in enumerate(pieces):
-                if place % 2 == 0:
-                    spans += [Span(piece, "template", role)] if piece else []
-                    continue
-                for span in self._block(piece, role):
-                    text, found = (span.text, 0) if span.kind == "template" else sanitize(span.text)
-                    sanitized += found
-                    spans.append(replace(span, text=text))
-        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
+        delimiters = (*layout.delimiters, *_MARKERS)
+        return fill(layout.pieces[self.view.referenced], self._block, delimiters, chat=chat)
 
-    def _block(self, slot: str, role: Role | None) -> Iterator[Span]:
-        """What stands in a slot: text under labels where there are several turns."""
+    def _block(self, slot: str) -> Iterator[Span]:
+        """The spans of a slot: its text, under labels where there are several turns."""
         kind, texts = self._texts(slot)
         labelled = len(self.view.turns) > 1
-        said = [(number, text) for number, text in enumerate(texts, 1) if text is not None]
-        for place, (number, text) in enumerate(said):
+        shown = [(turn, text) for turn, text in enumerate(texts, 1) if text is not None]
+        for turn, text in shown:
             if labelled:
-                before = _BETWEEN if place else ""
-                yield Span(before + _LABEL.replace("{n}", str(number)), "template", role)
-            yield Span(text, kind, role)
+                yield Span((_BETWEEN if turn != shown[0][0] else "") + _LABEL.replace("{n}", str(turn)))
+            yield Span(text, kind)
         if labelled and slot == "question":
-            yield Span(_BETWEEN + self._note(), "template", role)
+            yield Span(_BETWEEN + self._note())
 
     def _texts(self, slot: str) -> tuple[SpanKind, list[str | None]]:
         turns = self.view.turns
@@ -232,31 +216,26 @@ def _grading_layout(scale: tuple[float, float], *, chat: bool) -> Layout:
     )
 
 
-@cache
-def _sanitizer(delimiters: tuple[str, ...]) -> Sanitizer:
-    return Sanitizer((*delimiters, *_MARKERS))
-
-
 def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
     if given is None:
         yield DialogueTurn(question=sample.question, answers=sample.answers)
         return
     if not isinstance(given, list) or not given:
         raise _wrong(sample, "", "expected a list of one turn or more; leave it out for a single turn")
-    for place, turn in enumerate(given):
+    for index, turn in enumerate(given):
         if not isinstance(turn, dict):
-            raise _wrong(sample, f"[{place}]", 'expected {"question": ..., "answers": [...]}')
+            raise _wrong(sample, f"[{index}]", 'expected {"question": ..., "answers": [...]}')
         question, answers, reference = turn.get("question"), turn.get("answers"), turn.get("reference")
         if not isinstance(question, str):
-            raise _wrong(sample, f"[{place}].question", "expected a text")
-        if not isinstance(answers, list) or not all(isinstance(one, str) for one in answers):
-            raise _wrong(sample, f"[{place}].answers", "expected a list of texts, one for each assistant")
+            raise _wrong(sample, f"[{index}].question", "expected a text")
+        if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+            raise _wrong(sample, f"[{index}].answers", "expected a list of texts, one for each assistant")
         if len(answers) != len(sample.answers):
             raise _wrong(
-                sample, f"[{place}].answers", f"expected {len(sample.answers)}, as the sample has, got {len(answers)}"
+                sample, f"[{index}].answers", f"expected {len(sample.answers)}, as the sample has, got {len(answers)}"
             )
         if reference is not None and not isinstance(reference, str):
-            raise _wrong(sample, f"[{place}].reference", "expected a text or null")
+            raise _wrong(sample, f"[{index}].reference", "expected a text or null")
         blank = reference is None or not reference.strip()
         yield DialogueTurn(question=question, answers=tuple(answers), reference=None if blank else reference)
 

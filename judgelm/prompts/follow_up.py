@@ -13,15 +13,12 @@ turn. No end-of-sequence token stands between plain turns.
 Source: JudgeLM, section 6 (multi-turn chat about judgments) and Figure 19.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.template import Template
+from judgelm.prompts.sanitization import sanitizer_for
+from judgelm.prompts.template import Template, sha_of
 from judgelm.records import Prompt, Span
 
 
@@ -38,11 +35,6 @@ class PlainTurns:
     before: str
     after: str
     markers: tuple[str, ...]
-
-    @cached_property
-    def sanitizer(self) -> Sanitizer:
-        """Sanitizes look-alikes of the markers."""
-        return Sanitizer(self.markers)
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -82,10 +74,10 @@ def talk_sha(template: Template) -> str:
     """sha256 (hex) over the template's bytes for a pair and those between turns; a chat has none of its own."""
     turns = None if template.chat else plain_turns(template)
     between = None if turns is None else [turns.before, turns.after]
-    return hashlib.sha256(json.dumps([template.sha, between]).encode()).hexdigest()
+    return sha_of([template.sha, between])
 
 
-def follow_up_prompt(template: Template, judged: Prompt, said: Sequence[str]) -> Prompt:
+def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
     """The judge's prompt with all that was said since.
 
     Only the answers under judgment may be cut when it all grows too long for the window. What the judge wrote is
@@ -93,24 +85,24 @@ def follow_up_prompt(template: Template, judged: Prompt, said: Sequence[str]) ->
 
     Args:
         template: that the judge was asked with.
-        judged: what it read; a forced beginning of its reply is expected at the beginning of `said`.
-        said: its reply, a question, its reply, ... and at last the question that is open: an even number.
+        judged: what it read; the prefill of its reply is expected at the beginning of `texts`.
+        texts: its reply, a question, its reply, ... and at last the question that is open: an even number.
 
     Raises:
         ConfigError: a plain template that does not say how it goes on.
         ValueError: an odd number of texts, or none.
     """
-    if not said or len(said) % 2:
-        raise ValueError(f"{len(said)} texts were said; expected the judge's reply, then questions and replies in turn")
+    if not texts or len(texts) % 2:
+        raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")
     opened = replace(judged, prefill="")
     if template.chat:
-        spans = [Span(text, "question", "user" if place % 2 else "assistant") for place, text in enumerate(said)]
+        spans = [Span(text, "question", "user" if index % 2 else "assistant") for index, text in enumerate(texts)]
         return replace(opened, spans=(*judged.spans, *spans))
     turns = plain_turns(template)
     added: list[Span] = []
     sanitized = judged.sanitized
-    for index, text in enumerate(said):
-        harmless, count = turns.sanitizer(text)
+    for index, text in enumerate(texts):
+        harmless, count = sanitizer_for(turns.markers)(text)
         sanitized += count
         span = Span(harmless, "question")
         added += [Span(turns.before), span, Span(turns.after)] if index % 2 else [span]

@@ -85,9 +85,9 @@ def _read(path: Path) -> Card:
         return _FILE.validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"]) or "file"
+        field_name = ".".join(str(part) for part in first["loc"]) or "file"
         raise CardError(
-            f"{path}: {place}: {first['msg']}; restore the card or delete it to use the defaults"
+            f"{path}: {field_name}: {first['msg']}; restore the card or delete it to use the defaults"
         ) from error
 
 
@@ -104,7 +104,7 @@ def write_card(folder: str | Path, card: Card) -> None:
         raise RunError(f"{path}: cannot write: {error.strerror}") from error
 
 
-def check_card(card: Card, *, template: str, template_sha: str, place: str) -> None:
+def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
     """Refuse a template other than the one the judge was trained with.
 
     Raises:
@@ -112,12 +112,12 @@ def check_card(card: Card, *, template: str, template_sha: str, place: str) -> N
     """
     if card.template != template:
         raise CardError(
-            f"{place}: the model was trained with template {card.template!r}, but {template!r} was asked for; "
+            f"{location}: the model was trained with template {card.template!r}, but {template!r} was asked for; "
             f"leave --template out, or pass --ignore-card if you want the mismatch"
         )
     if card.template_sha != template_sha:
         raise CardError(
-            f"{place}: the model was trained with other bytes of template {template!r} (sha {card.template_sha[:12]}, "
-            f"this judgelm has {template_sha[:12]}); install the judgelm version it was trained with, train it again, "
-            f"or pass --ignore-card if you want the mismatch"
+            f"{location}: the model was trained with other bytes of template {template!r} "
+            f"(sha {card.template_sha[:12]}, this judgelm has {template_sha[:12]}); install the judgelm version it was "
+            f"trained with, train it again, or pass --ignore-card if you want the mismatch"
         )

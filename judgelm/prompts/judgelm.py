@@ -34,7 +34,7 @@ _BLOCKS = (
 
 def _instruction(opening: str, answers: int) -> str:
     count = _NUMBERS[answers] if answers < len(_NUMBERS) else str(answers)
-    names = f"{', '.join(str(place) for place in range(1, answers))} and {answers}"
+    names = f"{', '.join(str(rank) for rank in range(1, answers))} and {answers}"
     return (
         f"We would like to request your feedback on the performance of {count} AI assistants in response to the user "
         f"question displayed above.\n{opening} rate the helpfulness, relevance, accuracy, level of details of their "
@@ -93,7 +93,7 @@ def _template(
             return Layout(
                 plain=None, with_reference=messages(("reference", "answer_1"), False), delimiters=delimiters(2)
             )
-        slots = [f"answer_{place}" for place in range(1, answers + 1)]
+        slots = [f"answer_{rank}" for rank in range(1, answers + 1)]
         return Layout(
             plain=messages(slots, False), with_reference=messages(slots, True), delimiters=delimiters(answers)
         )

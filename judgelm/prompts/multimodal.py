@@ -8,16 +8,13 @@ to 23), and its full score is forced, so that the judge writes the second one's 
 Judging needs no image (Figure 20). A judge that can see is shown the images before the text: that is ours.
 """
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.prompts.template import Messages
+from judgelm.prompts.template import Messages, fill, sha_of
 from judgelm.records import Prompt, Sample, Span, SpanKind
 
 Wording = Literal["code", "paper", "chat"]
@@ -80,7 +77,7 @@ def read_gold(text: str) -> Gold:
     """
     if _OR not in text and _AND not in text:
         return Gold(((text,),))
-    alternatives = (tuple(part.strip() for part in one.split(_AND) if part.strip()) for one in text.split(_OR))
+    alternatives = (tuple(part.strip() for part in answer.split(_AND) if part.strip()) for answer in text.split(_OR))
     return Gold(tuple(parts for parts in alternatives if parts))
 
 
@@ -103,15 +100,9 @@ class MultimodalTemplate:
     delimiters: tuple[str, ...]
 
     @cached_property
-    def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the delimiters."""
-        return Sanitizer(self.delimiters)
-
-    @cached_property
     def sha(self) -> str:
         """sha256 (hex) over id and all bytes."""
-        texts = {"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged}
-        return hashlib.sha256(json.dumps(texts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+        return sha_of({"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged})
 
     def render(self, sample: Sample, *, full_score: float | None = 10, images: bool = False) -> Prompt:
         """The prompt for a sample's one answer.
@@ -135,25 +126,18 @@ class MultimodalTemplate:
             "accepted": self.joined.join(gold.alternatives[0]),
             "answer": sample.answers[0],
         }
-        spans: list[Span] = []
-        sanitized = 0
-        for role, text in self.messages:
-            if images and (role, text) == self.messages[-1]:
-                spans += [Span(image, "image", role) for image in sample.images]
-                spans += [Span("\n", "template", role)] if sample.images else []
-            for place, piece in enumerate(_SLOT.split(text)):
-                if place % 2 == 0:
-                    if piece:
-                        spans.append(Span(piece, "template", role))
-                    continue
-                shown, found = self.sanitizer(values[piece])
-                sanitized += found
-                spans.append(Span(shown, _KINDS[piece], role))
-        return Prompt(
-            spans=tuple(spans),
+        shown = {slot: [Span(text, _KINDS[slot])] for slot, text in values.items()}
+        shown["images"] = [*(Span(image, "image") for image in sample.images), Span("\n")]
+        messages = [(role, _SLOT.split(text)) for role, text in self.messages]
+        if images and sample.images:
+            role, pieces = messages[-1]
+            messages[-1] = (role, ["", "images", *pieces])
+        return fill(
+            messages,
+            shown.__getitem__,
+            self.delimiters,
             chat=self.messages[0][0] is not None,
             prefill="" if full_score is None else f"{full_score:g}",
-            sanitized=sanitized,
         )
 
 
@@ -164,14 +148,14 @@ def multimodal_template(wording: Wording) -> MultimodalTemplate:
         ConfigError: there is none.
     """
     if wording not in _TEMPLATES:
-        raise ConfigError(f"wording {wording!r} does not exist; there are: {', '.join(_TEMPLATES)}")
+        raise ConfigError(f"wording {wording!r} does not exist; available: {', '.join(_TEMPLATES)}")
     return _TEMPLATES[wording]
 
 
 def _shown(before_end: str) -> str:
     blocks = "".join(
-        f"[The Start of Assistant {place}'s Answer]\n{{{slot}}}{before_end}[The End of Assistant {place}'s Answer]\n\n"
-        for place, slot in enumerate(("accepted", "answer"), 1)
+        f"[The Start of Assistant {n}'s Answer]\n{{{slot}}}{before_end}[The End of Assistant {n}'s Answer]\n\n"
+        for n, slot in enumerate(("accepted", "answer"), 1)
     )
     return f"[Question]\n{{question}}\n\n[Reference Answer]\n{{reference}}\n\n{blocks}[System]\n"
 

@@ -17,16 +17,14 @@ Source: PandaLM (Wang et al. 2023), Auto-J (Li et al. 2023), Prometheus (Kim et 
 2024), and their code.
 """
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.sanitization import Sanitizer
+from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Role, Span, SpanKind
 
 BaselineJudge = Literal[
@@ -86,13 +84,8 @@ class JudgePrompt:
     @cached_property
     def sha(self) -> str:
         """sha256 (hex) over id, all texts and the wrapper."""
-        parts = {"id": self.id, "texts": dict(self.texts), "system": self.system, "wrapper": [self.before, self.after]}
-        return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
-
-    @cached_property
-    def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the delimiters."""
-        return Sanitizer(self.delimiters)
+        wrapper = [self.before, self.after]
+        return sha_of({"id": self.id, "texts": dict(self.texts), "system": self.system, "wrapper": wrapper})
 
     @cached_property
     def takes_reference(self) -> bool:
@@ -125,25 +118,20 @@ class JudgePrompt:
             KeyError: a slot has no value, or the judge has no place for what is to be shown.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
-        spans: list[Span] = []
-        role: Role | None = "user" if chat else None
-        if chat and self.system:
-            spans.append(Span(self.system, "template", "system"))
-        if not chat and self.before:
-            spans.append(Span(self.before))
-        sanitized = 0
-        for place, piece in enumerate(_SLOT.split(self.texts[shown])):
-            if place % 2 == 0:
-                spans += [Span(piece, "template", role)] if piece else []
-                continue
-            kind = _KINDS.get(piece, "question")
-            value = slots[piece].strip() if self.stripped and kind == "answer" else slots[piece]
-            text, found = self.sanitizer(value)
-            sanitized += found
-            spans.append(Span(text, kind, role))
-        if not chat and self.after:
-            spans.append(Span(self.after))
-        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
+        message = _SLOT.split(self.texts[shown])
+        messages: list[tuple[Role | None, Sequence[str]]] = [
+            (None, [self.before]),
+            (None, message),
+            (None, [self.after]),
+        ]
+        if chat:
+            messages = [("system", [self.system]), ("user", message)]
+
+        def show(slot: str) -> list[Span]:
+            kind = _KINDS.get(slot, "question")
+            return [Span(slots[slot].strip() if self.stripped and kind == "answer" else slots[slot], kind)]
+
+        return fill(messages, show, self.delimiters, chat=chat)
 
 
 _PANDALM_TASK = (

@@ -5,18 +5,15 @@ there and not printed, so their bytes are ours: fewer examples, no context (nor 
 words, and all of these together, so also zero-shot without context, which the paper recommends and did not run.
 """
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.qa_examples import EXAMPLES, QaExample
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.records import Prompt, Span, SpanKind
+from judgelm.prompts.template import fill, sha_of
+from judgelm.records import Prompt, Role, Span, SpanKind
 
 Wording = Literal["paper", "reworded"]
 Shots = Literal[0, 2, 6]
@@ -24,7 +21,6 @@ Shots = Literal[0, 2, 6]
 SYSTEM = "You are an expert in question answering systems."
 
 _SLOT = re.compile(r"\{(question|gold|predicted|context)\}")
-_TEMPLATE: SpanKind = "template"
 # Context is never cut, as no question is: what decides an ambiguous case could stand at its end.
 _KINDS: dict[str, SpanKind] = {
     "question": "question",
@@ -51,15 +47,9 @@ class QaTemplate:
     delimiters: tuple[str, ...]
 
     @cached_property
-    def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the delimiters."""
-        return Sanitizer(self.delimiters)
-
-    @cached_property
     def sha(self) -> str:
         """sha256 (hex) over id and all bytes of the chat and of the plain prompt."""
-        texts = {"id": self.id, "system": SYSTEM, "text": self.text, "plain_ending": self.plain_ending}
-        return hashlib.sha256(json.dumps(texts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+        return sha_of({"id": self.id, "system": SYSTEM, "text": self.text, "plain_ending": self.plain_ending})
 
     def render(self, values: Mapping[str, str], *, chat: bool = True) -> Prompt:
         """The prompt with its places filled.
@@ -74,18 +64,14 @@ class QaTemplate:
         pieces = _SLOT.split(self.text)
         if missing := sorted(set(pieces[1::2]) - values.keys()):
             raise ValueError(f"template {self.id}: no value for {', '.join(missing)}")
-        spans = [Span(SYSTEM, "template", "system") if chat else Span(f"{SYSTEM}\n\n")]
-        sanitized = 0
-        for place, piece in enumerate(pieces):
-            text, kind = piece, _TEMPLATE
-            if place % 2:
-                text, found = self.sanitizer(values[piece])
-                sanitized, kind = sanitized + found, _KINDS[piece]
-            if text or place % 2:
-                spans.append(Span(text, kind, "user" if chat else None))
-        if not chat:
-            spans.append(Span(self.plain_ending))
-        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
+        messages: list[tuple[Role | None, Sequence[str]]] = [
+            (None, [f"{SYSTEM}\n\n"]),
+            (None, pieces),
+            (None, [self.plain_ending]),
+        ]
+        if chat:
+            messages = [("system", [SYSTEM]), ("user", pieces)]
+        return fill(messages, lambda slot: [Span(values[slot], _KINDS[slot])], self.delimiters, chat=chat)
 
 
 _DELIMITERS = (
@@ -137,6 +123,54 @@ _AMBIGUOUS = {
 }
 
 
+class QaExample(NamedTuple):
+    """One judged answer."""
+
+    question: str
+    gold: str
+    predicted: str
+    label: Literal["CORRECT", "INCORRECT"]
+
+
+PRINTED = (
+    QaExample("What nationality is the performer of song Daddy, Come Home?", "United States", "American", "CORRECT"),
+    QaExample(
+        "Who is Bohemond Iv Of Antioch's paternal grandmother?",
+        "Constance of Antioch",
+        "princess Constance of Antioch",
+        "CORRECT",
+    ),
+    QaExample(
+        "Rejuvelac is kind of grain water invented and promoted by a 'holistic health' practitioner born in which "
+        "year?",
+        "1909",
+        "Rejuvelac is a kind of grain water invented and promoted by Ann Wigmore, who was born in 1909.",
+        "CORRECT",
+    ),
+    QaExample(
+        "What is the birthday of the actress who was the Duchess in 'The Revengers Tragedy'?",
+        "23 November 1946",
+        "Diana Quick, who played the Duchess in 'The Revengers Tragedy', was born on 23rd September 1934.",
+        "INCORRECT",
+    ),
+)
+"""Those of Table 9."""
+
+OURS = (
+    QaExample("How many more yards was the second field goal than the first?", "7", "7 yards longer", "CORRECT"),
+    QaExample(
+        "What is the last name of the person who finds the letter in the attic?",
+        "Hollis",
+        "The letter is found by Margaret Penrose.",
+        "INCORRECT",
+    ),
+)
+"""In the place of the two that the paper leaves out: a number with its unit, and another person than the one asked."""
+
+EXAMPLES = {0: (), 2: (PRINTED[0], PRINTED[3]), 6: (*PRINTED, *OURS)}
+"""By the number of shots. Which two the paper's 2-shot prompt has it does not say; ours has one of each label."""
+
+
 def qa_template_id(shots: Shots, with_context: bool, wording: Wording) -> str:
     """The id of a variant, such as `qa-0-shot-no-context`."""
     return f"qa-{shots}-shot{'' if with_context else '-no-context'}{'' if wording == 'paper' else f'-{wording}'}"
@@ -152,10 +186,10 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     Source: QA-Judge, Table 9 and section 6.3.
     """
     if shots not in EXAMPLES:
-        raise ConfigError(f"shots is {shots}; there are: {', '.join(map(str, EXAMPLES))}")
+        raise ConfigError(f"shots is {shots}; available: {', '.join(map(str, EXAMPLES))}")
     if wording not in get_args(Wording):
-        raise ConfigError(f"wording {wording!r} does not exist; there are: {', '.join(get_args(Wording))}")
-    shown = "".join(_example(number, one) for number, one in enumerate(EXAMPLES[shots], 1))
+        raise ConfigError(f"wording {wording!r} does not exist; available: {', '.join(get_args(Wording))}")
+    shown = "".join(_example(rank, example) for rank, example in enumerate(EXAMPLES[shots], 1))
     text = (
         _TEXTS[wording]
         .replace("{refer}", _REFER[wording] if with_context else "")
@@ -170,10 +204,10 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     )
 
 
-def _example(number: int, one: QaExample) -> str:
+def _example(rank: int, example: QaExample) -> str:
     return (
-        f"Example {number}:\n* Question: {one.question}\n* Gold Answer: {one.gold}\n"
-        f"* Predicted Answer: {one.predicted}\n* Label: <ans> {one.label} </ans>\n\n"
+        f"Example {rank}:\n* Question: {example.question}\n* Gold Answer: {example.gold}\n"
+        f"* Predicted Answer: {example.predicted}\n* Label: <ans> {example.label} </ans>\n\n"
     )
 
 

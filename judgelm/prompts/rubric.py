@@ -16,8 +16,6 @@ Levels are shown by their scores, the lowest first, or with `best_first` the hig
 missing value, never a number; such levels are shown last.
 """
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ from pydantic import ConfigDict
 from judgelm.errors import ConfigError
 from judgelm.parsing.rubric_levels import parse_level
 from judgelm.prompts.self_reference import Text
+from judgelm.prompts.template import sha_of
 from judgelm.records import Prompt, Sample, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
@@ -77,7 +76,7 @@ class Dimension:
             if not named or parse_level(f"Answer: {name}", list(self.levels)) != name:
                 raise ConfigError(f"rubric level {name!r}: empty, or alike another one; give it a name of its own")
         scores = [level.score for level in self.levels.values() if level.score is not None]
-        if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(one) for one in scores):
+        if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(score) for score in scores):
             raise ConfigError(f"rubric scores {scores}: two levels at least need scores, and no two the same")
         if max(scores) <= 0:
             raise ConfigError(f"rubric scores {scores}: the highest divides them all, so it must be above 0")
@@ -118,23 +117,22 @@ def scale_of(name: str, dimension: Dimension) -> Scale:
         dimension.levels.items(),
         key=lambda item: (item[1].score is None, (item[1].score or 0) * (-1 if dimension.best_first else 1)),
     )
-    described = [f"- {level}: {one.description}" for level, one in ordered if one.description]
+    described = [f"- {name}: {level.description}" for name, level in ordered if level.description]
     meanings = "\n".join(["The answers mean:", "", *described, "", ""]) if described else ""
     text = (
         "You are given a task in some context (Input), and a candidate answer.\n\n"
         "Task: {question}\n\nCandidate Response: {answer_1}\n\n"
         f"Instruction: {dimension.question.strip()}\n\n{meanings}"
         f"First explain your reasoning, then provide your final answer. Use the following format:\n\n{FORM}\n\n"
-        "where [Answer] is one of:\n\n" + "\n".join(level for level, _ in ordered)
+        "where [Answer] is one of:\n\n" + "\n".join(name for name, _ in ordered)
     )
     return Scale(
         name=name,
         text=Text(text=text, delimiters=DELIMITERS),
-        levels={level: one.score for level, one in ordered},
+        levels={name: level.score for name, level in ordered},
     )
 
 
 def scales_sha(scales: Sequence[Scale]) -> str:
     """sha256 (hex) over names, prompts and scores."""
-    content = [[one.name, one.text.text, list(one.levels.items())] for one in scales]
-    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
+    return sha_of([[scale.name, scale.text.text, list(scale.levels.items())] for scale in scales])

@@ -8,6 +8,7 @@ characters; the words stay readable. How many were found is counted in the judgm
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from judgelm.prompts.confusables import BEGINNINGS, fold
 
@@ -43,18 +44,24 @@ class Sanitizer:
         assert self._find is not None
         folded, origin = fold(text)
         pieces: list[str] = []
-        done = found = 0
+        done = count = 0
         for match in self._find.finditer(folded):
             start, end = origin[match.start()], origin[match.end() - 1] + 1
             if start < done:
                 continue
             pieces += [text[done:start], _sanitize(match[0])]
-            done, found = end, found + 1
-        return "".join(pieces) + text[done:], found
+            done, count = end, count + 1
+        return "".join(pieces) + text[done:], count
+
+
+@cache
+def sanitizer_for(markers: tuple[str, ...]) -> Sanitizer:
+    """The sanitizer of a template's markers, made once."""
+    return Sanitizer(markers)
 
 
 def _beginnings(markers: list[str]) -> re.Pattern[str] | None:
-    """What some marker must begin with, so that most texts need no further look; None where it could be a letter."""
+    """A pattern for the first characters of all markers, which most texts lack; None where one could be a letter."""
     firsts = {marker[0] for marker in markers}
     if not firsts <= {"[", "#", "<"}:
         return None

@@ -11,15 +11,13 @@ category.
 Source: Self-Reference (*Do Before You Judge*), appendix B.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.records import Prompt, Role, Span, SpanKind
+from judgelm.prompts.template import fill, sha_of
+from judgelm.records import Prompt, Span, SpanKind
 
 _SLOT = re.compile(r"\{(category|question|reference|response|answer_[12])\}")
 _KINDS: dict[str, SpanKind] = {"answer_1": "answer", "answer_2": "answer", "reference": "reference"}
@@ -40,15 +38,6 @@ class Text:
     delimiters: tuple[str, ...]
     whole: frozenset[str] = frozenset()
 
-    @cached_property
-    def _sanitizer(self) -> Sanitizer:
-        return Sanitizer(self.delimiters)
-
-    @cached_property
-    def _pieces(self) -> list[str]:
-        """Text and slot names, in turns."""
-        return _SLOT.split(self.text)
-
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
         """The prompt with its slots filled.
 
@@ -59,18 +48,11 @@ class Text:
         Raises:
             KeyError: a slot has no value.
         """
-        role: Role | None = "user" if chat else None
-        spans: list[Span] = []
-        sanitized = 0
-        for place, piece in enumerate(self._pieces):
-            if place % 2 == 0:
-                spans += [Span(piece, "template", role)] if piece else []
-                continue
-            text, found = self._sanitizer(values[piece])
-            sanitized += found
-            kind = "question" if piece in self.whole else _KINDS.get(piece, "question")
-            spans.append(Span(text, kind, role))
-        return Prompt(spans=tuple(spans), chat=chat, sanitized=sanitized)
+
+        def show(slot: str) -> list[Span]:
+            return [Span(values[slot], "question" if slot in self.whole else _KINDS.get(slot, "question"))]
+
+        return fill([("user" if chat else None, _SLOT.split(self.text))], show, self.delimiters, chat=chat)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +70,7 @@ class Family:
     @cached_property
     def sha(self) -> str:
         """sha256 (hex) over the id and every text: those that ask for the judge's own answers too."""
-        texts = {name: one.text for name, one in self.texts.items()}
-        canonical = json.dumps({"id": self.id, "texts": texts}, ensure_ascii=False, sort_keys=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return sha_of({"id": self.id, "texts": {name: text.text for name, text in self.texts.items()}})
 
 
 VERDICTS = ("[[Correct]]", "[[Incorrect]]")

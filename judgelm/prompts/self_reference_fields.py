@@ -91,12 +91,12 @@ def _pair(sample: Sample) -> dict[str, str]:
 
 def _texts(sample: Sample, name: str) -> list[str] | None:
     """A list of texts in the metadata; None where there is none."""
-    found = sample.metadata.get(name)
-    if found is None:
+    texts = sample.metadata.get(name)
+    if texts is None:
         return None
-    if not isinstance(found, list | tuple) or not all(isinstance(one, str) for one in found):
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise _wrong(sample, name, "expected a list of texts")
-    return [one for one in found if isinstance(one, str)]
+    return list(texts)
 
 
 def _wrong(sample: Sample, name: str, finding: str) -> InputError:

@@ -39,8 +39,8 @@ class SpecialTokenSanitizer:
         """The sanitized text, and how many tokens and markers were in it."""
         total = 0
         for sanitizer in (*self._of_tokens, *(self._of_roles if chat else ())):
-            text, found = sanitizer(text)
-            total += found
+            text, count = sanitizer(text)
+            total += count
         return text, total
 
     @cached_property
@@ -91,7 +91,7 @@ def _found_when_folded(tokenizer: Any) -> Iterator[str]:
 
 
 def _variants(token: str) -> tuple[str, ...]:
-    wide = "".join(chr(ord(one) + 0xFEE0) if "!" <= one <= "~" else one for one in token)
-    hidden = "".join(f"{one}\u200b" for one in token)
-    accented = "".join(f"{one}\u0301" for one in token)
-    return wide, token.upper(), token.lower(), hidden, accented, "".join(f"{one}\0" for one in token)
+    wide = "".join(chr(ord(sign) + 0xFEE0) if "!" <= sign <= "~" else sign for sign in token)
+    hidden = "".join(f"{sign}\u200b" for sign in token)
+    accented = "".join(f"{sign}\u0301" for sign in token)
+    return wide, token.upper(), token.lower(), hidden, accented, "".join(f"{sign}\0" for sign in token)

@@ -8,20 +8,56 @@ card and every run, so that training, batch runs, server and page cannot drift a
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from judgelm.prompts.sanitization import Sanitizer
-from judgelm.records import Prompt, Role, Sample, Span, SpanKind
+from judgelm.prompts.sanitization import Sanitizer, sanitizer_for
+from judgelm.records import Prompt, Role, Sample, Span
 
 Messages = tuple[tuple[Role | None, str], ...]
 """(role, text) of each message; one message of role None is plain text."""
 
 _SLOT = re.compile(r"\{(question|reference|answer_\d+)\}")
-_KINDS: dict[str, SpanKind] = {"question": "question", "reference": "reference"}
 
 _Pieces = tuple[tuple[Role | None, tuple[str, ...]], ...]
+
+
+def sha_of(content: object) -> str:
+    """sha256 (hex) over the canonical JSON of a prompt's bytes."""
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+
+def fill(
+    messages: Iterable[tuple[Role | None, Sequence[str]]],
+    show: Callable[[str], Iterable[Span]],
+    delimiters: tuple[str, ...],
+    *,
+    chat: bool,
+    prefill: str = "",
+) -> Prompt:
+    """A prompt with its slots filled.
+
+    Args:
+        messages: (role, text and slot names in turns) of each message.
+        show: the spans for a slot, without their role.
+        delimiters: confusables of them in untrusted text are sanitized.
+        chat: whether the messages are for the tokenizer's chat template.
+        prefill: the forced beginning of the reply.
+    """
+    sanitize = sanitizer_for(delimiters)
+    spans: list[Span] = []
+    sanitized = 0
+    for role, pieces in messages:
+        for index, piece in enumerate(pieces):
+            if index % 2 == 0:
+                spans += [Span(piece, "template", role)] if piece else []
+                continue
+            for span in show(piece):
+                text, count = (span.text, 0) if span.kind in ("template", "image") else sanitize(span.text)
+                sanitized += count
+                spans.append(Span(text, span.kind, role))
+    return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +73,6 @@ class Layout:
     plain: Messages | None
     with_reference: Messages
     delimiters: tuple[str, ...]
-
-    @cached_property
-    def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the delimiters."""
-        return Sanitizer(self.delimiters)
 
     @cached_property
     def pieces(self) -> dict[bool, _Pieces]:
@@ -78,14 +109,12 @@ class Template:
     def sha_for(self, answers: int) -> str:
         """sha256 (hex) over id and both texts: a change of any byte that judges were trained on changes it."""
         layout = self.layout(answers)
-        texts = {"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference}
-        canonical = json.dumps(texts, ensure_ascii=False, sort_keys=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return sha_of({"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference})
 
     @property
     def sanitizer(self) -> Sanitizer:
         """Sanitizes confusables of the pair's delimiters."""
-        return self.layout(2).sanitizer
+        return sanitizer_for(self.layout(2).delimiters)
 
     def render(
         self, sample: Sample, order: tuple[int, ...], reference: str | None, *, full_score: float = 10
@@ -107,18 +136,12 @@ class Template:
         if not order or (len(order) == 1 and reference is None):
             raise ValueError(f"sample {sample.id}: {'a single answer without reference' if order else 'no answers'}")
         layout = self.layout(len(order))
-        values = {"question": sample.question, "reference": reference or ""}
-        values |= {f"answer_{place}": sample.answers[index] for place, index in enumerate(order, 1)}
-        spans: list[Span] = []
-        sanitized = 0
-        for role, pieces in layout.pieces[reference is not None]:
-            for place, piece in enumerate(pieces):
-                if place % 2 == 0:
-                    if piece:
-                        spans.append(Span(piece, "template", role))
-                    continue
-                text, found = layout.sanitizer(values[piece])
-                sanitized += found
-                spans.append(Span(text, _KINDS.get(piece, "answer"), role))
-        prefill = f"{full_score:g}" if len(order) == 1 else ""
-        return Prompt(spans=tuple(spans), chat=self.chat, prefill=prefill, sanitized=sanitized)
+        shown = {"question": Span(sample.question, "question"), "reference": Span(reference or "", "reference")}
+        shown |= {f"answer_{rank}": Span(sample.answers[index], "answer") for rank, index in enumerate(order, 1)}
+        return fill(
+            layout.pieces[reference is not None],
+            lambda slot: [shown[slot]],
+            layout.delimiters,
+            chat=self.chat,
+            prefill=f"{full_score:g}" if len(order) == 1 else "",
+        )

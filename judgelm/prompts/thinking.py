@@ -17,14 +17,14 @@ class Thinking:
     """How an engine's judge thinks.
 
     Attributes:
-        asked: what its chat template is told.
+        mode: what its chat template is told.
         max_tokens: room for the thinking, beside the room that each mode gives the reply.
         resumes: whether the engine knows the prompt as the model reads it and lets a reply go on behind thinking that
             stands there. Then a judge that is asked to think writes its thinking first, up to its end, and the reply
             in a request of its own, with the reply's own stop strings, grammar, candidates and forced beginning.
     """
 
-    asked: ThinkingMode = "absent"
+    mode: ThinkingMode = "absent"
     max_tokens: int = 4096
     resumes: bool = False
 
@@ -32,11 +32,11 @@ class Thinking:
         """At most half of the judge's window is for thinking."""
         if window is None or self.max_tokens <= window // 2:
             return self
-        return Thinking(asked=self.asked, max_tokens=max(1, window // 2), resumes=self.resumes)
+        return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
 
     def described(self) -> dict[str, dict[str, str | int]]:
         """For the manifest; nothing where nobody asked for anything."""
-        return {} if self.asked == "absent" else {"thinking": {"asked": self.asked, "max_tokens": self.max_tokens}}
+        return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}
 
 
 NOT_ASKED = Thinking()
@@ -44,10 +44,10 @@ NOT_ASKED = Thinking()
 
 def opening_of(prompt: str) -> str:
     """The opened block, blanks included, that a prompt ends in; empty where it ends in none."""
-    found = _OPENED.search(prompt, max(0, len(prompt) - 64))
-    return "" if found is None else found[0]
+    match = _OPENED.search(prompt, max(0, len(prompt) - 64))
+    return "" if match is None else match[0]
 
 
-def template_arguments(asked: ThinkingMode) -> dict[str, bool]:
+def template_arguments(mode: ThinkingMode) -> dict[str, bool]:
     """What chat templates are told: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
-    return {} if asked == "absent" else dict.fromkeys(("enable_thinking", "thinking"), asked == "on")
+    return {} if mode == "absent" else dict.fromkeys(("enable_thinking", "thinking"), mode == "on")

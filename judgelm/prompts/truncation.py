@@ -170,36 +170,36 @@ class Truncator:
             if span.kind in ("template", "image"):
                 out.append(span)
                 continue
-            text, found = self.sanitize(span.text, chat=prompt.chat)
-            total += found
-            out.append(replace(span, text=text) if found else span)
+            text, count = self.sanitize(span.text, chat=prompt.chat)
+            total += count
+            out.append(replace(span, text=text) if count else span)
         return (tuple(out), total) if total else (prompt.spans, 0)
 
     def _truncate_answers(
         self, spans: tuple[Span, ...], bounded: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int
     ) -> TokenizedPrompt | Unparsed:
         """Cut the answers, evenly and at their ends, until the whole fits."""
-        answers = [place for place, span in enumerate(spans) if span.kind == "answer"]
-        offsets = {place: self._offsets(bounded[place].text) for place in answers}
-        lengths = [len(offsets[place]) for place in answers]
+        answers = [index for index, span in enumerate(spans) if span.kind == "answer"]
+        offsets = {index: self._offsets(bounded[index].text) for index in answers}
+        lengths = [len(offsets[index]) for index in answers]
         bare = tuple(replace(span, text="") if span.kind == "answer" else span for span in bounded)
         room = limit - len(self._encode(bare, prompt)[1])
         while answers and room >= sum(min(length, MIN_ANSWER_TOKENS) for length in lengths):
-            kept = dict(zip(answers, _share(lengths, room), strict=True))
+            kept_tokens = dict(zip(answers, _share(lengths, room), strict=True))
             shortened = tuple(
-                _shorten(span, offsets[place], kept[place]) if place in kept else span
-                for place, span in enumerate(bounded)
+                _shorten(span, offsets[index], kept_tokens[index]) if index in kept_tokens else span
+                for index, span in enumerate(bounded)
             )
             text, ids = self._encode(shortened, prompt)
             if len(ids) <= limit:
                 cut = tuple(
                     Truncation(
                         answer=shown,
-                        tokens_before=self._length(spans[place], bounded[place], lengths[shown]),
-                        tokens_after=kept[place],
+                        tokens_before=self._length(spans[index], bounded[index], lengths[shown]),
+                        tokens_after=kept_tokens[index],
                     )
-                    for shown, place in enumerate(answers)
-                    if len(shortened[place].text) < len(spans[place].text)
+                    for shown, index in enumerate(answers)
+                    if len(shortened[index].text) < len(spans[index].text)
                 )
                 return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
             # Joined text can need a few tokens more than its parts alone: leave that much more room.
@@ -250,9 +250,9 @@ class Truncator:
     @cached_property
     def _takes_parts(self) -> bool:
         """Whether the chat template reads lists of texts and images; one that does not would print them as they are."""
-        said = "zq0qz"
-        text = self._templated([{"role": "user", "content": [{"type": "text", "text": said}]}])
-        return said in text and "'type'" not in text and '"type"' not in text
+        probe = "zq0qz"
+        text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
+        return probe in text and "'type'" not in text and '"type"' not in text
 
     def _templated(self, messages: list[dict[str, Any]]) -> str:
         try:
@@ -287,13 +287,13 @@ def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
 
 
 def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
+    parts: list[dict[str, str]] = []
     for is_image, same in groupby(spans, key=lambda span: span.kind == "image"):
         if is_image:
-            found += [{"type": "image"} for _ in same]
+            parts += [{"type": "image"} for _ in same]
         else:
-            found.append({"type": "text", "text": "".join(span.text for span in same)})
-    return found
+            parts.append({"type": "text", "text": "".join(span.text for span in same)})
+    return parts
 
 
 def prompt_key(prompt: Prompt) -> str:
@@ -313,13 +313,13 @@ def _bounded(spans: tuple[Span, ...], characters: int) -> tuple[Span, ...]:
 
 def _share(lengths: Sequence[int], room: int) -> list[int]:
     """Fair shares of `room`: short answers are kept whole, what they leave goes to the long ones."""
-    kept = [0] * len(lengths)
+    shares = [0] * len(lengths)
     left = room
-    by_length = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    for rank, place in enumerate(by_length):
-        kept[place] = min(lengths[place], left // (len(lengths) - rank))
-        left -= kept[place]
-    return kept
+    by_length = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    for rank, index in enumerate(by_length):
+        shares[index] = min(lengths[index], left // (len(lengths) - rank))
+        left -= shares[index]
+    return shares
 
 
 def _shorten(span: Span, offsets: list[tuple[int, int]], tokens: int) -> Span:

@@ -70,7 +70,7 @@ def test_the_card_says_whether_to_think_and_the_user_goes_first(thinker):
     write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
     for options, asked in (({}, "on"), ({"thinking": "off"}, "off")):
         with Judge(str(thinker), engine="transformers", **options) as one:
-            assert one.engine.thinking.asked == asked
+            assert one.engine.thinking.mode == asked
             # thinking has half of the window at most
             assert one.engine.thinking.max_tokens == min(4096, one.engine.describe()["window"] // 2)
 

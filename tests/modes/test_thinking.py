@@ -87,7 +87,7 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
     def done(text, **fields):
         return Completion(key="0", texts=(text,), finish_reasons=("stop",), prompt_tokens=5, completion_tokens=2)
 
-    asking = apart(flow(), Thinking(asked="on", max_tokens=1000, resumes=True))
+    asking = apart(flow(), Thinking(mode="on", max_tokens=1000, resumes=True))
     [first] = next(asking)
     # the thinking has its own room and ends with its tag; the answers are cut as for all that comes behind: 1000 + 24
     assert first.sampling == Sampling(max_tokens=1000, stop=("</think>",), include_stop=True, reserve=1024)

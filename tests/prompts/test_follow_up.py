@@ -84,5 +84,5 @@ def test_a_plain_template_must_say_how_it_goes_on():
 
 @pytest.mark.parametrize("said", [(), ("8 6",), ("8 6", "Why?", "So.")])
 def test_a_question_must_be_open(said):
-    with pytest.raises(ValueError, match="texts were said"):
+    with pytest.raises(ValueError, match="questions and replies in turn, got"):
         talk("judgelm-v1", *said)

@@ -78,7 +78,7 @@ def test_a_sample_without_reference_or_with_two_answers_is_refused():
 
 
 def test_an_unknown_wording_is_named():
-    with pytest.raises(ConfigError, match="'figure' does not exist; there are: code, paper, chat"):
+    with pytest.raises(ConfigError, match="'figure' does not exist; available: code, paper, chat"):
         multimodal_template("figure")
 
 

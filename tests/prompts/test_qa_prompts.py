@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.qa import QA_ANSWERING, qa_template
-from judgelm.prompts.qa_examples import EXAMPLES, OURS, PRINTED
+from judgelm.prompts.qa import EXAMPLES, OURS, PRINTED, QA_ANSWERING, qa_template
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
 VALUES = {
@@ -115,7 +114,7 @@ def test_what_has_no_value_is_refused():
 
 
 def test_unknown_variants_are_refused():
-    with pytest.raises(ConfigError, match="shots is 3; there are: 0, 2, 6"):
+    with pytest.raises(ConfigError, match="shots is 3; available: 0, 2, 6"):
         qa_template(3, True)
     with pytest.raises(ConfigError, match="wording 'mine' does not exist"):
         qa_template(0, True, "mine")

@@ -36,5 +36,5 @@ def thinking(script):
 
 def engine(script, *, asked="on", resumes=True, max_tokens=1000, thinks=True):
     """An engine with such a judge; `resumes` as a local engine's, else as a chat server's."""
-    how = Thinking(asked=asked, max_tokens=max_tokens, resumes=resumes)
+    how = Thinking(mode=asked, max_tokens=max_tokens, resumes=resumes)
     return ScriptedEngine(thinking(script) if thinks else script, thinking=how)

@@ -68,7 +68,7 @@ class OpenAIEngine:
         self._truncator = truncator
         self._loop: LoopThread | None = loop
         self._renderer = PromptRenderer(server.api, truncator, accepts_token_ids=server.accepts_token_ids)
-        self._sampler = ReplySampler(pool, model, thinking.asked)
+        self._sampler = ReplySampler(pool, model, thinking.mode)
         self._candidates = CandidateScorer(self._sampler, self._renderer, options.candidate_samples)
         self._in_flight: dict[str, int] = {}
         self._serial = 0

@@ -55,7 +55,7 @@ class TransformersEngine:
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
         self.thinking = loaded.thinking
-        self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.asked)
+        self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.mode)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._waiting: deque[QueuedRequest] = deque()

@@ -103,7 +103,7 @@ class VllmEngine:
         self._followed_mass = followed_mass
         self._vision = vision
         self.thinking = thinking
-        self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.asked)
+        self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.mode)
         self._candidates = CandidateTokenizer(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
