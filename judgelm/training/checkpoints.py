@@ -75,7 +75,8 @@ class CheckpointCallback(TrainerCallback):
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
-        _flush(folder)
+        for path in folder.rglob("*"):  # another process may have flushed some
+            _fsync(path)
         processes.wait_for_everyone()
         if args.should_save:
             mark(folder, self._settings, resumable=not args.save_only_model)
@@ -90,7 +91,8 @@ class CheckpointCallback(TrainerCallback):
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
     """Write the marker of a checkpoint whose other files are on the disk."""
-    files = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(_files(folder))}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
+    files = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
     state = {"settings": settings, "versions": VERSIONS, "resumable": resumable, "files": files}
     partial = folder / f"{STATE_NAME}.partial"
     partial.write_text(json.dumps(state, indent=1), encoding="utf-8")
@@ -138,17 +140,6 @@ def step_of(checkpoint: Path) -> int:
     """Optimiser steps before a checkpoint, from its name."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
-
-
-def _files(folder: Path) -> list[Path]:
-    ours = (STATE_NAME, f"{STATE_NAME}.partial")
-    return [path for path in folder.rglob("*") if path.is_file() and path.name not in ours]
-
-
-def _flush(folder: Path) -> None:
-    """Flush all files and their folders to the disk; another process may have flushed some."""
-    for path in folder.rglob("*"):
-        _fsync(path)
 
 
 def _fsync(path: Path) -> None:

@@ -69,7 +69,8 @@ def disk_need(trainer: Any, limit: int | None) -> DiskNeed:
     return DiskNeed(
         weights=weights,
         states=0 if args.save_only_model else _states(args, weights, trained),
-        others=_others(trainer),
+        # the trainer's own files too; its log grows by some 150 bytes an entry
+        others=len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000,
         checkpoints=_max_checkpoints(args, limit, last_step(trainer)),
     )
 
@@ -95,7 +96,8 @@ def check_disk(folder: Path, need: DiskNeed) -> None:
         ConfigError: names what is needed, what is free, and ways out.
     """
     present = sum(_bytes_in(path) for path in checkpoints_in(folder))
-    free = shutil.disk_usage(_existing(folder)).free
+    parents = (folder.absolute(), *folder.absolute().parents)
+    free = shutil.disk_usage(next(path for path in parents if path.exists())).free
     if need.total - present <= free:
         return
     ways = []
@@ -171,11 +173,6 @@ def _states_of(optim: str) -> tuple[int, int]:
     return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else 0
 
 
-def _others(trainer: Any) -> int:
-    """Tokenizer, random states and the trainer's own files; the log grows by some 150 bytes an entry."""
-    return len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000
-
-
 def _max_checkpoints(args: Any, limit: int | None, steps: int) -> int:
     """Maximum number of checkpoints at once: those that stay, and a new one before the oldest is removed."""
     if args.save_strategy == SaveStrategy.NO:
@@ -185,11 +182,6 @@ def _max_checkpoints(args: Any, limit: int | None, steps: int) -> int:
     if not limit or limit < 0:
         return saves
     return min(saves, max(int(limit), 2 if args.metric_for_best_model else 1) + 1)
-
-
-def _existing(folder: Path) -> Path:
-    folder = folder.absolute()
-    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _largest(folder: Path) -> int:

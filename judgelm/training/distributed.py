@@ -11,7 +11,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -153,15 +153,11 @@ def _idle_s(lock: Path) -> float | None:
     """Seconds since anything in the lock's folder changed; None where the lock is gone."""
     if not lock.exists():
         return None
-    return time.time() - max(lock.parent.stat().st_mtime, *_change_times(lock.parent))
-
-
-def _change_times(folder: Path) -> Iterator[float]:
-    for path in folder.iterdir():
-        try:
-            yield path.stat().st_mtime
-        except FileNotFoundError:  # a compiler's temporary file
-            continue
+    changed = lock.parent.stat().st_mtime
+    for path in lock.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # a compiler's temporary file
+            changed = max(changed, path.stat().st_mtime)
+    return time.time() - changed
 
 
 def _is_open(lock: Path) -> bool:

@@ -101,13 +101,10 @@ class NanGuardMixin(transformers.Trainer):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         self.accelerator.wait_for_everyone()
+        precision = ", use bf16 instead of fp16, whose largest number is 65504" if self.args.fp16 else ""
         finding = f"the loss is {at.loss}" if broken == "loss" else "weights are not finite"
         raise TrainingError(
             f"{file}: in step {at.step} (the first is 0) {finding}, so training stops; lower learning_rate "
-            f"({at.learning_rate:g}), check the rows that the file lists{_precision(self.args)}, and start again or "
+            f"({at.learning_rate:g}), check the rows that the file lists{precision}, and start again or "
             "resume from the last checkpoint (resume_from_checkpoint)"
         )
-
-
-def _precision(args: transformers.TrainingArguments) -> str:
-    return ", use bf16 instead of fp16, whose largest number is 65504" if args.fp16 else ""

@@ -60,7 +60,7 @@ def checkpoints(folder):
 
 
 def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, train_file, tmp_path):
-    rows = tune(tiny_model, train_file, tmp_path / "first").train.dataset
+    rows = tune(tiny_model, train_file, tmp_path / "first").rows.dataset
     holders = Counter(token for row in rows for token in set(row["input_ids"]))
     # of the tokens that one row alone has, that of the last row before step 6: four rows are a step
     place, token = max(
@@ -118,7 +118,7 @@ def test_sound_training_leaves_no_such_file(tiny_model, train_file, tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_stop_together_where_the_rows_of_one_break(tiny_model, train_file, tmp_path):
-    rows = tune(tiny_model, train_file, tmp_path / "first").train.dataset
+    rows = tune(tiny_model, train_file, tmp_path / "first").rows.dataset
     holders = Counter(token for row in rows for token in set(row["input_ids"]))
     rare = {token for token, count in holders.items() if count == 1}
     # a pass of two rows in each of two processes: rows 2 and 3 of a step are the second's

@@ -5,7 +5,7 @@ The eval loss measures how well the judge writes its teacher's words; these metr
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from accelerate.utils import gather_object
@@ -106,7 +106,7 @@ class ValidationJudge:
             "checkpoint": {"step": step, "steps": state.global_step, "chosen_by": chosen_by},
         }
         for kind, metrics in self._last.by_kind.items():
-            facts |= metrics.facts() if kind is None else {kind: metrics.facts()}
+            facts |= asdict(metrics) if kind is None else {kind: asdict(metrics)}
         return facts
 
     def _evaluate(self, trainer: Any) -> _Evaluation:

@@ -2,8 +2,8 @@
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -76,10 +76,6 @@ class ValidationMetrics:
         """Values by name, without the undefined ones."""
         estimates = {name: getattr(self, name) for name in METRIC_NAMES}
         return {name: each.value for name, each in estimates.items() if each is not None} | {"failed": self.failed}
-
-    def facts(self) -> dict[str, Any]:
-        """Entries of the card, with 95 % intervals."""
-        return asdict(self)
 
 
 def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
