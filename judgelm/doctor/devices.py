@@ -116,11 +116,11 @@ def _cpu() -> Cpu:
 def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
     import torch
 
-    found = []
+    gpus = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
         free, total = torch.cuda.mem_get_info(index)
-        found.append(
+        gpus.append(
             CudaDevice(
                 name=properties.name,
                 compute_capability=f"{properties.major}.{properties.minor}",
@@ -128,7 +128,7 @@ def _cuda() -> tuple[tuple[CudaDevice, ...], str | None]:
                 memory_total_bytes=total,
             )
         )
-    return tuple(found), torch.version.cuda
+    return tuple(gpus), torch.version.cuda
 
 
 def _driver() -> str | None:

@@ -86,13 +86,13 @@ def declared_packages(distribution: str = "judgelm") -> list[Package]:
     """
     extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra not in _LEFT_OUT]
     requirements = [Requirement(line) for line in requires(distribution) or []]
-    found: dict[str, Package] = {}
+    packages: dict[str, Package] = {}
     for extra in (None, *extras):
-        for one in requirements:
-            applies = one.marker is None or one.marker.evaluate({"extra": extra or ""})
-            if applies and one.name not in found:
-                found[one.name] = _looked_up(one, extra)
-    return list(found.values())
+        for requirement in requirements:
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra or ""})
+            if applies and requirement.name not in packages:
+                packages[requirement.name] = _looked_up(requirement, extra)
+    return list(packages.values())
 
 
 def _looked_up(requirement: Requirement, extra: str | None) -> Package:
@@ -124,7 +124,7 @@ def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
     names = [package.name for package in packages if package.installed and package.state == "ok"]
     groups = [[name for name in names if (name in _OWN_PROCESS) is alone] for alone in (True, False)]
     with ThreadPoolExecutor(len(groups)) as pool:
-        errors = {name: error for found in pool.map(import_errors, groups) for name, error in found.items()}
+        errors = {name: error for group in pool.map(import_errors, groups) for name, error in group.items()}
     return [with_error(package, errors[package.name]) if package.name in errors else package for package in packages]
 
 
@@ -145,10 +145,10 @@ def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) ->
             )
             printed, ended = done.stdout, f"ends the process with exit code {done.returncode}"
         except subprocess.TimeoutExpired as error:
-            said = error.stdout or b""
-            printed = said.decode() if isinstance(said, bytes) else said
+            output = error.stdout or b""
+            printed = output.decode() if isinstance(output, bytes) else output
             ended = f"does not end within {timeout_s:.0f} s"
-        texts = [json.loads(said) for said in re.findall(r"^judgelm-import (.*)$", printed, re.MULTILINE)]
+        texts = [json.loads(line) for line in re.findall(r"^judgelm-import (.*)$", printed, re.MULTILINE)]
         errors |= {name: text for name, text in zip(left, texts, strict=False) if text != "ok"}
         left = left[len(texts) :]
         if left:
@@ -191,19 +191,19 @@ def findings(packages: Iterable[Package]) -> list[str]:
     for package in packages:
         if package.is_finding:
             by_way_out.setdefault(package.way_out, []).append(package)
-    told = []
+    sentences = []
     for way_out, (first, *others) in by_way_out.items():
-        also = f" (nor {', '.join(one.name for one in others)})" if others else ""
-        told.append(f"{first.finding}{also}; {way_out}")
-    return told
+        also = f" (nor {', '.join(package.name for package in others)})" if others else ""
+        sentences.append(f"{first.finding}{also}; {way_out}")
+    return sentences
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
     """Versions of those distributions that are installed."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -252,13 +252,13 @@ def _requests() -> Iterator[Request]:
     template = get_template("judgelm-compact")
     words = [first + second for first in _SYLLABLES for second in _SYLLABLES]
     sampling = Sampling(max_tokens=MAX_TOKENS)
-    for number in count():
-        draw = random.Random(number)
+    for index in count():
+        draw = random.Random(index)
         question, *answers = (
             " ".join(draw.choices(words, k=length)) for length in (_QUESTION_WORDS, _ANSWER_WORDS, _ANSWER_WORDS)
         )
-        sample = Sample(id=str(number), question=question, answers=tuple(answers))
-        yield Request(key=str(number), prompt=template.render(sample, (0, 1), None), sampling=sampling)
+        sample = Sample(id=str(index), question=question, answers=tuple(answers))
+        yield Request(key=str(index), prompt=template.render(sample, (0, 1), None), sampling=sampling)
 
 
 _SYLLABLES = ("ba", "den", "fo", "gi", "ha", "ker", "lu", "ma", "no", "per", "ri", "so", "ta", "ven", "wi", "zu")

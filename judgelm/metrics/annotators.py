@@ -35,7 +35,7 @@ class HumanAgreement:
 
 
 def human_agreement(
-    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Sequence[Hashable] | None, how: Resampling
+    judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Sequence[Hashable] | None, resampling: Resampling
 ) -> HumanAgreement:
     """Mean pairwise agreement between annotators, and of the judge with single annotators.
 
@@ -43,7 +43,7 @@ def human_agreement(
         judged: n labels of the judge.
         votes: n lists of labels, at least two each.
         clusters: as in `resampling.bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: n is 0, the lengths differ, or a pair has fewer than two votes.
@@ -54,7 +54,7 @@ def human_agreement(
         (float(np.mean([own == vote for vote in ballot])), _pairwise(ballot), 1.0)
         for own, ballot in zip(judged, votes, strict=True)
     ]
-    judge, human, difference = estimate(np.array(rows), _means, clusters, how)
+    judge, human, difference = estimate(np.array(rows), _means, clusters, resampling)
     return HumanAgreement(
         human_human=widened(human, clusters),
         judge_human=widened(judge, clusters),

@@ -18,16 +18,16 @@ _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 """Of tied prompts right, reference prompts right, margins kept, margins kept beside the reference, margin size."""
 
 
-def right_by_vote(said: Sequence[int | None], truth: int) -> bool:
+def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
     """JudgeBench's rule: an order that names the right answer counts +1, one that names the wrong one -1.
 
     A tie and an order that could not be read count 0, so one right order beside either of them is enough.
 
     Args:
-        said: label of each order, put back in sample order: +1, 0, -1; None where it failed.
+        labels: label of each order, put back in sample order: +1, 0, -1; None where it failed.
         truth: +1 or -1.
     """
-    return sum((label == truth) - (label == -truth) for label in said if label is not None) > 0
+    return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
 def first_place_share(scores: Sequence[float], right: int) -> float:
@@ -68,30 +68,32 @@ class SectionScores:
 
 
 def section_scores(
-    scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], how: Resampling
+    scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], resampling: Resampling
 ) -> SectionScores:
     """Scores of subsets, of sections as weighted means of subsets, and their mean.
 
     Args:
         scored: every prompt, its subset in one of the sections.
         sections: name -> subset -> weight.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: no prompt, or one of a subset that is in no section.
     """
-    present = {one.subset for one in scored}
+    present = {prompt.subset for prompt in scored}
     known = {subset: weight for weights in sections.values() for subset, weight in weights.items()}
     if not present or present - known.keys():
         raise ValueError(f"sections: {', '.join(sorted(present - known.keys())) or 'no prompt'}: in none of them")
     names = [subset for subset in known if subset in present]
     values = np.zeros((len(scored), 2 * len(names)))
-    for row, one in enumerate(scored):
-        column = names.index(one.subset)
-        values[row, column], values[row, len(names) + column] = one.credit, 1.0
-    kept = {section: [name for name in names if name in weights] for section, weights in sections.items()}
-    kept = {section: members for section, members in kept.items() if members}
-    shares = np.array([[known[name] if name in members else 0.0 for name in names] for members in kept.values()])
+    for row, prompt in enumerate(scored):
+        column = names.index(prompt.subset)
+        values[row, column], values[row, len(names) + column] = prompt.credit, 1.0
+    subsets_by_section = {section: [name for name in names if name in weights] for section, weights in sections.items()}
+    subsets_by_section = {section: members for section, members in subsets_by_section.items() if members}
+    shares = np.array(
+        [[known[name] if name in members else 0.0 for name in names] for members in subsets_by_section.values()]
+    )
 
     def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         credits, counts = sums[:, : len(names)], sums[:, len(names) :]
@@ -99,13 +101,13 @@ def section_scores(
         by_section = ratio(np.nan_to_num(means) @ shares.T, (counts > 0).astype(np.float64) @ shares.T)
         return np.column_stack([means, by_section, np.nanmean(by_section, axis=1)])
 
-    members = [{name} for name in names] + [set(subsets) for subsets in kept.values()] + [set(names)]
-    bases = [Basis(rows=np.array([one.subset in inside for one in scored]), kind="share") for inside in members]
-    found = defined_estimates(values, statistic, bases, [one.cluster for one in scored], how)
-    sized = [one for one in found if one is not None]  # all of them: each has a prompt
+    members = [{name} for name in names] + [set(subsets) for subsets in subsets_by_section.values()] + [set(names)]
+    bases = [Basis(rows=np.array([prompt.subset in inside for prompt in scored]), kind="share") for inside in members]
+    estimates = defined_estimates(values, statistic, bases, [prompt.cluster for prompt in scored], resampling)
+    sized = [prompt for prompt in estimates if prompt is not None]  # all of them: each has a prompt
     return SectionScores(
         subsets=dict(zip(names, sized[: len(names)], strict=True)),
-        sections=dict(zip(kept, sized[len(names) : -1], strict=True)),
+        sections=dict(zip(subsets_by_section, sized[len(names) : -1], strict=True)),
         overall=sized[-1],
     )
 
@@ -127,7 +129,7 @@ class TiesPrompt:
     wrong: tuple[float, ...] | None
 
 
-def ties_score(prompts: Sequence[TiesPrompt], how: Resampling) -> Estimate:
+def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
     """RewardBench 2's score of its subset Ties: all right answers above all wrong ones, and by margins.
 
     0.3 of tied and 0.3 of reference prompts on which every right answer is above every wrong one; of prompts of both
@@ -137,7 +139,7 @@ def ties_score(prompts: Sequence[TiesPrompt], how: Resampling) -> Estimate:
 
     Args:
         prompts: tied and reference ones; several of a key and kind are one.
-        how: seed and number of resamples; a tied prompt and its reference are resampled together.
+        resampling: seed and number of resamples; a tied prompt and its reference are resampled together.
 
     Returns:
         With n the number of keys.
@@ -157,7 +159,7 @@ def ties_score(prompts: Sequence[TiesPrompt], how: Resampling) -> Estimate:
         means = np.divide(parts, counts, out=np.zeros_like(parts), where=counts > 0)
         return np.asarray(means @ np.array([_TIE_WEIGHTS]).T, dtype=np.float64)
 
-    low, high = interval(statistic(bootstrap_sums(values, None, how))[:, 0])
+    low, high = interval(statistic(bootstrap_sums(values, None, resampling))[:, 0])
     value = float(statistic(values.sum(axis=0, keepdims=True))[0, 0])
     return Estimate(value=value, low=low, high=high, n=len(values))
 

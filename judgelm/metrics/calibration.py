@@ -100,7 +100,7 @@ def reliability(
     probability: NDArray[np.float64],
     edges: NDArray[np.float64],
     clusters: Sequence[Hashable],
-    how: Resampling,
+    resampling: Resampling,
 ) -> tuple[Bin, ...]:
     """The reliability curve, as scikit-learn's `calibration_curve` has it, with n and an interval for each bin.
 
@@ -109,7 +109,7 @@ def reliability(
         probability: shape (n,), in [0, 1], given to that.
         edges: of `bin_edges`.
         clusters: n keys, as in `resampling.bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         The bins that hold pairs, lowest first.
@@ -118,20 +118,20 @@ def reliability(
         ValueError: shapes differ, n is 0, or a probability lies outside of [0, 1].
     """
     _check(outcome, probability)
-    places = _places(probability, edges)
-    found = []
-    for place in np.unique(places):
-        inside = places == place
+    indices = _bin_indices(probability, edges)
+    filled = []
+    for bin_index in np.unique(indices):
+        inside = indices == bin_index
         members = [clusters[index] for index in np.flatnonzero(inside)]
-        found.append(
+        filled.append(
             Bin(
-                low=float(edges[place]),
-                high=float(edges[place + 1]),
+                low=float(edges[bin_index]),
+                high=float(edges[bin_index + 1]),
                 mean=float(probability[inside].mean()),
-                hits=share(outcome[inside], members, how),
+                hits=share(outcome[inside], members, resampling),
             )
         )
-    return tuple(found)
+    return tuple(filled)
 
 
 def calibration_error(
@@ -139,7 +139,7 @@ def calibration_error(
     probability: NDArray[np.float64],
     edges: NDArray[np.float64],
     clusters: Sequence[Hashable],
-    how: Resampling,
+    resampling: Resampling,
 ) -> CalibrationError:
     """The expected calibration error over fixed bins; arguments and errors as `reliability`.
 
@@ -147,10 +147,10 @@ def calibration_error(
     """
     _check(outcome, probability)
     cells = error_cells(outcome, probability, edges)
-    [error] = estimate(cells, lambda sums: errors_of_sums(sums)[:, None], clusters, how)
-    rng, places = np.random.default_rng(how.seed), _places(probability, edges)
+    [error] = estimate(cells, lambda sums: errors_of_sums(sums)[:, None], clusters, resampling)
+    rng, indices = np.random.default_rng(resampling.seed), _bin_indices(probability, edges)
     drawn = [
-        np.abs(np.bincount(places, (rng.random(outcome.size) < probability) - probability)).sum()
+        np.abs(np.bincount(indices, (rng.random(outcome.size) < probability) - probability)).sum()
         for _ in range(_CHANCE_DRAWS)
     ]
     return CalibrationError(error=error, by_chance=float(np.mean(drawn)) / outcome.size)
@@ -161,7 +161,7 @@ def error_cells(
 ) -> NDArray[np.float64]:
     """What resampling sums up: shape (n, bins + 1), outcome minus probability in its bin's column, and a 1."""
     cells = np.zeros((outcome.size, len(edges)))
-    cells[np.arange(outcome.size), _places(probability, edges)] = outcome - probability
+    cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1
     return cells
 
@@ -177,7 +177,7 @@ def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def fit_temperature(
-    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling
+    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling
 ) -> Scaling | None:
     """The temperature of the least log loss.
 
@@ -185,7 +185,7 @@ def fit_temperature(
         outcome: shape (n,), what came out.
         probability: shape (n,), in [0, 1], given to that.
         clusters: n keys; the interval comes from resampling these.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         None where none within `TEMPERATURES` is best: the probabilities are all on the right side (the colder the
@@ -208,7 +208,7 @@ def fit_temperature(
     observed = float(best(np.ones(outcome.size))[0])
     if min(observed - low, high - observed) < 1e-3:
         return None
-    [(lower, upper)] = _bounds(best, clusters, how)
+    [(lower, upper)] = _bounds(best, clusters, resampling)
     temperature = Estimate(
         value=float(np.exp(observed)), low=float(np.exp(lower)), high=float(np.exp(upper)), n=outcome.size
     )
@@ -217,7 +217,7 @@ def fit_temperature(
 
 
 def fit_platt(
-    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling
+    outcome: NDArray[np.bool_], probability: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling
 ) -> Scaling | None:
     """Slope and intercept of the least log loss: a logistic regression on the log-odds, without penalty.
 
@@ -244,7 +244,7 @@ def fit_platt(
     slope, intercept = best(np.ones(outcome.size))
     if not np.isfinite(slope):
         return None
-    (slope_low, slope_high), (low, high) = _bounds(best, clusters, how)
+    (slope_low, slope_high), (low, high) = _bounds(best, clusters, resampling)
     n = outcome.size
     return Scaling(
         slope=Estimate(value=float(slope), low=slope_low, high=slope_high, n=n),
@@ -254,18 +254,18 @@ def fit_platt(
 
 
 def _bounds(
-    fit: Callable[[NDArray[np.float64]], NDArray[np.float64]], clusters: Sequence[Hashable], how: Resampling
+    fit: Callable[[NDArray[np.float64]], NDArray[np.float64]], clusters: Sequence[Hashable], resampling: Resampling
 ) -> list[tuple[float, float]]:
     """Percentile intervals of a fit's parameters over resampled clusters; NaN where over 5 % have no fit."""
-    number = {key: place for place, key in enumerate(dict.fromkeys(clusters))}
-    member = np.array([number[key] for key in clusters])
-    rng = np.random.default_rng(how.seed)
-    units = np.full(len(number), 1 / len(number))
-    draws = (rng.multinomial(len(number), units) for _ in range(how.resamples))
-    found = np.array([fit(counts[member].astype(np.float64)) for counts in draws])
-    if np.isnan(found).any(axis=1).mean() > _MOST_UNDEFINED:
-        return [(float("nan"), float("nan"))] * found.shape[1]
-    ends = np.nanquantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    index_of = {key: index for index, key in enumerate(dict.fromkeys(clusters))}
+    member = np.array([index_of[key] for key in clusters])
+    rng = np.random.default_rng(resampling.seed)
+    units = np.full(len(index_of), 1 / len(index_of))
+    draws = (rng.multinomial(len(index_of), units) for _ in range(resampling.resamples))
+    fits = np.array([fit(counts[member].astype(np.float64)) for counts in draws])
+    if np.isnan(fits).any(axis=1).mean() > _MOST_UNDEFINED:
+        return [(float("nan"), float("nan"))] * fits.shape[1]
+    ends = np.nanquantile(fits, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return [(float(low), float(high)) for low, high in ends.T]
 
 
@@ -274,7 +274,7 @@ def _separated(odds: NDArray[np.float64], outcome: NDArray[np.bool_]) -> bool:
     return yes.size == 0 or no.size == 0 or bool(yes.min() >= no.max() or no.min() >= yes.max())
 
 
-def _places(probability: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int_]:
+def _bin_indices(probability: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int_]:
     return np.searchsorted(edges[1:-1], probability)
 
 

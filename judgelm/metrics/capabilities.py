@@ -54,46 +54,49 @@ def capability_order(questions: Sequence[frozenset[str]]) -> tuple[str, ...]:
 
 def combination_order(questions: Sequence[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     """All combinations, the most frequent first; each with its capabilities in the order of all of them."""
-    order = {name: place for place, name in enumerate(capability_order(questions))}
+    order = {name: index for index, name in enumerate(capability_order(questions))}
     counts = Counter(questions)
-    named = {one: tuple(sorted(one, key=order.__getitem__)) for one in counts}
-    return tuple(named[one] for one in sorted(counts, key=lambda one: (-counts[one], named[one])))
+    named = {names: tuple(sorted(names, key=order.__getitem__)) for names in counts}
+    return tuple(named[names] for names in sorted(counts, key=lambda names: (-counts[names], named[names])))
 
 
-def by_capability(graded: Sequence[Graded], names: Sequence[str], how: Resampling) -> list[GroupScore]:
+def by_capability(graded: Sequence[Graded], names: Sequence[str], resampling: Resampling) -> list[GroupScore]:
     """For each name the score over the questions that ask for it, whatever else they ask for."""
-    return [mean_score((name,), [one for one in graded if name in one.capabilities], how) for name in names]
+    return [mean_score((name,), [row for row in graded if name in row.capabilities], resampling) for name in names]
 
 
 def by_combination(
-    graded: Sequence[Graded], combinations: Sequence[Sequence[str]], how: Resampling
+    graded: Sequence[Graded], combinations: Sequence[Sequence[str]], resampling: Resampling
 ) -> list[GroupScore]:
     """For each combination the score over the questions that ask for exactly that."""
-    return [mean_score(one, [row for row in graded if row.capabilities == set(one)], how) for one in combinations]
+    return [
+        mean_score(names, [row for row in graded if row.capabilities == set(names)], resampling)
+        for names in combinations
+    ]
 
 
-def mean_score(capabilities: Sequence[str], graded: Sequence[Graded], how: Resampling) -> GroupScore:
+def mean_score(capabilities: Sequence[str], graded: Sequence[Graded], resampling: Resampling) -> GroupScore:
     """The mean over the questions with a score, and how many have none.
 
     Args:
         capabilities: what the group is of.
         graded: its questions.
-        how: seed and number of resamples; clusters are the units.
+        resampling: seed and number of resamples; clusters are the units.
     """
-    scored = [(one.score, one.cluster) for one in graded if one.score is not None]
+    scored = [(row.score, row.cluster) for row in graded if row.score is not None]
     return GroupScore(
         capabilities=tuple(capabilities),
         n=len(graded),
         failed=len(graded) - len(scored),
-        mean=_mean([score for score, _ in scored], [cluster for _, cluster in scored], how),
+        mean=_mean([score for score, _ in scored], [cluster for _, cluster in scored], resampling),
     )
 
 
-def _mean(scores: Sequence[float], clusters: Sequence[Hashable], how: Resampling) -> Estimate | float | None:
+def _mean(scores: Sequence[float], clusters: Sequence[Hashable], resampling: Resampling) -> Estimate | float | None:
     if not scores:
         return None
     if len(set(clusters)) == 1 or len(set(scores)) == 1:
         return float(np.mean(scores))
     values = np.stack([np.array(scores, dtype=np.float64), np.ones(len(scores))], axis=1)
-    [found] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
-    return found
+    [mean_estimate] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
+    return mean_estimate

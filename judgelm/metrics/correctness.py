@@ -91,14 +91,14 @@ class SplitChange:
     accuracies: tuple[Estimate | None, ...]
 
 
-def quality(truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> Quality:
+def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Quality:
     """Precision, recall, F1 of the class `correct`, accuracy, and F1 of the class `incorrect`.
 
     Args:
         truth: shape (n,), whether the agent's answer is correct (A_i, equation 12).
         judged: shape (n,), whether it was judged correct.
         clusters: n keys (questions); rows of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: shapes differ.
@@ -114,13 +114,18 @@ def quality(truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) ->
         Basis(rows=every, kind="share"),
         Basis(rows=every, kind="f1", decided=~(truth & judged)),
     ]
-    found = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, how)
+    estimates = defined_estimates(_cells(truth, judged), _quality_of_counts, bases, clusters, resampling)
     return Quality(
-        precision=found[0], recall=found[1], f1=found[2], accuracy=found[3], f1_incorrect=found[4], n=truth.size
+        precision=estimates[0],
+        recall=estimates[1],
+        f1=estimates[2],
+        accuracy=estimates[3],
+        f1_incorrect=estimates[4],
+        n=truth.size,
     )
 
 
-def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> SplitQuality:
+def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> SplitQuality:
     """F1 on D_J+ and D_J-, and the gap between them, resampled together.
 
     Args:
@@ -128,7 +133,7 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, h
         truth: shape (n,), A_i.
         judged: shape (n,), whether the agent's answer was judged correct.
         clusters: as in `quality`.
-        how: as in `quality`.
+        resampling: as in `quality`.
 
     Raises:
         ValueError: shapes differ.
@@ -142,11 +147,13 @@ def split_quality(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, h
         return np.stack([right, wrong, right - wrong], axis=1)
 
     bases = [*(_f1_basis(rows, truth, judged) for rows in (own, ~own)), Basis(rows=np.ones_like(own))]
-    right, wrong, gap = defined_estimates(_split_cells(own, truth, judged), statistic, bases, clusters, how)
+    right, wrong, gap = defined_estimates(_split_cells(own, truth, judged), statistic, bases, clusters, resampling)
     return SplitQuality(right=right, wrong=wrong, gap=gap)
 
 
-def four_way(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> tuple[FourWayCell, ...]:
+def four_way(
+    own: Flags, truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling
+) -> tuple[FourWayCell, ...]:
     """Accuracy and own-class F1 in each of `FOUR_WAYS`; arguments and errors as `split_quality`.
 
     Source: Self-Reference, section 4.2 and Figure 2.
@@ -154,7 +161,7 @@ def four_way(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: R
     _check(own, truth, judged)
     masks = [(own == own_right) & (truth == agent_right) for own_right, agent_right in FOUR_WAYS]
     bases = [Basis(rows=mask, kind="share") for mask in masks]
-    found = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, how)
+    accuracies = defined_estimates(_split_cells(own, truth, judged), _four_accuracies, bases, clusters, resampling)
     return tuple(
         FourWayCell(
             own_right=ways[0],
@@ -163,7 +170,7 @@ def four_way(own: Flags, truth: Flags, judged: Flags, clusters: Clusters, how: R
             accuracy=accuracy,
             own_class_f1=None if accuracy is None else own_class_f1(accuracy),
         )
-        for ways, mask, accuracy in zip(FOUR_WAYS, masks, found, strict=True)
+        for ways, mask, accuracy in zip(FOUR_WAYS, masks, accuracies, strict=True)
     )
 
 
@@ -174,7 +181,7 @@ def own_class_f1(accuracy: Estimate) -> Estimate:
 
 
 def split_change(
-    own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, how: Resampling
+    own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
     """What the second of two ways of judging the same answers changes in F1 and in the four cells.
 
@@ -183,7 +190,7 @@ def split_change(
         truth: as in `split_quality`.
         judged: by the first way and by the second.
         clusters: as in `quality`.
-        how: as in `quality`.
+        resampling: as in `quality`.
 
     Raises:
         ValueError: shapes differ.
@@ -201,12 +208,14 @@ def split_change(
 
     rows = [np.ones_like(own), own, ~own]
     rows += [(own == own_right) & (truth == agent_right) for own_right, agent_right in FOUR_WAYS]
-    values = np.column_stack([_split_cells(own, truth, one) for one in judged])
-    f1, right, wrong, *cells = defined_estimates(values, statistic, [Basis(rows=one) for one in rows], clusters, how)
+    values = np.column_stack([_split_cells(own, truth, verdicts) for verdicts in judged])
+    f1, right, wrong, *cells = defined_estimates(
+        values, statistic, [Basis(rows=mask) for mask in rows], clusters, resampling
+    )
     return SplitChange(f1=f1, f1_right=right, f1_wrong=wrong, accuracies=tuple(cells))
 
 
-def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, how: Resampling) -> Estimate | None:
+def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Estimate | None:
     """Share judged correct minus share that is correct, in [-1, 1]; None over no answers.
 
     Over the answers of several data sets together it is the mean of theirs, weighted by their numbers of answers.
@@ -215,10 +224,10 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, how: Resampl
     """
     _check(truth, judged)
     values = np.column_stack([judged.astype(np.float64) - truth, np.ones(truth.size)])
-    [found] = defined_estimates(
-        values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=np.ones_like(truth))], clusters, how
+    [difference] = defined_estimates(
+        values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [Basis(rows=np.ones_like(truth))], clusters, resampling
     )
-    return found
+    return difference
 
 
 def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
@@ -229,13 +238,13 @@ def sample_weighted(values: Sequence[float], ns: Sequence[int]) -> float | None:
     return float(np.average(values, weights=ns)) if sum(ns) else None
 
 
-def generation_accuracy(own: Flags, questions: Sequence[Hashable], how: Resampling) -> Estimate | None:
+def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
     """Share of questions that the judge answers right, each question once; None over no questions.
 
     Args:
         own: shape (n,), G_i in one row for each agent that answered the question.
         questions: n keys. Where rows of one question differ, the question counts by their mean.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Source: Self-Reference, equation 3.
     """
@@ -244,8 +253,8 @@ def generation_accuracy(own: Flags, questions: Sequence[Hashable], how: Resampli
         by_question.setdefault(key, []).append(flag)
     values = np.array([[float(np.mean(flags)), 1.0] for flags in by_question.values()]).reshape(-1, 2)
     basis = Basis(rows=np.ones(len(values), dtype=np.bool_), kind="share")
-    [found] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], None, how)
-    return found
+    [accuracy] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], None, resampling)
+    return accuracy
 
 
 def _f1_basis(rows: Flags, truth: Flags, judged: Flags) -> Basis:
@@ -288,5 +297,5 @@ def _four_accuracies(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _check(*flags: Flags) -> None:
-    if any(one.ndim != 1 or one.shape != flags[0].shape for one in flags):
-        raise ValueError(f"correctness: expected arrays of one shape (n,), got {[one.shape for one in flags]}")
+    if any(array.ndim != 1 or array.shape != flags[0].shape for array in flags):
+        raise ValueError(f"correctness: expected arrays of one shape (n,), got {[array.shape for array in flags]}")

@@ -46,7 +46,7 @@ def defined_estimates(
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     bases: Sequence[Basis],
     clusters: Sequence[Hashable] | None,
-    how: Resampling,
+    resampling: Resampling,
 ) -> list[Estimate | None]:
     """Several numbers with their intervals from one set of resamples; None where undefined.
 
@@ -55,7 +55,7 @@ def defined_estimates(
         statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s), NaN where undefined.
         bases: s of them.
         clusters: n keys; rows of one key are resampled together. None resamples single rows.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         s estimates. An interval is that of the resamples in which the number is defined.
@@ -63,7 +63,7 @@ def defined_estimates(
     if len(values) == 0:
         return [None] * len(bases)
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
-    samples = statistic(bootstrap_sums(values, clusters, how))
+    samples = statistic(bootstrap_sums(values, clusters, resampling))
     keys = list(range(len(values))) if clusters is None else clusters
     return [
         _estimate(float(value), column, basis, keys)
@@ -88,7 +88,7 @@ def _wilson(value: float, basis: Basis, keys: Sequence[Hashable]) -> tuple[float
     is J's, carried over.
     """
     mask = basis.rows if basis.decided is None else basis.decided
-    units = len({keys[place] for place in np.flatnonzero(mask)})
+    units = len({keys[index] for index in np.flatnonzero(mask)})
     low, high = proportion_confint(value * units, units, alpha=1 - LEVEL, method="wilson")
     if basis.kind == "f1":
         low, high = 2 * low / (1 + low), 2 * high / (1 + high)

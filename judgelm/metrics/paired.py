@@ -38,7 +38,7 @@ class McNemar:
 
 
 def paired_difference(
-    first: NDArray[np.bool_], second: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Resampling
+    first: NDArray[np.bool_], second: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling
 ) -> Estimate:
     """Share of hits of the first judge minus that of the second, over the same pairs.
 
@@ -49,7 +49,7 @@ def paired_difference(
         first: shape (n,), whether the first judge is right; likewise `second`.
         second: shape (n,).
         clusters: as in `resampling.bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         A difference of shares, in [-1, 1].
@@ -59,13 +59,13 @@ def paired_difference(
     """
     _check(first, second)
     values = np.column_stack([first.astype(np.float64) - second, np.ones(first.size)])
-    [found] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
+    [difference] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
     if np.ptp(values[:, 0]) > 0:
-        return found
+        return difference
     units = first.size if clusters is None else len(set(clusters))
     _, most = proportion_confint(0, units, alpha=1 - LEVEL, method="wilson")
-    low, high = max(-1.0, found.value - most), min(1.0, found.value + most)
-    return Estimate(value=found.value, low=float(low), high=float(high), n=found.n)
+    low, high = max(-1.0, difference.value - most), min(1.0, difference.value + most)
+    return Estimate(value=difference.value, low=float(low), high=float(high), n=difference.n)
 
 
 def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
@@ -88,7 +88,7 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
 
 
 def cohens_kappa(
-    first: NDArray[np.int_], second: NDArray[np.int_], clusters: Sequence[Hashable] | None, how: Resampling
+    first: NDArray[np.int_], second: NDArray[np.int_], clusters: Sequence[Hashable] | None, resampling: Resampling
 ) -> Estimate | None:
     """Agreement of two judges beyond what their label frequencies alone would give.
 
@@ -96,7 +96,7 @@ def cohens_kappa(
         first: shape (n,), labels +1, 0, -1; likewise `second`.
         second: shape (n,).
         clusters: as in `resampling.bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         In [-1, 1], unweighted; None where it is undefined: both sides have one and the same label throughout. The
@@ -113,7 +113,7 @@ def cohens_kappa(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a judge that gives one label throughout is no mistake of the caller's
         value = float(cohen_kappa_score(first, second, labels=LABELS))
-    samples = kappas_of_confusion(bootstrap_sums(cells, clusters, how).reshape(-1, 3, 3))
+    samples = kappas_of_confusion(bootstrap_sums(cells, clusters, resampling).reshape(-1, 3, 3))
     low = high = float("nan")
     if np.isnan(samples).mean() <= _MOST_UNDEFINED:
         low, high = np.nanquantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()

@@ -83,7 +83,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 
 
 def generation_judgment(
-    g: Numbers, j: Numbers, a: Numbers, clusters: Sequence[Hashable] | None, how: Resampling
+    g: Numbers, j: Numbers, a: Numbers, clusters: Sequence[Hashable] | None, resampling: Resampling
 ) -> GenerationJudgment:
     """The three pairwise correlations and that of G and J with A held fixed.
 
@@ -92,7 +92,7 @@ def generation_judgment(
         j: shape (n,), 1 where the judgment is right.
         a: shape (n,), 1 where the agent's answer is right.
         clusters: n keys (questions); rows of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: shapes differ.
@@ -103,17 +103,17 @@ def generation_judgment(
         raise ValueError(f"correlation: expected three arrays of one shape (n,), got {g.shape}, {j.shape}, {a.shape}")
     names = {"G (judge's own answer right)": g, "J (judgment right)": j, "A (agent's answer right)": a}
     constant = [name if (len(values) == 0 or np.ptp(values) == 0) else "" for name, values in names.items()]
-    samples = None if len(g) == 0 else _correlations(bootstrap_sums(_moments(g, j, a), clusters, how))
+    samples = None if len(g) == 0 else _correlations(bootstrap_sums(_moments(g, j, a), clusters, resampling))
 
-    def one(place: int, value: float, variables: tuple[int, ...]) -> Correlation:
+    def correlation(index: int, value: float, variables: tuple[int, ...]) -> Correlation:
         if why := _undefined(value, [constant[which] for which in variables], len(g)):
             return Correlation(estimate=None, fisher=None, why=why)
         assert samples is not None  # no rows are undefined
-        return _with_intervals(value, samples[:, place], len(g), controlled=int(place == 3))
+        return _with_intervals(value, samples[:, index], len(g), controlled=int(index == 3))
 
     values = _observed(g, j, a, constant)
     pairs = ((0, 1), (0, 2), (1, 2), (0, 1, 2))
-    g_j, g_a, j_a, partial = (one(place, values[place], variables) for place, variables in enumerate(pairs))
+    g_j, g_a, j_a, partial = (correlation(index, values[index], variables) for index, variables in enumerate(pairs))
     return GenerationJudgment(g_j=g_j, g_a=g_a, j_a=j_a, g_j_given_a=partial, n=len(g))
 
 
@@ -121,7 +121,7 @@ def partial_change(
     first: tuple[Numbers, Numbers, Numbers],
     second: tuple[Numbers, Numbers, Numbers],
     clusters: Sequence[Hashable] | None,
-    how: Resampling,
+    resampling: Resampling,
 ) -> Estimate | None:
     """How much larger r_GJ|A is in the second of two ways to judge the same answers; None where one is undefined.
 
@@ -129,7 +129,7 @@ def partial_change(
         first: G, J, A, each of shape (n,).
         second: the same rows, judged in the second way.
         clusters: as in `generation_judgment`.
-        how: as in `generation_judgment`.
+        resampling: as in `generation_judgment`.
 
     Source: Self-Reference, Table 4.
     """
@@ -142,7 +142,7 @@ def partial_change(
         return np.asarray(_correlations(sums[:, width:])[:, 3] - _correlations(sums[:, :width])[:, 3])
 
     observed = float(change(values.sum(axis=0, keepdims=True))[0])
-    samples = change(bootstrap_sums(values, clusters, how))
+    samples = change(bootstrap_sums(values, clusters, resampling))
     defined = samples[np.isfinite(samples)]
     if not math.isfinite(observed) or defined.size == 0:
         return None
@@ -207,5 +207,5 @@ def _correlations(sums: Numbers) -> Numbers:
 def _partial(r_gj: Numbers, r_ga: Numbers, r_ja: Numbers) -> Numbers:
     left = (1 - r_ga**2) * (1 - r_ja**2)
     defined = left > _EXACT  # False for NaN
-    found = (r_gj - r_ga * r_ja) / np.sqrt(np.where(defined, left, 1.0))
-    return np.asarray(np.where(defined, np.clip(found, -1.0, 1.0), np.nan), dtype=np.float64)
+    partial = (r_gj - r_ga * r_ja) / np.sqrt(np.where(defined, left, 1.0))
+    return np.asarray(np.where(defined, np.clip(partial, -1.0, 1.0), np.nan), dtype=np.float64)

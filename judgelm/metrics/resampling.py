@@ -42,7 +42,7 @@ class Resampling:
 
 
 def bootstrap_sums(
-    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, how: Resampling
+    values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling
 ) -> NDArray[np.float64]:
     """Column sums of `values` over bootstrap samples of its rows, or of whole clusters of rows.
 
@@ -50,7 +50,7 @@ def bootstrap_sums(
         values: shape (n, k), one row per pair.
         clusters: n keys; rows of one key are drawn together (pairs that share a question are not independent).
             None draws single rows.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         shape (resamples, k).
@@ -64,7 +64,9 @@ def bootstrap_sums(
         raise ValueError("bootstrap: no rows to resample")
     sums = _cluster_sums(values, clusters)
     kinds, counts = np.unique(sums, axis=0, return_counts=True)
-    draws = np.random.default_rng(how.seed).multinomial(len(sums), counts / counts.sum(), size=how.resamples)
+    draws = np.random.default_rng(resampling.seed).multinomial(
+        len(sums), counts / counts.sum(), size=resampling.resamples
+    )
     return np.asarray(draws @ kinds, dtype=np.float64)
 
 
@@ -78,7 +80,7 @@ def estimate(
     values: NDArray[np.float64],
     statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     clusters: Sequence[Hashable] | None,
-    how: Resampling,
+    resampling: Resampling,
 ) -> list[Estimate]:
     """Several numbers with their intervals from one set of resamples.
 
@@ -86,13 +88,13 @@ def estimate(
         values: shape (n, k), one row per pair.
         statistic: takes column sums, shape (m, k), and returns the numbers, shape (m, s).
         clusters: as in `bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         s estimates.
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
-    samples = statistic(bootstrap_sums(values, clusters, how))
+    samples = statistic(bootstrap_sums(values, clusters, resampling))
     bounds = [interval(column) for column in samples.T]
     n = len(values)
     return [
@@ -101,7 +103,7 @@ def estimate(
     ]
 
 
-def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Resampling) -> Estimate:
+def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
     """The share of hits with its interval.
 
     Where every pair is a hit, or none is, resampling can only repeat that and its interval would have no width:
@@ -110,7 +112,7 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Res
     Args:
         hits: shape (n,).
         clusters: as in `bootstrap_sums`.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: n is 0.
@@ -119,17 +121,17 @@ def share(hits: NDArray[np.bool_], clusters: Sequence[Hashable] | None, how: Res
         >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
         Estimate(value=0.75, low=0.25, high=1.0, n=4, level=0.95)
     """
-    return widened(mean(hits.astype(np.float64), clusters, how), clusters)
+    return widened(mean(hits.astype(np.float64), clusters, resampling), clusters)
 
 
-def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, how: Resampling) -> Estimate:
+def mean(values: NDArray[np.float64], clusters: Sequence[Hashable] | None, resampling: Resampling) -> Estimate:
     """The mean of values, shape (n,), with its interval.
 
     Raises:
         ValueError: n is 0.
     """
     counted = np.column_stack([values, np.ones(len(values))])
-    [result] = estimate(counted, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
+    [result] = estimate(counted, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
     return result
 
 
@@ -147,7 +149,7 @@ def _cluster_sums(values: NDArray[np.float64], clusters: Sequence[Hashable] | No
         return values
     if len(clusters) != len(values):
         raise ValueError(f"bootstrap: {len(values)} rows but {len(clusters)} cluster keys")
-    number = {key: i for i, key in enumerate(dict.fromkeys(clusters))}
-    sums = np.zeros((len(number), values.shape[1]))
-    np.add.at(sums, [number[key] for key in clusters], values)
+    index_of = {key: i for i, key in enumerate(dict.fromkeys(clusters))}
+    sums = np.zeros((len(index_of), values.shape[1]))
+    np.add.at(sums, [index_of[key] for key in clusters], values)
     return sums

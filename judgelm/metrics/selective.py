@@ -30,7 +30,7 @@ class GateScores:
     precision: Estimate | None
 
 
-def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, how: Resampling) -> GateScores:
+def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resampling: Resampling) -> GateScores:
     """Gate-on rate and gate precision.
 
     Args:
@@ -38,7 +38,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, how: 
         right: shape (n,), whether the majority answer is right; counts only where `known`.
         known: shape (n,), whether that is known.
         clusters: n keys; items of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Source: SSR-Judge, section 4.1 (metrics) and Table 1.
     """
@@ -46,7 +46,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, how: 
     counted = on & known
     values = np.column_stack([on, every, counted & right, counted]).astype(np.float64)
     bases = [Basis(rows=every, kind="share"), Basis(rows=counted, kind="share")]
-    rate, precision = defined_estimates(values, _pairs_of_sums, bases, clusters, how)
+    rate, precision = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
     return GateScores(rate=rate, precision=precision)
 
 
@@ -54,7 +54,7 @@ def accuracies(
     credits: NDArray[np.float64],
     differences: Sequence[tuple[int, int]],
     clusters: Clusters,
-    how: Resampling,
+    resampling: Resampling,
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
     """PreferenceAcc of several conditions over the same items, and differences between them, resampled together.
 
@@ -62,7 +62,7 @@ def accuracies(
         credits: shape (n, c), credit in [0, 1] of each item under each condition; NaN leaves the item out there.
         differences: pairs of conditions; (2, 0) is that of condition 2 minus that of condition 0.
         clusters: n keys; items of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Returns:
         c accuracies and the differences asked for; None where no item counts.
@@ -73,12 +73,12 @@ def accuracies(
 
     def statistic(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         shares = ratio(sums[:, :width], sums[:, width:])
-        return np.column_stack([shares, *(shares[:, one] - shares[:, other] for one, other in differences)])
+        return np.column_stack([shares, *(shares[:, first] - shares[:, second] for first, second in differences)])
 
-    bases = [Basis(rows=counted[:, one], kind="share") for one in range(width)]
-    bases += [Basis(rows=counted[:, one] & counted[:, other]) for one, other in differences]
-    found = defined_estimates(values, statistic, bases, clusters, how)
-    return found[:width], found[width:]
+    bases = [Basis(rows=counted[:, first], kind="share") for first in range(width)]
+    bases += [Basis(rows=counted[:, first] & counted[:, second]) for first, second in differences]
+    estimates = defined_estimates(values, statistic, bases, clusters, resampling)
+    return estimates[:width], estimates[width:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class LevelScores:
 
 
 def calibration_curve(
-    agreement: NDArray[np.float64], right: Flags, clusters: Clusters, how: Resampling
+    agreement: NDArray[np.float64], right: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[LevelScores, ...]:
     """Share of right majority answers at each level of agreement that occurs, lowest first.
 
@@ -99,7 +99,7 @@ def calibration_curve(
         agreement: shape (n,), in [0, 1], of the items of which it is known whether the majority answer is right.
         right: shape (n,).
         clusters: n keys; items of one key are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Source: SSR-Judge, section 4.4 and Figure 3.
     """
@@ -109,10 +109,10 @@ def calibration_curve(
         return ()
     values = np.column_stack([column for mask in masks for column in (mask & right, mask)]).astype(np.float64)
     bases = [Basis(rows=mask, kind="share") for mask in masks]
-    found = defined_estimates(values, _pairs_of_sums, bases, clusters, how)
+    estimates = defined_estimates(values, _pairs_of_sums, bases, clusters, resampling)
     return tuple(
-        LevelScores(agreement=float(level), n=int(mask.sum()), right=one)
-        for level, mask, one in zip(levels, masks, found, strict=True)
+        LevelScores(agreement=float(level), n=int(mask.sum()), right=first)
+        for level, mask, first in zip(levels, masks, estimates, strict=True)
     )
 
 

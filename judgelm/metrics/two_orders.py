@@ -92,4 +92,4 @@ def _with_nan(labels: Sequence[int | None]) -> NDArray[np.float64]:
 
 
 def _of(clusters: Sequence[Hashable], rows: NDArray[np.bool_]) -> list[Hashable]:
-    return [clusters[place] for place in np.flatnonzero(rows)]
+    return [clusters[index] for index in np.flatnonzero(rows)]

@@ -50,30 +50,30 @@ class LengthControlled:
     length: float
 
 
-def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> WinRate:
+def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The mean of the preferences, probabilities as they are.
 
     Args:
         preferences: shape (n,), in [0, 1], probability that the model wins.
         clusters: n instructions, resampled as wholes.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
 
     Raises:
         ValueError: n is 0.
     """
     values = np.stack([preferences, np.ones_like(preferences)], axis=1)
-    [rate] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, how)
+    [rate] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
     n = len(preferences)
     error = float(np.std(preferences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
     return WinRate(rate=widened(rate, clusters), standard_error=error)
 
 
-def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], how: Resampling) -> WinRate:
+def discrete(preferences: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
     """The share of wins with half of the ties; a preference other than 0.5 is a win or a loss.
 
     Arguments and errors are those of `weighted`.
     """
-    return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, how)
+    return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, resampling)
 
 
 def length_controlled(

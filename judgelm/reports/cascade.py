@@ -62,23 +62,23 @@ def cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
         yield "passed on and not yet judged by the large judge", f"{counts.waiting:,}"
 
 
-def agreement_rows(found: CascadeAgreement) -> Iterator[tuple[str, str]]:
+def agreement_rows(agreement: CascadeAgreement) -> Iterator[tuple[str, str]]:
     """Agreement with the labels, each with its n and interval."""
-    yield "agreement of the small judge alone", _estimate(found.small)
-    yield "agreement of the cascade", _estimate(found.cascade)
-    if found.gain is not None:
-        gain = f"{points(found.gain.value)} ({bounds(found.gain)}, n = {found.gain.n:,})"
+    yield "agreement of the small judge alone", _estimate(agreement.small)
+    yield "agreement of the cascade", _estimate(agreement.cascade)
+    if agreement.gain is not None:
+        gain = f"{points(agreement.gain.value)} ({bounds(agreement.gain)}, n = {agreement.gain.n:,})"
         yield "cascade minus small judge, where both gave a verdict", gain
-    yield "on what was passed on: the small judge", _estimate(found.small_on_passed)
-    yield "on what was passed on: the large judge", _estimate(found.large_on_passed)
+    yield "on what was passed on: the small judge", _estimate(agreement.small_on_passed)
+    yield "on what was passed on: the large judge", _estimate(agreement.large_on_passed)
 
 
 def _share(value: float | None, of: str) -> str:
     return f"none {of}" if value is None else f"{percent(value)} {of}"
 
 
-def _estimate(found: Estimate | None) -> str:
-    return "no labels" if found is None else f"{percent(found.value)} ({bounds(found)}, n = {found.n:,})"
+def _estimate(estimate: Estimate | None) -> str:
+    return "no labels" if estimate is None else f"{percent(estimate.value)} ({bounds(estimate)}, n = {estimate.n:,})"
 
 
 def _millions(parameters: int | None) -> str:

@@ -16,7 +16,6 @@ from markupsafe import Markup
 from judgelm.records import Judgment, Label, Sample
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
-from judgelm.reports.manifest import facts, sessions, throughput
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
 from judgelm.studies.evaluation import Evaluation, GroupRow
 from judgelm.studies.pair_labels import RULE_NAMES
@@ -24,6 +23,14 @@ from judgelm.studies.pair_labels import RULE_NAMES
 GROUP_CAP = 60
 _FOLDER = Path(__file__).parent
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_FACTS = ("model", "mode", "template", "engine")
+_NAMES = ("id", "name", "engine", "path")
+_SPEEDS = (
+    ("Speed", (("samples_per_s", "samples/s"),)),
+    ("Tokens", (("tokens_per_s", "tokens/s"), ("prompt_tokens_per_s", "prompt tokens/s"))),
+    ("Time to judge", (("seconds", "s"), ("judge_s", "s"))),
+    ("Time to load the model", (("load_s", "s"),)),
+)
 
 
 def render_report(
@@ -102,7 +109,7 @@ def _environment() -> Environment:
         "percent": wording.percent,
         "points": wording.points,
         "bounds": wording.bounds,
-        "number": wording.number,
+        "number": wording.number_text,
         "scores": score_text,
     }
     environment.globals |= {
@@ -119,15 +126,15 @@ def _environment() -> Environment:
 
 def _figures(evaluation: Evaluation) -> dict[str, Markup]:
     """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
-    found: dict[str, Markup] = {}
+    parts: dict[str, Markup] = {}
     shown = evaluation.headline
     if shown is not None:
-        found["confusion"] = Markup(plots.confusion_figure(shown))
+        parts["confusion"] = Markup(plots.confusion_figure(shown))
         if shown.position is not None:
-            found["position"] = Markup(plots.position_figure(shown.position))
+            parts["position"] = Markup(plots.position_figure(shown.position))
     if evaluation.scores is not None:
-        found["scores"] = Markup(plots.score_figure(evaluation.scores))
-    return found
+        parts["scores"] = Markup(plots.score_figure(evaluation.scores))
+    return parts
 
 
 def _group_table(name: str, rows: tuple[GroupRow, ...]) -> dict[str, object]:
@@ -141,3 +148,45 @@ def _own_text(name: str) -> Markup:
 
 def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+
+
+def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Model, mode, template and engine by name, those that are recorded."""
+    lasting = {key: value for key, value in manifest.items() if key != "sessions"}  # they count what an engine did
+    names = ((key, _name(look_up(lasting, key))) for key in _FACTS)
+    return [(key, name) for key, name in names if name is not None]
+
+
+def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Speed as the run's last session recorded it; `not recorded` where it did not."""
+    rows = []
+    for name, keys in _SPEEDS:
+        values = [wording.number_text(look_up(manifest, key), unit) for key, unit in keys]
+        rows.append((name, next((value for value in values if value != "not recorded"), "not recorded")))
+    return rows
+
+
+def sessions(manifest: Mapping[str, object]) -> int:
+    """Number of sessions that wrote the run, 0 where it is not recorded."""
+    recorded = manifest.get("sessions")
+    return len(recorded) if isinstance(recorded, Sequence) and not isinstance(recorded, str) else 0
+
+
+def look_up(part: object, key: str) -> object:
+    """The value of a key at the top or, failing that, within; of several sessions the last. None if nowhere."""
+    if isinstance(part, Mapping):
+        if key in part:
+            return part[key]
+        inner: Sequence[object] = list(part.values())
+    elif isinstance(part, Sequence) and not isinstance(part, str | bytes):
+        inner = part[::-1]
+    else:
+        return None
+    values = (look_up(child, key) for child in inner)
+    return next((value for value in values if value is not None), None)
+
+
+def _name(value: object) -> str | None:
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in _NAMES if isinstance(value.get(key), str)), None)
+    return value if isinstance(value, str) else None

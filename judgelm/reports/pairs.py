@@ -93,7 +93,7 @@ def list_pairs(
             kinds.setdefault(key, []).append(kind)
     differing = {pair.sample_id: WINNER_NAMES[pair.judged] for pair in evaluation.disagreements}
     answers = differing | dict.fromkeys(evaluation.failed, "failed")
-    entries = ((judgments[key], tuple(found), answers.get(key)) for key, found in kinds.items())
+    entries = ((judgments[key], tuple(names), answers.get(key)) for key, names in kinds.items())
     return PairList(
         pairs=tuple(
             _listed(
@@ -156,7 +156,7 @@ def failure_examples(
 
 def _reply(shown: Shown) -> Reply:
     return Reply(
-        order=", then ".join(f"answer {place + 1}" for place in shown.order)
+        order=", then ".join(f"answer {index + 1}" for index in shown.order)
         + (f" ({shown.part})" if shown.part else ""),
         text=clipped(shown.text),
         scores=score_text(shown.scores),
@@ -178,11 +178,11 @@ def _failure_text(failure: Unparsed | None) -> str:
     return f"{failure.code}: {clipped(why, EXAMPLE_CAP)}".rstrip(": ")
 
 
-def _distribution_text(found: PairDistribution) -> str:
+def _distribution_text(distribution: PairDistribution) -> str:
     """Expected scores, P(the one shown first is better) and what no score line covers."""
-    rest = f"{100 * found.unassigned:.1f}\u00a0% on no score line"
-    if math.isnan(found.first_better):
+    rest = f"{100 * distribution.unassigned:.1f}\u00a0% on no score line"
+    if math.isnan(distribution.first_better):
         return rest
-    expected = "\u00a0:\u00a0".join(f"{score:.2f}" for score in found.expected)
-    exact = f" ({found.approximation})" if found.approximation else ""
-    return f"expected scores {expected} · P(shown first is better) {found.first_better:.3f} · {rest}{exact}"
+    expected = "\u00a0:\u00a0".join(f"{score:.2f}" for score in distribution.expected)
+    exact = f" ({distribution.approximation})" if distribution.approximation else ""
+    return f"expected scores {expected} · P(shown first is better) {distribution.first_better:.3f} · {rest}{exact}"

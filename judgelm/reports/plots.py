@@ -87,12 +87,12 @@ def position_figure(position: PositionEstimates) -> str:
         ("leans to the\nsecond place", position.toward_second, ORANGE),
     )
     with _axes(5.0, 2.9) as (figure, axes):
-        for place, (_, share, colour) in enumerate(rows):
+        for index, (_, share, colour) in enumerate(rows):
             value = 100 * share.value
             errors = [[value - 100 * share.low], [100 * share.high - value]]
-            axes.barh(place, value, height=0.55, color=colour)
-            axes.errorbar(value, place, xerr=np.clip(errors, 0, None), color=INK, capsize=3, linewidth=1.2)
-            axes.text(max(value, 100 * share.high) + 2, place, f"{value:.1f} %", va="center")
+            axes.barh(index, value, height=0.55, color=colour)
+            axes.errorbar(value, index, xerr=np.clip(errors, 0, None), color=INK, capsize=3, linewidth=1.2)
+            axes.text(max(value, 100 * share.high) + 2, index, f"{value:.1f} %", va="center")
         axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
         axes.set_xticks(range(0, 101, 20))
         axes.set_xlim(0, 116)

@@ -1,4 +1,4 @@
-"""What an evaluation shows, in sentences: each number with its n, its interval and what it must be read against."""
+"""Sentences on an evaluation: each number with its n, its interval and its baseline."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def bounds(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
 
 
-def number(value: object, unit: str = "") -> str:
+def number_text(value: object, unit: str = "") -> str:
     """A figure of the manifest to three digits, or `not recorded`; never a 0 that nobody measured."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not recorded"

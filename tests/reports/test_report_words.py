@@ -4,10 +4,10 @@ import pytest
 
 from judgelm.metrics.annotators import HumanAgreement
 from judgelm.metrics.resampling import Estimate
-from judgelm.reports.manifest import facts, look_up, sessions, throughput
+from judgelm.reports.html import facts, look_up, sessions, throughput
 from judgelm.reports.pairs import clipped, score_text
 from judgelm.reports.plots import inline_svg
-from judgelm.reports.wording import human_sentence, number, percent, points
+from judgelm.reports.wording import human_sentence, number_text, percent, points
 
 
 def about(value, low, high):
@@ -19,7 +19,7 @@ def about(value, low, high):
     [(3.4172, "3.42 s"), (2140.3, "2,140 s"), (0, "0 s"), (None, "not recorded"), (True, "not recorded")],
 )
 def test_numbers(value, text):
-    assert number(value, "s") == text
+    assert number_text(value, "s") == text
 
 
 def test_shares_and_differences():

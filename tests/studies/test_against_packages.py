@@ -12,9 +12,8 @@ from judgelm.metrics.partial_correlation import generation_judgment
 from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.self_bias.annotation import annotator_agreement, rank_correlation
 from judgelm.metrics.self_bias.design import design_of
-from judgelm.metrics.self_bias.families import family_by_name
 from judgelm.metrics.self_bias.regression import BiasModel, fit_self_bias
-from judgelm.metrics.self_bias.rows import pair_with_reference
+from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
 
 pingouin = pytest.importorskip("pingouin", reason="pingouin is not installed: pip install 'judgelm[dev]'")
 

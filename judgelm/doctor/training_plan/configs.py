@@ -203,8 +203,8 @@ def _zero_options(options: Mapping[str, Any], path: Path) -> dict[str, Any]:
         stage = options.get("zero_stage", 2)
         devices = {name: options.get(f"offload_{name}_device") for name in ("optimizer", "param")}
     away = {name: device not in (None, "none") for name, device in devices.items()}
-    number = bucket if isinstance(bucket, int | float) else 500_000_000
-    return {"stage": int(stage), "bucket": int(number), **away}
+    bucket_size = bucket if isinstance(bucket, int | float) else 500_000_000
+    return {"stage": int(stage), "bucket": int(bucket_size), **away}
 
 
 def clusters_of(launch: Launch, *, gpus: int | None, gpu_memory_gib: float | None) -> list[Cluster]:

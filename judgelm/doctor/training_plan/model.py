@@ -85,8 +85,8 @@ def training_of(model: ModelFacts, recipe: Recipe, data: DataFacts, cluster: Clu
 
 def known_shape(model: str) -> str | None:
     """The shape that a hub id such as `lmsys/vicuna-7b-v1.5` or `huggyllama/llama-30b` is known to have."""
-    found = _KNOWN.match(model.rsplit("/", 1)[-1])
-    return None if found is None else f"llama-{'33' if found[1] == '30' else found[1]}b"
+    match = _KNOWN.match(model.rsplit("/", 1)[-1])
+    return None if match is None else f"llama-{'33' if match[1] == '30' else match[1]}b"
 
 
 def look_at_model(configured: Configured, *, shape: str = "") -> tuple[ModelFacts, Configured]:
@@ -105,19 +105,21 @@ def look_at_model(configured: Configured, *, shape: str = "") -> tuple[ModelFact
     with torch.device("meta"):
         model = build(config)
     head = model.get_output_embeddings()
-    linear = {name: one for name, one in model.named_modules() if isinstance(one, torch.nn.Linear) and one is not head}
+    linear = {
+        name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear) and part is not head
+    }
     adapted = _adapted(linear, configured.lora_targets)
-    blocks = max((one for one in model.modules() if isinstance(one, torch.nn.ModuleList)), key=_parameters)
+    blocks = max((part for part in model.modules() if isinstance(part, torch.nn.ModuleList)), key=_parameters)
     heads = text.num_attention_heads
     width = getattr(text, "head_dim", None) or text.hidden_size // heads
     facts = ModelFacts(
         name=configured.model,
         source=source,
         total=_parameters(model),
-        adapter=configured.lora_r * sum(one.in_features + one.out_features for one in adapted),
-        adapter_inputs=sum(one.in_features for one in adapted) // text.num_hidden_layers,
-        linear=sum(one.weight.numel() for one in linear.values()),
-        largest_module=max(sum(p.numel() for p in one.parameters(recurse=False)) for one in model.modules()),
+        adapter=configured.lora_r * sum(layer.in_features + layer.out_features for layer in adapted),
+        adapter_inputs=sum(layer.in_features for layer in adapted) // text.num_hidden_layers,
+        linear=sum(layer.weight.numel() for layer in linear.values()),
+        largest_module=max(sum(p.numel() for p in part.parameters(recurse=False)) for part in model.modules()),
         block=_parameters(blocks[0]),
         layers=text.num_hidden_layers,
         hidden=text.hidden_size,
@@ -153,7 +155,7 @@ def _config(model: str, shape: str) -> tuple[Any, str]:
 
 
 def _parameters(module: Any) -> int:
-    return sum(one.numel() for one in module.parameters())  # parameters() names a shared one once
+    return sum(tensor.numel() for tensor in module.parameters())  # parameters() names a shared one once
 
 
 def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list[Any]:
@@ -161,11 +163,13 @@ def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list
     if targets == ("all-linear",):
         return list(linear.values())
     wanted = targets or _USUAL_TARGETS
-    found = [one for name, one in linear.items() if any(name == end or name.endswith(f".{end}") for end in wanted)]
-    if targets and not found:
+    adapted = [
+        layer for name, layer in linear.items() if any(name == end or name.endswith(f".{end}") for end in wanted)
+    ]
+    if targets and not adapted:
         ends = ", ".join(Counter(name.rsplit(".", 1)[-1] for name in linear))
-        raise ConfigError(f"lora_target_modules {list(targets)}: the model has none of them; there are: {ends}")
-    return found
+        raise ConfigError(f"lora_target_modules {list(targets)}: not found in the model; available: {ends}")
+    return adapted
 
 
 def look_at_data(configured: Configured) -> DataFacts:

@@ -119,12 +119,12 @@ def _smaller_batch(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> _Setu
 def _ladder(model: ModelFacts, names: list[str], recipe: Recipe, cluster: Cluster) -> Way | None:
     """One change upon another until it fits, less those not needed then; None where nothing or a single one does."""
     taken: list[_Change] = []
-    for one in _CHANGES:
+    for change in _CHANGES:
         if _way(model, "", _together(taken, recipe, cluster)[1]).fits:
             break
-        taken.append(one)
-    for one in tuple(taken):
-        fewer = [other for other in taken if other is not one]
+        taken.append(change)
+    for change in tuple(taken):
+        fewer = [other for other in taken if other is not change]
         if _way(model, "", _together(fewer, recipe, cluster)[1]).fits:
             taken = fewer
     changes, setup = _together(taken, recipe, cluster)

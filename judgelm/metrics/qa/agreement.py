@@ -64,15 +64,15 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
     Raises:
         ValueError: shapes differ.
     """
-    one, other = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if one.shape != other.shape or one.ndim != 1:
-        raise ValueError(f"correlation: expected two arrays of one shape (n,), got {one.shape} and {other.shape}")
-    if one.size < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+    x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"correlation: expected two arrays of one shape (n,), got {x.shape} and {y.shape}")
+    if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    return float(pearsonr(one, other).statistic)
+    return float(pearsonr(x, y).statistic)
 
 
-def correlation(rated: Rated, how: Resampling) -> Estimate | None:
+def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
     """Pearson's correlation with its percentile interval; None where it is undefined.
 
     Resamples in which a side is constant have no correlation and are left out of the interval.
@@ -80,11 +80,11 @@ def correlation(rated: Rated, how: Resampling) -> Estimate | None:
     observed = pearson(rated.human, rated.judged)
     if observed is None:
         return None
-    low, high = interval(_defined(_correlations(bootstrap_sums(_sums(rated), rated.questions, how))))
+    low, high = interval(_defined(_correlations(bootstrap_sums(_sums(rated), rated.questions, resampling))))
     return Estimate(value=observed, low=low, high=high, n=len(rated.human))
 
 
-def mean_correlation(groups: Mapping[str, Rated], how: Resampling) -> MeanCorrelation:
+def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
     """The mean of several groups' correlations, each group (an answering model) of equal weight, as in Table 7.
 
     Undefined ones are left out of the mean, as in the paper's Table 2. Questions are resampled, each with all groups'
@@ -92,7 +92,7 @@ def mean_correlation(groups: Mapping[str, Rated], how: Resampling) -> MeanCorrel
 
     Args:
         groups: by name.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
     """
     observed = {name: pearson(rated.human, rated.judged) for name, rated in groups.items()}
     defined = {name: value for name, value in observed.items() if value is not None}
@@ -100,12 +100,12 @@ def mean_correlation(groups: Mapping[str, Rated], how: Resampling) -> MeanCorrel
     if not defined:
         return MeanCorrelation(mean=None, defined=0, undefined=undefined)
     blocks, questions = [], list[Hashable]()
-    for place, name in enumerate(defined):
+    for index, name in enumerate(defined):
         block = np.zeros((len(groups[name].human), 6 * len(defined)))
-        block[:, 6 * place : 6 * place + 6] = _sums(groups[name])
+        block[:, 6 * index : 6 * index + 6] = _sums(groups[name])
         blocks.append(block)
         questions += groups[name].questions
-    sums = bootstrap_sums(np.concatenate(blocks), questions, how)
+    sums = bootstrap_sums(np.concatenate(blocks), questions, resampling)
     means = np.mean([_correlations(part) for part in np.split(sums, len(defined), axis=1)], axis=0)
     low, high = interval(_defined(means))
     value = float(np.mean(list(defined.values())))

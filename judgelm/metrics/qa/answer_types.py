@@ -75,7 +75,7 @@ def answer_type(question: str, golds: Sequence[str] = ()) -> AnswerType:
     plain = [gold.strip().rstrip(".!").lower() for gold in golds]
     if plain and all(gold in ("yes", "no") for gold in plain):
         return "bool"
-    for found, patterns in _RULES:
+    for kind, patterns in _RULES:
         if any(pattern.search(question) for pattern in patterns):
-            return found
+            return kind
     return "bool" if not plain and _BOOL.match(question.strip()) else "string"

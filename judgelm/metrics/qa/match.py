@@ -1,7 +1,7 @@
 """Exact match and F1 of a predicted answer against the gold answers of its question, in each data set's own way.
 
-What counts as the same text is said in `judgelm.parsing.short_answers`; HotpotQA's F1 over tokens stands here, DROP's
-over spans in `qa_match_drop`.
+`judgelm.parsing.short_answers` normalises the texts. F1 is HotpotQA's, over tokens, or DROP's, over spans, which Quoref
+uses too.
 
 Source: QA-Judge, sections 3 and 5.2; the metrics are those that its authors' code runs.
 """
@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from judgelm.metrics.qa.drop import drop_f1
-from judgelm.parsing.short_answers import Gold, QaRules, exact_match, hotpot_normalised
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from judgelm.parsing.short_answers import Gold, QaRules, drop_normalised, exact_match, hotpot_normalised, is_number
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
@@ -80,3 +82,42 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
         return _NOTHING_IN_COMMON
     precision, recall = common / len(predicted_tokens), common / len(gold_tokens)
     return TokenF1(2 * precision * recall / (precision + recall), precision, recall)
+
+
+def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    """F1 of a predicted answer and one gold answer, both given as spans.
+
+    Spans are paired one to one so that the sum of their F1 is highest, each F1 over the *sets* of tokens; it is 0 where
+    the gold span has numbers and the predicted one has none of them. The sum is divided by the larger number of spans.
+
+    Args:
+        predicted: at least one span.
+        gold: at least one span.
+
+    Returns:
+        In [0, 1], rounded to two decimals as the official script has it.
+
+    Raises:
+        ValueError: a side has no span.
+
+    Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
+    """
+    if not predicted or not gold:
+        raise ValueError("drop F1: an answer without a span")
+    ours, theirs = ([set(drop_normalised(span).split()) for span in side] for side in (predicted, gold))
+    scores = np.array(
+        [[_span_f1(predicted_tokens, gold_tokens) for predicted_tokens in ours] for gold_tokens in theirs]
+    )
+    paired = scores[linear_sum_assignment(scores, maximize=True)]
+    return round(float(paired.sum() / max(len(ours), len(theirs))), 2)
+
+
+def _span_f1(predicted: set[str], gold: set[str]) -> float:
+    """F1 over two sets of tokens; an empty prediction has precision 1, an empty gold span recall 1, as there."""
+    numbers = {token for token in gold if is_number(token)}
+    if numbers and numbers.isdisjoint(predicted):
+        return 0.0
+    common = len(predicted & gold)
+    precision = common / len(predicted) if predicted else 1.0
+    recall = common / len(gold) if gold else 1.0
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0

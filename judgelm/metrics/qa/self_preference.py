@@ -41,7 +41,7 @@ def preferences(
     own: NDArray[np.bool_],
     others: NDArray[np.bool_],
     questions: Sequence[Hashable],
-    how: Resampling,
+    resampling: Resampling,
     thresholds: Sequence[float] = PREFERENCE_THRESHOLDS,
 ) -> tuple[Preference, ...]:
     """The share of answers that only the own judge calls correct, at each threshold.
@@ -50,7 +50,7 @@ def preferences(
         own: shape (n,), whether the own judge calls each answer correct; answers without exact match only.
         others: shape (n, k), whether each of k other judges does.
         questions: n keys; answers to one question are resampled together.
-        how: seed and number of resamples.
+        resampling: seed and number of resamples.
         thresholds: each in (0, 1].
 
     Raises:
@@ -64,16 +64,16 @@ def preferences(
     if not all(0 < threshold <= 1 for threshold in thresholds):
         raise ValueError(f"preference: thresholds {tuple(thresholds)}; each is a share above 0 and at most 1")
     against = k - others.sum(axis=1)
-    found = []
+    result = []
     for threshold in thresholds:
         needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, though not in floating point
         hits = own & (against >= needed)
-        found.append(
+        result.append(
             Preference(
                 threshold=threshold,
                 needed=needed,
                 others=k,
-                share=share(hits, questions, how) if len(hits) else None,
+                share=share(hits, questions, resampling) if len(hits) else None,
             )
         )
-    return tuple(found)
+    return tuple(result)

@@ -32,14 +32,14 @@ class AnnotatorAgreement:
 
 
 def annotator_agreement(
-    ratings: NDArray[np.float64], how: Resampling, *, measurement: Measurement = "ordinal"
+    ratings: NDArray[np.float64], resampling: Resampling, *, measurement: Measurement = "ordinal"
 ) -> AnnotatorAgreement:
     """Krippendorff's alpha and the share of completions on which all agree.
 
     Args:
         ratings: shape (completions, annotators), NaN where one did not rate; rows with fewer than two ratings say
             nothing about agreement and are left out.
-        how: completions are resampled for both intervals.
+        resampling: completions are resampled for both intervals.
         measurement: the distance between levels. The paper does not say which it used; its scales are ordinal.
 
     Raises:
@@ -56,21 +56,23 @@ def annotator_agreement(
     counts = np.stack([(shared == value).sum(axis=1) for value in values], axis=1)
     agree = (counts > 0).sum(axis=1) == 1
     return AnnotatorAgreement(
-        alpha=_alpha(counts, values, measurement, how) if len(values) > 1 else None,
-        observed=share(agree, None, how),
+        alpha=_alpha(counts, values, measurement, resampling) if len(values) > 1 else None,
+        observed=share(agree, None, resampling),
         completions=len(shared),
         ratings=int(counts.sum()),
     )
 
 
 def _alpha(
-    counts: NDArray[np.int_], values: NDArray[np.float64], measurement: Measurement, how: Resampling
+    counts: NDArray[np.int_], values: NDArray[np.float64], measurement: Measurement, resampling: Resampling
 ) -> Estimate:
     """Alpha over units that are alike drawn by how often they occur."""
     kinds, often = np.unique(counts, axis=0, return_counts=True)
     pairs = np.einsum("ui,uj->uij", kinds, kinds) - np.einsum("ui,ij->uij", kinds, np.eye(len(values)))
     coincidences = pairs / (kinds.sum(axis=1) - 1)[:, None, None]
-    draws = np.random.default_rng(how.seed).multinomial(len(counts), often / often.sum(), size=how.resamples)
+    draws = np.random.default_rng(resampling.seed).multinomial(
+        len(counts), often / often.sum(), size=resampling.resamples
+    )
     differing = draws[((draws @ kinds) > 0).sum(axis=1) > 1]
     samples = _alphas(np.tensordot(differing, coincidences, axes=1), values, measurement)
     low, high = interval(samples) if samples.size else (np.nan, np.nan)
@@ -102,13 +104,13 @@ def _alphas(
     return np.asarray(1 - observed / expected, dtype=np.float64)
 
 
-def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, how: Resampling) -> Estimate | None:
+def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
     """Share of ratings between the lowest and the highest gold score of their completion, both included.
 
     Args:
         ratings: annotators' rows, in long format; those without a score or a gold range do not count.
         gold: the experts' rows.
-        how: ratings of one item are resampled together.
+        resampling: ratings of one item are resampled together.
 
     Returns:
         None where no rating has a gold range.
@@ -119,10 +121,10 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, how: Resampling) ->
     both = ratings[ratings["score"].notna()].merge(spans, on=COMPLETION, how="inner")
     if both.empty:
         return None
-    return share(both["score"].between(both["min"], both["max"]).to_numpy(), list(both["item"]), how)
+    return share(both["score"].between(both["min"], both["max"]).to_numpy(), list(both["item"]), resampling)
 
 
-def attention_accuracy(checks: pd.DataFrame, middle: float, how: Resampling) -> Estimate | None:
+def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
     """Share of attention checks rated below the middle of the scale; those without a score do not count.
 
     The paper does not say which ratings pass; below the middle is ours.
@@ -130,7 +132,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, how: Resampling) -> 
     Args:
         checks: rows of one rater and dimension, in long format.
         middle: of the dimension's scale, on which 'neutral' stands.
-        how: checks of one item are resampled together.
+        resampling: checks of one item are resampled together.
 
     Returns:
         None where nothing is scored.
@@ -138,7 +140,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, how: Resampling) -> 
     scored = checks[checks["score"].notna()]
     if scored.empty:
         return None
-    return share((scored["score"] < middle).to_numpy(), list(scored["item"]), how)
+    return share((scored["score"] < middle).to_numpy(), list(scored["item"]), resampling)
 
 
 def rank_correlation(judged: NDArray[np.float64], reference: NDArray[np.float64]) -> Estimate | None:

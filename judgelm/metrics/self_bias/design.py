@@ -58,8 +58,8 @@ class Design:
 
     def without(self, columns: NDArray[np.bool_]) -> "Design":
         """The same without the marked columns."""
-        kept = tuple(term for term, gone in zip(self.terms, columns, strict=True) if not gone)
-        return Design(terms=kept, matrix=self.matrix[:, ~columns])
+        terms = tuple(term for term, gone in zip(self.terms, columns, strict=True) if not gone)
+        return Design(terms=terms, matrix=self.matrix[:, ~columns])
 
 
 def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
@@ -142,8 +142,8 @@ def _dummies(kind: TermKind, values: "pd.Series[str]") -> Design:
 
 def _flags(kind: TermKind, values: "pd.Series[str]") -> Design:
     """Dummies of all levels but the empty one, which is the control group."""
-    found = _dummies(kind, values)
-    return found.without(np.array([level == "" for _, level in found.terms], dtype=np.bool_))
+    dummies = _dummies(kind, values)
+    return dummies.without(np.array([level == "" for _, level in dummies.terms], dtype=np.bool_))
 
 
 def _reference(values: NDArray[np.float64], judges: Design, model: BiasModel) -> Design:
@@ -153,7 +153,7 @@ def _reference(values: NDArray[np.float64], judges: Design, model: BiasModel) ->
     basis = spline.fit_transform(values[:, None])
     pieces = [_times(judges, column, "spline", None) for column in basis.T]
     terms: list[tuple[TermKind, str]] = [
-        ("spline", f"{level} {number}") for number, piece in enumerate(pieces, 1) for _, level in piece.terms
+        ("spline", f"{level} {index}") for index, piece in enumerate(pieces, 1) for _, level in piece.terms
     ]
     return Design(terms=tuple(terms), matrix=np.concatenate([piece.matrix for piece in pieces], axis=1))
 
@@ -166,12 +166,12 @@ def _times(judges: Design, values: NDArray[np.float64], kind: TermKind, shared: 
 
 
 def _indicator(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
-    found = _column(frame, name, "name a column of the ratings, and keep it when they are read")
+    column = _column(frame, name, "name a column of the ratings, and keep it when they are read")
     known: dict[str, float] = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
-    values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in found]
+    values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in column]
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
-        wrong = next(given for given, value in zip(found, values, strict=True) if value is None)
+        wrong = next(text for text, value in zip(column, values, strict=True) if value is None)
         raise ValueError(f'indicator "{name}": expected 0 or 1 in every row, got {str(wrong)!r}')
     return np.array(numbers)
 

@@ -32,24 +32,24 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
     design = design_of(paired.frame, model, intercepts=False)
     values, levels = np.unique(paired.frame["rating_raw"].to_numpy(), return_inverse=True)
     rows = _separated(design, levels, len(values) - 1)
-    kept = Design(terms=design.terms, matrix=design.matrix[~rows])
-    if len(np.unique(levels[~rows])) < 2 or len(kept.matrix) <= kept.matrix.shape[1]:
-        raise TooFewRatings(f"ordinal logit: {len(kept.matrix)} ratings of {len(values)} levels are too few")
-    gone = redundant(kept.matrix, constant=True)
+    used = Design(terms=design.terms, matrix=design.matrix[~rows])
+    if len(np.unique(levels[~rows])) < 2 or len(used.matrix) <= used.matrix.shape[1]:
+        raise TooFewRatings(f"ordinal logit: {len(used.matrix)} ratings of {len(values)} levels are too few")
+    gone = redundant(used.matrix, constant=True)
     if gone.all():
         raise TooFewRatings("ordinal logit: no term that the thresholds do not take over")
-    design = kept.without(gone)
+    design = used.without(gone)
     fitted = _maximised(design, levels[~rows])
     known = np.zeros(len(design.terms), dtype=bool)
-    found = iter(wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
-    hidden = unidentified(np.column_stack([kept.matrix, np.ones(len(kept.matrix))]))[:-1]
+    known_terms = iter(wald_terms(design, fitted.coefficients, fitted.errors, known, model.level))
+    hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1]
     terms = [
-        Term(kind=kind, level=level, estimate=None) if gone[i] else next(found)
-        for i, (kind, level) in enumerate(kept.terms)
+        Term(kind=kind, level=level, estimate=None) if gone[i] else next(known_terms)
+        for i, (kind, level) in enumerate(used.terms)
     ]
     return BiasFit(
         terms=tuple(_honest(term, bool(hidden[i]), fitted.converged) for i, term in enumerate(terms)),
-        n=len(kept.matrix),
+        n=len(used.matrix),
         unit="log-odds",
         errors="from the likelihood",
         converged=fitted.converged,

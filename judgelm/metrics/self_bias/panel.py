@@ -39,13 +39,13 @@ class Panel:
     favour: Estimate | None
 
 
-def assess_panel(paired: PairedRatings, judges: Sequence[str], how: Resampling) -> Panel | None:
+def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> Panel | None:
     """Compare the members' mean score with the reference, over completions that all of them rated.
 
     Args:
         paired: all ratings.
         judges: the members.
-        how: completions of one item are resampled together.
+        resampling: completions of one item are resampled together.
 
     Returns:
         None where no completion is rated by all members.
@@ -60,7 +60,7 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], how: Resampling) 
     models = sorted(both["model"].unique())
     near = np.array([_kin(paired, model) in related for model in models])
     unevenness, favour = estimate(
-        _differences(both, models), lambda sums: _favours(sums, near), list(both["item"]), how
+        _differences(both, models), lambda sums: _favours(sums, near), list(both["item"]), resampling
     )
     return Panel(
         judges=tuple(judges),
@@ -92,8 +92,8 @@ def _kin(paired: PairedRatings, name: str) -> str:
 
 def _differences(both: pd.DataFrame, models: list[str]) -> NDArray[np.float64]:
     """Shape (completions, 2 x models): the difference in its model's column, and a 1 in the column of its count."""
-    place = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
-    chosen = np.eye(len(models))[place]
+    position = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
+    chosen = np.eye(len(models))[position]
     return np.hstack([chosen * (both["rating"] - both["reference"]).to_numpy()[:, None], chosen])
 
 

@@ -64,10 +64,10 @@ def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True
         (2023) within strata; Play Favorites, section 7.
     """
     total = sum(stratum.size for stratum in strata)
-    found = [_within(stratum, powered) for stratum in strata]
+    estimates = [_within(stratum, powered) for stratum in strata]
     shares = np.array([stratum.size / total for stratum in strata])
-    value = float(shares @ np.array([mean for mean, _ in found]))
-    error = float(np.sqrt(shares**2 @ np.array([error**2 for _, error in found])))
+    value = float(shares @ np.array([mean for mean, _ in estimates]))
+    error = float(np.sqrt(shares**2 @ np.array([error**2 for _, error in estimates])))
     reach = float(stats.norm.ppf((1 + level) / 2)) * error
     n = sum(len(stratum.labels) for stratum in strata)
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
@@ -99,5 +99,5 @@ def _interval_of_mean() -> Callable[..., tuple[NDArray[np.float64], NDArray[np.f
     """
     with warnings.catch_warnings():
         from ppi_py import ppi_mean_ci  # type: ignore[import-untyped]
-    found: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = ppi_mean_ci
-    return found
+    estimates: Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]] = ppi_mean_ci
+    return estimates

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy import stats
 
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling, estimate
 from judgelm.metrics.self_bias.design import BiasModel, Design, TermKind, design_of, redundant, unidentified
 from judgelm.metrics.self_bias.rows import PairedRatings
 
@@ -78,8 +79,8 @@ class BiasFit:
 
     def value(self, kind: TermKind, level: str) -> float:
         """A coefficient, 0 where the fit has none (no such rows, or not identified)."""
-        found = (term.estimate for term in self.of(kind) if term.level == level)
-        return next((one.value for one in found if one is not None), 0.0)
+        estimates = (term.estimate for term in self.of(kind) if term.level == level)
+        return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
 
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
@@ -103,9 +104,9 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
     if len(paired.frame) <= design.matrix.shape[1]:
         raise TooFewRatings(f"self-bias: {len(paired.frame)} ratings for {design.matrix.shape[1]} coefficients")
     gone = redundant(design.matrix)
-    kept = design.without(gone)
-    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), kept.matrix).fit(**_covariance(paired, model))
-    known = iter(wald_terms(kept, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
+    identified = design.without(gone)
+    fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), identified.matrix).fit(**_covariance(paired, model))
+    known = iter(wald_terms(identified, fitted.params, fitted.bse, unidentified(design.matrix)[~gone], model.level))
     return BiasFit(
         terms=tuple(
             Term(kind=kind, level=level, estimate=None) if gone[i] else next(known)
@@ -113,7 +114,7 @@ def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> Bias
         ),
         n=len(paired.frame),
         unit="normalised score",
-        errors=_said(model.errors),
+        errors=_errors_text(model.errors),
         r2=float(fitted.rsquared) if np.isfinite(fitted.rsquared) else None,
     )
 
@@ -157,5 +158,44 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
     return {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
 
 
-def _said(errors: Literal["HC1", "HC0", "cluster"]) -> str:
+def _errors_text(errors: Literal["HC1", "HC0", "cluster"]) -> str:
     return "clustered by item" if errors == "cluster" else errors
+
+
+def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
+    """The rows with `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's own scale).
+
+    The bias of a row is its judge's self-bias where it rates itself and its family's bias where it rates a relative,
+    else 0; a bias that the fit has no estimate of counts as 0. Debiased scores may leave the scale: cutting them off
+    would bias their means again.
+
+    Args:
+        paired: the ratings, not necessarily those that `fit` is from.
+        fit: a linear fit (`unit` "normalised score").
+
+    Raises:
+        ValueError: the fit is in log-odds, which cannot be subtracted from scores.
+
+    Source: Play Favorites, section 7.
+    """
+    if fit.unit != "normalised score":
+        raise ValueError(f"debiased scores: the fit is in {fit.unit}; use a linear one")
+    frame = paired.frame
+    own = frame["own"].map({name: fit.value("self", name) for name in frame["own"].unique() if name})
+    family = frame["family"].map({name: fit.value("family", name) for name in frame["family"].unique() if name})
+    bias = own.astype(float).fillna(0.0) + family.astype(float).fillna(0.0)
+    span = frame["dimension"].map({name: scale.span for name, scale in paired.scales.items()})
+    return frame.assign(
+        bias=bias, debiased=frame["rating"] - bias, debiased_raw=frame["rating_raw"] - bias * span.astype(float)
+    )
+
+
+def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimate:
+    """The mean of a column with its interval; rows of one item are drawn together.
+
+    Raises:
+        ValueError: no rows.
+    """
+    values = np.column_stack([frame[column].to_numpy(float), np.ones(len(frame))])
+    [mean] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], list(frame["item"]), resampling)
+    return mean

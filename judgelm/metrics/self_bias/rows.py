@@ -1,18 +1,43 @@
-"""Judges' ratings beside the reference score of the same completion: the rows that self-bias is estimated from."""
+"""Judges' ratings beside the reference score of the same completion: the rows that self-bias is estimated from.
 
-from collections.abc import Mapping
+Families of models come from their names or from the user. Robustness checks change the rows: another reference, weak
+models removed, one slice at a time.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from judgelm.metrics.self_bias.families import FamilyOf
-
 Scaling = Literal["maximum", "unit"]
 """`maximum`: scores divided by the dimension's highest, as the authors do. `unit`: lowest 0 and highest 1."""
 
 COMPLETION = ["item", "dimension", "model"]
+
+FamilyOf = Callable[[str], str | None]
+"""Name of a judge or model -> its family; None where it has no relatives that are known."""
+
+_PATTERNS: tuple[tuple[str, str], ...] = (
+    ("Claude", r"claude"),
+    ("GPT", r"\bgpt-?\d|\bgpt\b|chatgpt"),
+    ("Llama 3", r"llama-?\s?3"),
+    ("Llama 2", r"llama-?\s?2"),
+    ("Mistral", r"mistral|mixtral"),
+    ("Command", r"\bcommand"),
+    ("Qwen", r"qwen|\bqwq"),
+    ("Gemma", r"gemma"),
+    ("Gemini", r"gemini"),
+    ("DeepSeek", r"deepseek"),
+    ("Phi", r"\bphi-?\d"),
+)
+
+PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
+"""Removed in section 6.2; Figure 10's caption names Claude v2 as well."""
+
+PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,3 +177,74 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
     judged_by = judge.map(families)
     related = judged_by.notna() & (judged_by == frame["model"].astype(object).map(families)) & ~own
     return frame.assign(own=judge.where(own, ""), family=judged_by.where(related, ""))
+
+
+def family_by_name(name: str) -> str | None:
+    """The family that a model's name tells, or None.
+
+    The first five families are those of the paper's data and of HELM-Instruct; the others are ours.
+    """
+    return next((family for family, pattern in _PATTERNS if re.search(pattern, name, re.IGNORECASE)), None)
+
+
+def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
+    """Families as the user lists them, `family -> names`; a model in no list has none.
+
+    Raises:
+        ValueError: a model is in two families.
+    """
+    known: dict[str, str] = {}
+    for family, names in families.items():
+        for name in names:
+            if known.setdefault(name, family) != family:
+                raise ValueError(f"families: {name} is in {known[name]} and in {family}; list it once")
+    return known.get
+
+
+def without_models(paired: PairedRatings, models: Collection[str], *, judges_too: bool = False) -> PairedRatings:
+    """Leave out completions of some models (the paper's text), and their judgments too (the authors' R code)."""
+    rows = ~paired.frame["model"].isin(models)
+    if judges_too:
+        rows &= ~paired.frame["judge"].isin(models)
+    return paired.keep(rows)
+
+
+def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
+    """The mean score by one family's judges as the reference, those judges left out.
+
+    Args:
+        paired: all ratings.
+        family: whose judges make the reference.
+        completions_too: also leave out the family's completions, as the paper says (section 6.2); the authors' code
+            keeps them, so that the reference is biased towards part of what it measures.
+
+    Raises:
+        ValueError: no judge is of that family.
+    """
+    related = paired.frame["judge"].map(dict(paired.families)) == family
+    if not related.any():
+        raise ValueError(
+            f"reference family {family!r}: no judge of that family; available: {sorted(_families(paired))}"
+        )
+    means = paired.frame[related].groupby(COMPLETION)["rating"].mean()
+    others = paired.keep(~related)
+    if completions_too:
+        others = others.keep(others.frame["model"].map(dict(paired.families)) != family)
+    keys = pd.MultiIndex.from_frame(others.frame[COMPLETION])
+    return with_reference(others, pd.Series(means.reindex(keys).to_numpy(), index=others.frame.index))
+
+
+def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRatings]]:
+    """The rows of each value of a column, by value.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    if column not in paired.frame:
+        raise ValueError(f'ratings: no column "{column}" to fit apart; name it when the files are read')
+    for value in sorted(paired.frame[column].astype(str).unique()):
+        yield value, paired.keep(paired.frame[column].astype(str) == value)
+
+
+def _families(paired: PairedRatings) -> set[str]:
+    return {paired.families[judge] for judge in paired.judges if judge in paired.families}

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 
 from judgelm.metrics.resampling import Estimate, Resampling, share
-from judgelm.metrics.self_bias.debiasing import debiased, mean_of
 from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
 from judgelm.metrics.self_bias.ppi import FEWEST_LABELS, Stratum, TooFewLabels, stratified_mean
-from judgelm.metrics.self_bias.regression import BiasFit
+from judgelm.metrics.self_bias.regression import BiasFit, debiased, mean_of
 from judgelm.metrics.self_bias.rows import PairedRatings
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.self_bias.regressions import SelfBiasOptions

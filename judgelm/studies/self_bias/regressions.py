@@ -8,14 +8,16 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.self_bias.design import BiasModel, TermKind
 from judgelm.metrics.self_bias.ordinal import fit_ordinal
 from judgelm.metrics.self_bias.regression import BiasFit, Term, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias.robustness import (
+from judgelm.metrics.self_bias.rows import (
     PAPERS_WEAK_MODELS,
     PAPERS_WEAK_MODELS_FIGURE_10,
+    PairedRatings,
+    Scaling,
     family_as_reference,
     slices,
+    with_length,
     without_models,
 )
-from judgelm.metrics.self_bias.rows import PairedRatings, Scaling, with_length
 
 Progress = Callable[[str], None]
 LengthOver = Literal["prompt", "overall"]

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.errors import ConfigError
-from judgelm.metrics.qa.drop import drop_f1
-from judgelm.metrics.qa.match import Match, match, token_f1
+from judgelm.metrics.qa.match import Match, drop_f1, match, token_f1
 from judgelm.parsing.short_answers import drop_spans_match
 
 EXPECTED = Path(__file__).parents[3].parent / "shared" / "data" / "expected" / "qa_metrics.json"

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.families import family_by_name
 from judgelm.metrics.self_bias.panel import assess_panel, usual_panels
-from judgelm.metrics.self_bias.rows import pair_with_reference
+from judgelm.metrics.self_bias.rows import family_by_name, pair_with_reference
 
 HOW = Resampling(resamples=100)
 NAMES = ("Claude a", "Claude b", "GPT-1")

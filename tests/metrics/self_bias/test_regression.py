@@ -10,11 +10,16 @@ import pytest
 import statsmodels.formula.api as smf
 
 from judgelm.data.ratings.table import read_ratings
-from judgelm.metrics.self_bias.debiasing import debiased
-from judgelm.metrics.self_bias.families import families_given, family_by_name
-from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, fit_self_bias
-from judgelm.metrics.self_bias.robustness import family_as_reference, slices, without_models
-from judgelm.metrics.self_bias.rows import pair_with_reference, with_length
+from judgelm.metrics.self_bias.regression import BiasModel, TooFewRatings, debiased, fit_self_bias
+from judgelm.metrics.self_bias.rows import (
+    families_given,
+    family_as_reference,
+    family_by_name,
+    pair_with_reference,
+    slices,
+    with_length,
+    without_models,
+)
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
@@ -205,7 +210,7 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
     first = paper.frame.iloc[0]
     by_family = paired.frame[(paired.frame["item"] == first["item"]) & (paired.frame["model"] == first["model"])]
     assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
-    with pytest.raises(ValueError, match=r"no judge is of it; there are \['Claude', 'GPT'\]"):
+    with pytest.raises(ValueError, match=r"no judge of that family; available: \['Claude', 'GPT'\]"):
         family_as_reference(paired, "Llama 3")
 
 

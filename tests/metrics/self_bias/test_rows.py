@@ -5,11 +5,16 @@ import pandas as pd
 import pytest
 
 from judgelm.metrics.resampling import Resampling
-from judgelm.metrics.self_bias.debiasing import debiased, mean_of
-from judgelm.metrics.self_bias.families import families_given
-from judgelm.metrics.self_bias.regression import BiasFit, Term
-from judgelm.metrics.self_bias.robustness import slices, without_models
-from judgelm.metrics.self_bias.rows import Scale, pair_with_reference, with_length, with_reference
+from judgelm.metrics.self_bias.regression import BiasFit, Term, debiased, mean_of
+from judgelm.metrics.self_bias.rows import (
+    Scale,
+    families_given,
+    pair_with_reference,
+    slices,
+    with_length,
+    with_reference,
+    without_models,
+)
 
 FAMILIES = families_given({"F": ["a", "b"], "G": ["c"]})
 
