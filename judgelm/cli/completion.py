@@ -19,10 +19,10 @@ def modes() -> list[str]:
 def mode_args(ctx: typer.Context) -> list[str]:
     """The options of the mode that the line names before, each up to its `=`."""
     from judgelm.modes import MODES
-    from judgelm.modes.factory import JUDGES_OWN
+    from judgelm.modes.factory import CARD_FIELDS
 
     kind = MODES.get(ctx.params.get("mode") or "pair")
-    return [] if kind is None else [f"{one.name}=" for one in fields(cast(Any, kind)) if one.name not in JUDGES_OWN]
+    return [] if kind is None else [f"{one.name}=" for one in fields(cast(Any, kind)) if one.name not in CARD_FIELDS]
 
 
 def templates() -> list[str]:

@@ -74,7 +74,7 @@ def _print_one(kind: Any, out: Console) -> None:
 def _row(kind: Any) -> dict[str, Any]:
     """What there is to say of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
-    from judgelm.modes.factory import JUDGES_OWN
+    from judgelm.modes.factory import CARD_FIELDS
 
     answers = getattr(kind, "answers", None)
     meanings = _meanings(kind)
@@ -82,7 +82,7 @@ def _row(kind: Any) -> dict[str, Any]:
         "judges": _prose(kind).split("\n\n")[0],
         "answers": count_range_text(answers) if isinstance(answers, tuple) else "what the mode's options ask for",
         "options": [
-            _option(one, meanings.get(one.name, "")) for one in fields(cast(Any, kind)) if one.name not in JUDGES_OWN
+            _option(one, meanings.get(one.name, "")) for one in fields(cast(Any, kind)) if one.name not in CARD_FIELDS
         ],
     }
 

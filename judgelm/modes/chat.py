@@ -16,7 +16,7 @@ from typing import ClassVar
 from judgelm.errors import InputError
 from judgelm.modes.completions import cut_off, failure_of, thinking_of
 from judgelm.modes.conversation import FOLLOW_UP
-from judgelm.modes.flow import Asking, Flow
+from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.options import check_above_zero, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import Reasons
@@ -98,7 +98,7 @@ class FollowUp:
         """What the judge wrote: its score line, and the reason where there is one."""
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
-    def __call__(self, question: str) -> Asking[Exchange]:
+    def __call__(self, question: str) -> RequestFlow[Exchange]:
         """Ask.
 
         Raises:

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import InputError
 from judgelm.modes.completions import first_failure, graded, grades_of, read_reply, with_usage
-from judgelm.modes.flow import Asking, Flow, Result
+from judgelm.modes.flow import Flow, RequestFlow, Result
 from judgelm.modes.options import check_choices, sampling_for
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.reasons import explain, to_explain
@@ -24,7 +24,7 @@ from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import (
     WHOLE,
-    View,
+    DialogueView,
     dialogue_of,
     dialogue_prompt,
     dialogue_sha,
@@ -51,7 +51,7 @@ class Conversation(Pairwise):
 
     One dialogue is graded behind the dialogue of its references where every turn shown has one, as JudgeLM grades a
     single answer (the references have the full score, and the judge goes on from it); else in the prompt of a plain
-    grade (`judgelm.prompts.grading`). The verdict is the mean over turns; `distribution` gives each turn's
+    grade (`judgelm.prompts.plain_grade`). The verdict is the mean over turns; `distribution` gives each turn's
     `Shown.grades`. Orders and repair are of pairs and do not concern it.
 
     Attributes:
@@ -89,7 +89,7 @@ class Conversation(Pairwise):
         self.check(sample)
         single = len(sample.answers) == 1
         views = self.views(sample)
-        parts = yield from side_by_side([(self._grade if single else self._compare)(sample, view) for view in views])
+        parts = yield from interleave([(self._grade if single else self._compare)(sample, view) for view in views])
         shown = tuple(
             replace(reply, part=view.part, referenced=view.referenced)
             for view, part in zip(views, parts, strict=True)
@@ -111,7 +111,7 @@ class Conversation(Pairwise):
             )
         dialogue_of(sample)
 
-    def views(self, sample: Sample) -> list[View]:
+    def views(self, sample: Sample) -> list[DialogueView]:
         """What of the dialogue is judged, one prompt (or two orders of it) for each.
 
         Raises:
@@ -128,17 +128,17 @@ class Conversation(Pairwise):
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
-    def _prompt(self, view: View, order: tuple[int, ...]) -> Prompt:
+    def _prompt(self, view: DialogueView, order: tuple[int, ...]) -> Prompt:
         template = get_template(self.template)
         if len(order) == 1 and not view.anchored:
             return grading_prompt(template, view, scale=self.scale)
         return dialogue_prompt(template, view, order, full_score=self.scale[1])
 
-    def _compare(self, sample: Sample, view: View) -> Flow:
+    def _compare(self, sample: Sample, view: DialogueView) -> Flow:
         """Both assistants, in all orders."""
         return self.ask(_seeded(sample, view), [self._prompt(view, order) for order in self.orders])
 
-    def _grade(self, sample: Sample, view: View) -> Flow:
+    def _grade(self, sample: Sample, view: DialogueView) -> Flow:
         """One assistant, and the reason where one is asked for."""
         seeded, prompt = _seeded(sample, view), self._prompt(view, (0,))
         sampling = sampling_for(self, seeded.id, self.max_tokens, stop=("\n",))
@@ -197,7 +197,7 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
     )
 
 
-def side_by_side(flows: Sequence[Asking[Result]]) -> Asking[list[Result]]:
+def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
     """Several flows as one: each round asks what all of them ask next, so that none waits for another to end.
 
     Returns:
@@ -219,6 +219,6 @@ def side_by_side(flows: Sequence[Asking[Result]]) -> Asking[list[Result]]:
     return [results[index] for index in range(len(flows))]
 
 
-def _seeded(sample: Sample, view: View) -> Sample:
+def _seeded(sample: Sample, view: DialogueView) -> Sample:
     """The sample under an id of the part's own, so that drawn replies to several turns are not drawn alike."""
     return replace(sample, id=f"{sample.id} {view.part}")

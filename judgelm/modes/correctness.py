@@ -14,8 +14,8 @@ from judgelm.modes.label_probability import ask_probabilities
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.self_answers import Solver, stops
 from judgelm.parsing.final_answers import Task, read_verdict
+from judgelm.prompts.correctness import judging_prompt
 from judgelm.prompts.self_reference import SELF_REFERENCE
-from judgelm.prompts.self_reference_fields import judging_prompt
 from judgelm.records import Judgment, Request, Sample, Unparsed
 
 SelfReference = Literal["cot", "guided"]

@@ -11,7 +11,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
 
-JUDGES_OWN = ("template", "scale", "step")
+CARD_FIELDS = ("template", "scale", "step")
 """Fields that a mode takes from the judge's card, and nobody gives as options."""
 
 
@@ -34,14 +34,14 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
     Args:
         name: key of `MODES`.
         options: fields of the mode.
-        own: those of `JUDGES_OWN`, as far as the mode has them; its defaults without.
+        own: those of `CARD_FIELDS`, as far as the mode has them; its defaults without.
 
     Raises:
         ConfigError: no such mode or option, or a value that it cannot have.
     """
     kind = mode_type(name)
     has = {field.name for field in fields(cast(Any, kind))}
-    known = sorted(has - set(JUDGES_OWN))
+    known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
         there_are = f"it has: {', '.join(known)}" if known else "it has none"
         raise ConfigError(f"mode {name}: unknown option {', '.join(unknown)}; {there_are}")

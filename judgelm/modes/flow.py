@@ -7,10 +7,10 @@ from judgelm.records import Completion, Judgment, Request, Sample
 
 Result = TypeVar("Result")
 
-Asking = Generator[list[Request], list[Completion], Result]
+RequestFlow = Generator[list[Request], list[Completion], Result]
 """Yields requests, is sent their completions in the same order, returns a result."""
 
-Flow = Asking[Judgment]
+Flow = RequestFlow[Judgment]
 """An asking that ends in a judgment."""
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from judgelm.modes.flow import Asking
+from judgelm.modes.flow import RequestFlow
 from judgelm.parsing.distribution import LEAST_ASSIGNED
 from judgelm.parsing.final_answers import Verdict
 from judgelm.records import Completion, Prompt, Request, Sampling, Shown, Unparsed
@@ -17,7 +17,7 @@ def ask_probabilities(
     read: Callable[[str], Verdict | Unparsed],
     *,
     max_tokens: int,
-) -> Asking[list[float | None]]:
+) -> RequestFlow[list[float | None]]:
     """Ask, for each reply with a label, how probable both labels were where it stands.
 
     The reasoning before the label is the judge's own and is taken as it is, so this is P(label | reasoning).

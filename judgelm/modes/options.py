@@ -7,7 +7,7 @@ from judgelm.errors import ConfigError
 from judgelm.records import Sampling
 
 
-class Drawn(Protocol):
+class SamplingOptions(Protocol):
     """Options that say how a reply is drawn."""
 
     @property
@@ -22,7 +22,7 @@ class Drawn(Protocol):
 
 
 def sampling_for(
-    options: Drawn, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
+    options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
     """Greedy at temperature 0; otherwise with a seed made of the options' seed and the sample's id.
 

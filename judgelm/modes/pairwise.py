@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import failure_of, first_failure, read_reply, with_usage
-from judgelm.modes.flow import Asking, Flow
+from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.options import check_above_zero, check_choices, sampling_for
 from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.distribution import (
@@ -161,7 +161,7 @@ class Pairwise:
         distribution = pair_distribution(lines, completion.candidate_logprobs, completion.approximation)
         return replace(shown, distribution=distribution)
 
-    def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> Asking[list[Shown]]:
+    def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
         """Ask once more, greedily, for each reply that is the judge's failure, held to the grammar of score lines.
 
         The grammar makes any judge write scores, also one that had none in mind. So a repaired reply carries the

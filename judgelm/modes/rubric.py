@@ -13,8 +13,8 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.options import check_above_zero, sampling_for
+from judgelm.prompts.play_favorites import PLAY_FAVORITES
 from judgelm.prompts.rubric import Dimension, Scale, scale_of, scales_sha
-from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
 from judgelm.records import Completion, GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, thinking_of
-from judgelm.modes.flow import Asking
+from judgelm.modes.flow import RequestFlow
 from judgelm.modes.options import check_choices, sampling_for
 from judgelm.parsing.final_answers import Task, final_answer
-from judgelm.prompts.self_reference_fields import question_of, solving_prompt
+from judgelm.prompts.correctness import question_of, solving_prompt
 from judgelm.records import Request, Sample, SelfAnswer, Unparsed
 
 _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
@@ -53,7 +53,7 @@ class Solver:
         if self.count > 1 and self.temperature == 0:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
-    def __call__(self, sample: Sample) -> Asking[tuple[SelfAnswer, ...] | Unparsed]:
+    def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
         """The solves that the sample brings along, else those of one request, in the order drawn.
 
         Raises:

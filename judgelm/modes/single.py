@@ -16,7 +16,7 @@ from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.distribution import score_lines
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.grading import grading_family, grading_prompt
+from judgelm.prompts.plain_grade import grading_family, grading_prompt
 from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
@@ -45,8 +45,8 @@ class Single:
             forced, and the judge scores both; the anchor's score stands in `Shown.anchor`. It is the sample's
             `metadata["anchor"]`, or else its reference, so that a references file can hold the anchors. (Ours; the
             paper has no grade without reference.)
-            `nothing`: the answer alone, asked for in a prompt of ours (`judgelm.prompts.grading`), which no released
-            judge was trained on.
+            `nothing`: the answer alone, asked for in a prompt of ours (`judgelm.prompts.plain_grade`), which no
+            released judge was trained on.
             `auto`: the first of reference, anchor and nothing that the sample has.
         scale: lowest and highest score of the judge.
         step: spacing of the scores it writes.

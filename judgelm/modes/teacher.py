@@ -22,7 +22,7 @@ _ORDER = (0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Teaching:
+class TeacherMode:
     """Ask a teacher about a pair once, as it is given, with its reference if it has one.
 
     Every reply is a judgment of its own, so that one that is paid for is never asked for again since another failed;

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from judgelm.modes.flow import Asking, Result
+from judgelm.modes.flow import RequestFlow, Result
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, separate
 from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
@@ -29,7 +29,7 @@ class _Step(NamedTuple):
     thinks_first: bool = False
 
 
-def apart(flow: Asking[Result], thinking: Thinking) -> Asking[Result]:
+def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestFlow[Result]:
     """The flow with thinking separated from what it is sent.
 
     Args:
@@ -85,7 +85,7 @@ def _endless(thinking: Thinking) -> str:
     return "the judge thinks before it replies and has no room for it; judge with --thinking on, or off if it can"
 
 
-def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> Asking[list[Completion]]:
+def _thought(requests: Sequence[Request], thinking: Thinking, blocks: _Blocks) -> RequestFlow[list[Completion]]:
     """Ask a judge that thinks: in one request, or first for the thinking and then for the reply behind it."""
     steps = [_step(request, thinking, blocks) for request in requests]
     received = yield [step.sent for step in steps]

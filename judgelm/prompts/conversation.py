@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from judgelm.errors import InputError
-from judgelm.prompts.grading import grading_family
+from judgelm.prompts.plain_grade import grading_family
 from judgelm.prompts.template import Layout, Template, fill, sha_of
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
@@ -62,7 +62,7 @@ class DialogueTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class DialogueView:
     """What of a dialogue one prompt shows.
 
     Attributes:
@@ -103,17 +103,19 @@ def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTur
     return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
 
 
-def turn_view(turns: Sequence[DialogueTurn], turn: int) -> View:
+def turn_view(turns: Sequence[DialogueTurn], turn: int) -> DialogueView:
     """Turn `number` (from 1) with those before it; what comes after it is not shown."""
-    return View(part=f"turn {turn}", turns=tuple(turns[:turn]))
+    return DialogueView(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
-def whole_view(turns: Sequence[DialogueTurn]) -> View:
+def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
     """All turns, to be judged together."""
-    return View(part=WHOLE, turns=tuple(turns), whole=True)
+    return DialogueView(part=WHOLE, turns=tuple(turns), whole=True)
 
 
-def dialogue_prompt(template: Template, view: View, order: tuple[int, ...], *, full_score: float = 10) -> Prompt:
+def dialogue_prompt(
+    template: Template, view: DialogueView, order: tuple[int, ...], *, full_score: float = 10
+) -> Prompt:
     """Two dialogues in the template's blocks for a pair, or one behind the dialogue of its references.
 
     Each answer is a span of its own, so the length policy cuts answers and nothing else: `Cut.answer` counts the turns
@@ -134,11 +136,13 @@ def dialogue_prompt(template: Template, view: View, order: tuple[int, ...], *, f
         [turn] = view.turns
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
         return template.render(sample, order, turn.reference, full_score=full_score)
-    filled = _Filling(view=view, order=order, assistants=2).prompt(template.layout(len(order)), chat=template.chat)
+    filled = _DialogueRenderer(view=view, order=order, assistants=2).prompt(
+        template.layout(len(order)), chat=template.chat
+    )
     return replace(filled, prefill=f"{full_score:g}" if len(order) == 1 else "")
 
 
-def grading_prompt(template: Template, view: View, *, scale: tuple[float, float]) -> Prompt:
+def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:
     """One assistant's dialogue in the blocks of a plain grade, for where not every turn has a reference.
 
     Args:
@@ -147,7 +151,7 @@ def grading_prompt(template: Template, view: View, *, scale: tuple[float, float]
         scale: lowest and highest score, named in the prompt.
     """
     layout = _grading_layout(scale, chat=template.chat)
-    return _Filling(view=view, order=(0,), assistants=1).prompt(layout, chat=template.chat)
+    return _DialogueRenderer(view=view, order=(0,), assistants=1).prompt(layout, chat=template.chat)
 
 
 def dialogue_sha(template: Template) -> str:
@@ -164,10 +168,10 @@ def dialogue_sha(template: Template) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Filling:
+class _DialogueRenderer:
     """A layout's slots, filled with a dialogue."""
 
-    view: View
+    view: DialogueView
     order: tuple[int, ...]
     assistants: int
 

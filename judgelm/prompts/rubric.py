@@ -1,6 +1,6 @@
 """Rubrics: a question to the judge about one answer, and the levels that its reply can end in.
 
-A dimension of the paper (`judgelm.prompts.rubric_play_favorites`) has the paper's prompt. A user's own has the same
+A dimension of the paper (`judgelm.prompts.play_favorites`) has the paper's prompt. A user's own has the same
 form: the judge explains first and ends in `Explanation: ..., Answer: ...`. It comes from a YAML file:
 
     tone:
@@ -25,7 +25,7 @@ from pydantic import ConfigDict
 
 from judgelm.errors import ConfigError
 from judgelm.parsing.rubric_levels import parse_level
-from judgelm.prompts.self_reference import Text
+from judgelm.prompts.self_reference import PromptText
 from judgelm.prompts.template import sha_of
 from judgelm.records import Prompt, Sample, Unparsed
 
@@ -93,7 +93,7 @@ class Scale:
     """
 
     name: str
-    text: Text
+    text: PromptText
     levels: Mapping[str, float | None]
 
     @property
@@ -103,7 +103,7 @@ class Scale:
 
     def prompt(self, sample: Sample, *, chat: bool) -> Prompt:
         """The question and the sample's first answer; plain text ends where the judge's explanation begins."""
-        text = self.text if chat else Text(text=f"{self.text.text}\n\n", delimiters=self.text.delimiters)
+        text = self.text if chat else PromptText(text=f"{self.text.text}\n\n", delimiters=self.text.delimiters)
         return text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)
 
     def read(self, reply: str) -> str | Unparsed:
@@ -128,7 +128,7 @@ def scale_of(name: str, dimension: Dimension) -> Scale:
     )
     return Scale(
         name=name,
-        text=Text(text=text, delimiters=DELIMITERS),
+        text=PromptText(text=text, delimiters=DELIMITERS),
         levels={name: level.score for name, level in ordered},
     )
 

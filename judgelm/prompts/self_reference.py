@@ -24,7 +24,7 @@ _KINDS: dict[str, SpanKind] = {"answer_1": "answer", "answer_2": "answer", "refe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text:
+class PromptText:
     """One prompt with its slots.
 
     Attributes:
@@ -56,7 +56,7 @@ class Text:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class PromptFamily:
     """All prompts of one way of judging, under the id that manifests have.
 
     Attributes:
@@ -65,7 +65,7 @@ class Family:
     """
 
     id: str
-    texts: Mapping[str, Text]
+    texts: Mapping[str, PromptText]
 
     @cached_property
     def sha(self) -> str:
@@ -92,7 +92,7 @@ _VERDICT_BLOCK = "[The Start of AI Judge's Selected Verdict]\n{response}\n[The E
 
 _STEP_BY_STEP = "Let's think step by step"
 
-NUMBER = Text(
+NUMBER = PromptText(
     text=(
         f"The question is: {{question}}. {_STEP_BY_STEP} and then finish your answer with "
         '"The answer is (arabic numerals):"'
@@ -102,8 +102,8 @@ NUMBER = Text(
 """Figure 5, for GSM8K and GSM-Symbolic."""
 
 
-def _choice(about: str) -> Text:
-    return Text(
+def _choice(about: str) -> PromptText:
+    return PromptText(
         text=(
             f"[System]\nThe following are multiple-choice questions (with answers){about}. Think step by step and then "
             'output the answer in the format of "The answer is (X)" at the end.\n\n'
@@ -114,12 +114,12 @@ def _choice(about: str) -> Text:
 
 
 CHOICE = _choice(" about {category}")
-"""Figure 6, for MMLU-Pro; the options stand in `{question}`, see `judgelm.prompts.self_reference_fields`."""
+"""Figure 6, for MMLU-Pro; the options stand in `{question}`, see `judgelm.prompts.correctness`."""
 
 CHOICE_OF_NO_CATEGORY = _choice("")
 """Figure 6 without its category; ours."""
 
-PREFERENCE = Text(
+PREFERENCE = PromptText(
     text=(
         "[System]\nPlease act as an impartial judge and evaluate the quality of the responses provided by two AI "
         "assistants to the user question displayed below. Your evaluation should consider correctness and helpfulness. "
@@ -150,7 +150,7 @@ _FINALLY = (
     "[User Question]\n{question}\n"
 )
 
-JUDGE = Text(
+JUDGE = PromptText(
     text=(
         f"{_IMPARTIAL}{_FOCUS}. Compare your final answer to the assistant's final answer. Provide a brief explanation "
         f"of your judgment. {_FINALLY}{_ANSWER_BLOCK}"
@@ -160,7 +160,7 @@ JUDGE = Text(
 )
 """Figure 8."""
 
-JUDGE_GUIDED = Text(
+JUDGE_GUIDED = PromptText(
     text=(
         f"{_IMPARTIAL}You will be given a reference answer and the assistant's answer. {_FOCUS}, and compare your "
         "final answer with both the reference answer and the assistant's final answer. Provide a brief explanation of "
@@ -191,7 +191,7 @@ _SAME_COMPARISON = (
     "judge's choice. "
 )
 
-META = Text(
+META = PromptText(
     text=(
         f"{_META}Y{_SAME_COMPARISON}Focus solely on verifying the correctness of the AI judge's final decision.\n\n"
         f"{_META_FINALLY}{_VERDICT_BLOCK}"
@@ -201,7 +201,7 @@ META = Text(
 )
 """Figure 9; `{response}` is what the judged judge wrote, its `[[A]]` included."""
 
-META_GUIDED = Text(
+META_GUIDED = PromptText(
     text=(
         f"{_META}You will also be given a reference answer to the same user question. Y{_SAME_COMPARISON}Use the "
         "reference answer to guide your reasoning and verification, but base your decision on whether the AI judge's "
@@ -213,7 +213,7 @@ META_GUIDED = Text(
 )
 """Figure 11."""
 
-SELF_REFERENCE = Family(
+SELF_REFERENCE = PromptFamily(
     id="self-reference",
     texts={
         "number": NUMBER,

@@ -8,8 +8,8 @@ the paper does not print: Figure 6 of Self-Reference, or its Figure 5 where the 
 Source: SSR-Judge, section 3.4.
 """
 
-from judgelm.prompts.self_reference import CHOICE, CHOICE_OF_NO_CATEGORY, NUMBER, Family, Text
-from judgelm.prompts.self_reference_fields import question_of
+from judgelm.prompts.correctness import question_of
+from judgelm.prompts.self_reference import CHOICE, CHOICE_OF_NO_CATEGORY, NUMBER, PromptFamily, PromptText
 from judgelm.records import Prompt, Sample
 
 _BLOCKS = (
@@ -33,14 +33,14 @@ _DELIMITERS = (
 )
 _WHOLE = frozenset({"answer_1", "answer_2"})
 
-COMPARE = Text(
+COMPARE = PromptText(
     text=f"{_BLOCKS}Given the question above, which response is better: Response 1 or Response 2?{_VERDICT}",
     delimiters=_DELIMITERS,
     whole=_WHOLE,
 )
 """Gate off: no reference."""
 
-COMPARE_WITH_ANSWER = Text(
+COMPARE_WITH_ANSWER = PromptText(
     text=(
         f"{_BLOCKS}Given the question above, the correct answer is {{reference}}. Which response is better: Response 1 "
         f"or Response 2?{_VERDICT}"
@@ -50,7 +50,7 @@ COMPARE_WITH_ANSWER = Text(
 )
 """Gate on: the majority answer alone."""
 
-SSR = Family(
+SSR = PromptFamily(
     id="ssr",
     texts={
         "number": NUMBER,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from judgelm.parsing.thinking import CLOSE, OPEN
 from judgelm.records import ThinkingMode
 
-SKIPPED = f"\n{CLOSE}\n\n"
+NO_THINKING = f"\n{CLOSE}\n\n"
 """Ends a block that a chat template has opened, where the judge is not to think."""
 
 _OPENED = re.compile(rf"{OPEN}\s*\Z")

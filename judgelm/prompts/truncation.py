@@ -16,7 +16,7 @@ from jinja2 import TemplateError
 from judgelm.errors import ConfigError
 from judgelm.parsing.thinking import OPEN
 from judgelm.prompts.special_tokens import SpecialTokenSanitizer
-from judgelm.prompts.thinking import SKIPPED, opening_of, template_arguments
+from judgelm.prompts.thinking import NO_THINKING, opening_of, template_arguments
 from judgelm.records import Prompt, Span, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
@@ -124,7 +124,7 @@ class Truncator:
         if opening and behind.startswith(OPEN):  # the block is the prefill's own
             tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
         elif opening and (behind or self._thinking == "off"):
-            behind = SKIPPED + behind
+            behind = NO_THINKING + behind
         if not behind:
             return replace(tokenized, opening=opening)
         text = tokenized.text + behind

@@ -10,7 +10,7 @@ from judgelm.data.answers.generators import AnswerGenerator
 from judgelm.engines.base import MODEL_ENGINES
 from judgelm.engines.catalog import choose_engine, load_engine
 from judgelm.jsonl import Appender
-from judgelm.modes.answer import Draw
+from judgelm.modes.answer import AnswerTask
 from judgelm.records import Sample
 from judgelm.runs.run_files import FinishedIds, Retry, RunFiles, read_manifest, recorded_dtype
 from judgelm.runs.runner import drive
@@ -36,7 +36,7 @@ def collect(
         RunError: `out` cannot be written, or holds answers that were asked for otherwise.
         ModelError, EngineError: the model cannot be loaded, or broke.
     """
-    draws = [Draw(question, decoding) for question in questions for decoding in generator.decodings]
+    draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
     asked = _asked(generator)
     if not overwrite and (done := _finished_stats(out, draws, asked, retry)):
         return done
@@ -86,7 +86,7 @@ def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     }
 
 
-def _finished_stats(out: Path, draws: Sequence[Draw], asked: dict[str, Any], retry: Retry) -> AnswerStats | None:
+def _finished_stats(out: Path, draws: Sequence[AnswerTask], asked: dict[str, Any], retry: Retry) -> AnswerStats | None:
     """The counts of a finished run; None where something is pending."""
     manifest = read_manifest(out)
     if manifest is None or manifest["fingerprint"].get("asked") != asked:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from judgelm.engines.base import Engine
-from judgelm.modes.flow import Asking, Mode, Result
-from judgelm.modes.thinking import apart
+from judgelm.modes.flow import Mode, RequestFlow, Result
+from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import reply_so_far
 from judgelm.records import Completion, Judgment, Request, Sample
 
@@ -35,7 +35,7 @@ class _Running(Generic[Item, Result]):
 
     __slots__ = ("flow", "item", "missing", "received", "requests")
 
-    def __init__(self, item: Item, flow: Asking[Result]) -> None:
+    def __init__(self, item: Item, flow: RequestFlow[Result]) -> None:
         self.item = item
         self.flow = flow
         self.requests: list[Request] = []
@@ -57,7 +57,7 @@ def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Itera
 
 def drive(
     items: Iterable[Item | None],
-    begin: Callable[[Item], Asking[Result]],
+    begin: Callable[[Item], RequestFlow[Result]],
     engine: Engine,
     *,
     unwanted: Callable[[], Iterable[Item]] = tuple,
@@ -93,7 +93,7 @@ def drive(
                 if item is None:
                     more = number >= 0
                     break
-                one = _Running(item, apart(begin(item), engine.thinking))
+                one = _Running(item, separate_thinking(begin(item), engine.thinking))
                 step = _advance(one, None)
                 if isinstance(step, _Finished):
                     yield step.result

@@ -10,7 +10,7 @@ from judgelm.dialects.contract import ChatRequest, Message, Reply
 from judgelm.dialects.text import digest
 from judgelm.engines.base import Engine
 from judgelm.errors import ConfigError, EngineError, InputError
-from judgelm.modes.flow import Asking
+from judgelm.modes.flow import RequestFlow
 from judgelm.records import Completion, Prompt, Request, Role, Sampling, Span, Unparsed
 from judgelm.serving.responses import ChatResponse, UnjudgedError
 
@@ -26,7 +26,7 @@ class ChatFlow:
 
     request: Request
 
-    def __call__(self) -> Asking[Completion]:
+    def __call__(self) -> RequestFlow[Completion]:
         """Yield the request; return its completion."""
         [completion] = yield [self.request]
         return completion

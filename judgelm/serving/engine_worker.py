@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from judgelm.engines.base import Engine
 from judgelm.errors import BusyError, EngineError
-from judgelm.modes.flow import Asking
+from judgelm.modes.flow import RequestFlow
 from judgelm.runs.runner import Listener, drive
 
 _POLL_S = 0.05
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 class _Job:
     """A flow to drive, and the futures that wait for its result."""
 
-    begin: Callable[[], Asking[Any]]
+    begin: Callable[[], RequestFlow[Any]]
     key: Hashable | None
     listener: Listener | None
     waiting: list[Future[Any]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class EngineWorker:
 
     def submit(
         self,
-        begin: Callable[[], Asking[Result]],
+        begin: Callable[[], RequestFlow[Result]],
         *,
         key: Hashable | None = None,
         listener: Listener | None = None,

@@ -20,7 +20,7 @@ from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.errors import InputError
 from judgelm.judge import Judge
-from judgelm.modes.flow import Asking, BatchMode
+from judgelm.modes.flow import BatchMode, RequestFlow
 from judgelm.records import Judgment, Prompt, Sample
 from judgelm.serving.chat import chat_flow, chat_response, stable_text
 from judgelm.serving.engine_worker import EngineWorker
@@ -231,7 +231,7 @@ class JudgeHandler:
 
     async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:
         """Judge tasks side by side."""
-        flows: list[tuple[Callable[[], Asking[Judgment]], Hashable]] = []
+        flows: list[tuple[Callable[[], RequestFlow[Judgment]], Hashable]] = []
         for task in tasks:
             mode = self._mode(task.mode, _canonical(task.options))
             sample = _shareable(checked_sample(task.sample, mode), mode)
@@ -239,7 +239,7 @@ class JudgeHandler:
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
 
-    async def _run_all(self, flows: Sequence[tuple[Callable[[], Asking[Result]], Hashable]]) -> list[Result]:
+    async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
         """The flows' results; where one fails or the caller is cancelled, the others are dropped."""
         futures: list[Future[Result]] = []
         try:

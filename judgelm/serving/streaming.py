@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic
 
-from judgelm.modes.flow import Asking, Result
+from judgelm.modes.flow import RequestFlow, Result
 from judgelm.parsing.thinking import separate
 from judgelm.records import Request
 from judgelm.serving.engine_worker import EngineWorker
@@ -36,7 +36,7 @@ class Finished(Generic[Result]):
 
 
 async def stream_flow(
-    worker: EngineWorker, begin: Callable[[], Asking[Result]], *, key: Hashable | None = None
+    worker: EngineWorker, begin: Callable[[], RequestFlow[Result]], *, key: Hashable | None = None
 ) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
     """Yield the partial replies whenever they have changed, then the result; closing the generator drops the flow.
 

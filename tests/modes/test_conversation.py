@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.conversation import Conversation, per_order, side_by_side
+from judgelm.modes.conversation import Conversation, interleave, per_order
 from judgelm.modes.factory import make_mode
 from judgelm.records import GradeVerdict, PairVerdict, Sample, Shown, Truncation
 from judgelm.runs.runner import judge
@@ -219,7 +219,7 @@ def test_flows_side_by_side_keep_their_order_and_may_end_apart():
             got += yield [f"{name}{number}"]
         return got
 
-    both = side_by_side([flow("a", 1), flow("b", 0), flow("c", 2)])
+    both = interleave([flow("a", 1), flow("b", 0), flow("c", 2)])
     assert next(both) == ["a0", "c0"]
     assert both.send(["A0", "C0"]) == ["c1"]
     with pytest.raises(StopIteration) as ended:

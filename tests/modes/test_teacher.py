@@ -3,7 +3,7 @@
 import pytest
 
 from judgelm.errors import ConfigError
-from judgelm.modes.teacher import Teaching
+from judgelm.modes.teacher import TeacherMode
 from judgelm.parsing.scores import split_score_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import PairVerdict, Sample
@@ -11,7 +11,7 @@ from tests.support.flows import SAMPLE, broken, drive, reply
 
 
 def judged(*args, **fields):
-    [asked], judgment = drive(Teaching(), [reply(*args, **fields)])
+    [asked], judgment = drive(TeacherMode(), [reply(*args, **fields)])
     assert len(asked) == 1
     return judgment
 
@@ -68,13 +68,13 @@ def test_scores_alone_lack_a_reason():
 
 @pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
 def test_what_was_not_answered_is_no_fault_of_the_teacher(reason, code):
-    _, judgment = drive(Teaching(), [broken(reason)])
+    _, judgment = drive(TeacherMode(), [broken(reason)])
     assert judgment.failure.code == code
 
 
 def test_the_reference_is_shown_where_the_sample_has_one():
     plain, referenced = (
-        Teaching().request(Sample(id="1", question="q", answers=("a", "b"), reference=reference)).prompt
+        TeacherMode().request(Sample(id="1", question="q", answers=("a", "b"), reference=reference)).prompt
         for reference in (None, "r")
     )
     assert "[Reference Answer]" not in "".join(span.text for span in plain.spans)
@@ -84,7 +84,7 @@ def test_the_reference_is_shown_where_the_sample_has_one():
 
 
 def test_the_seed_is_the_samples_own():
-    drawing = Teaching(temperature=0.7, seed=3)
+    drawing = TeacherMode(temperature=0.7, seed=3)
     one, again = (drawing.request(SAMPLE).sampling for _ in range(2))
     other = drawing.request(Sample(id="2", question="q", answers=("a", "b"))).sampling
     assert one == again
@@ -93,4 +93,4 @@ def test_the_seed_is_the_samples_own():
 
 def test_no_room_for_a_reply_is_an_error():
     with pytest.raises(ConfigError, match="reason_tokens is 0"):
-        Teaching(reason_tokens=0)
+        TeacherMode(reason_tokens=0)

@@ -15,7 +15,7 @@ from judgelm.modes.qa import QaCorrectness
 from judgelm.modes.rubric import Rubric
 from judgelm.modes.single import Single
 from judgelm.modes.ssr import SelectiveSelfReference
-from judgelm.modes.thinking import apart
+from judgelm.modes.thinking import separate_thinking
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
 from judgelm.runs.runner import judge
@@ -87,7 +87,7 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
     def done(text, **fields):
         return Completion(key="0", texts=(text,), finish_reasons=("stop",), prompt_tokens=5, completion_tokens=2)
 
-    asking = apart(flow(), Thinking(mode="on", max_tokens=1000, resumes=True))
+    asking = separate_thinking(flow(), Thinking(mode="on", max_tokens=1000, resumes=True))
     [first] = next(asking)
     # the thinking has its own room and ends with its tag; the answers are cut as for all that comes behind: 1000 + 24
     assert first.sampling == Sampling(max_tokens=1000, stop=("</think>",), include_stop=True, reserve=1024)
@@ -141,7 +141,7 @@ def test_what_a_server_gives_apart_is_thinking_too():
     def flow():
         return (yield [])[0]
 
-    asking = apart(flow(), NOT_ASKED)
+    asking = separate_thinking(flow(), NOT_ASKED)
     next(asking)
     given = Completion(key="0", texts=("8 6",), finish_reasons=("stop",), thinking=("Hm.",))
     with pytest.raises(StopIteration) as finished:
@@ -158,7 +158,7 @@ def test_closing_a_flow_closes_the_modes():
         finally:
             closed.append(True)
 
-    asking = apart(flow(), NOT_ASKED)
+    asking = separate_thinking(flow(), NOT_ASKED)
     next(asking)
     asking.close()
     assert closed == [True]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.parsing.rubric_levels import parse_level
-from judgelm.prompts.rubric_play_favorites import PLAY_FAVORITES
+from judgelm.prompts.play_favorites import PLAY_FAVORITES
 from judgelm.records import Unparsed
 
 CORRECTNESS = ("correct", "partially correct", "incorrect")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.modes.teacher import Teaching
+from judgelm.modes.teacher import TeacherMode
 from judgelm.records import Sample
 from judgelm.runs.cost_estimate import Prices, estimate, prices_of, spent_usd
 
@@ -13,7 +13,7 @@ PRICES = Prices(prompt=2, reply=10)
 
 
 def test_an_estimate_has_an_expected_and_a_worst_cost():
-    mode = Teaching(template="judgelm-compact", reason_tokens=200)
+    mode = TeacherMode(template="judgelm-compact", reason_tokens=200)
     requests = [mode.request(Sample(id=str(i), question="q", answers=("a", "b"))) for i in range(10)]
     found = estimate(requests, len, expected_reply=50, most_reply=200)
     # "[Q] q\n[1] a\n[2] b\n[S]" has 21 characters, each counted as a token

@@ -18,7 +18,7 @@ from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import BatchMode, Pairwise
-from judgelm.modes.factory import JUDGES_OWN
+from judgelm.modes.factory import CARD_FIELDS
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch
 from judgelm.runs.process_cleanup import end_orphans, mark_children
@@ -160,7 +160,7 @@ def _others(judge: Judge, mode: BatchMode) -> str:
     said = [
         f"{one.name} {value}"
         for one in fields(cast(Any, mode))
-        if one.name not in JUDGES_OWN and (value := getattr(mode, one.name)) != getattr(usual, one.name)
+        if one.name not in CARD_FIELDS and (value := getattr(mode, one.name)) != getattr(usual, one.name)
     ]
     return ", ".join([f"mode {mode.name}", _template(judge, mode), *said])
 

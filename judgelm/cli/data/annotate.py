@@ -14,7 +14,7 @@ from judgelm.cli.output import Quiet
 from judgelm.engines.catalog import choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
-from judgelm.modes.teacher import Teaching
+from judgelm.modes.teacher import TeacherMode
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Judgment
 from judgelm.runs.batch import BatchHooks, BatchJob, pending_samples, run_batch, run_dtype
@@ -104,7 +104,7 @@ def annotate_command(
     engine = choose_engine()[0] if teacher.engine == "auto" else teacher.engine
     card = find_card(teacher.adapter or model) if engine in ("transformers", "vllm") else None
     template = teacher.template or (card.template if card else "judgelm-paper")
-    mode = Teaching(template=template, reason_tokens=reason_tokens, temperature=temperature, seed=seed)
+    mode = TeacherMode(template=template, reason_tokens=reason_tokens, temperature=temperature, seed=seed)
     prompts = TeacherPrompts(reference=reference, both_orders=both_orders)
     run = out.with_name(f"{out.stem}.judgments.jsonl")
     job = BatchJob(
@@ -170,7 +170,7 @@ def _budget(engine: str, prices: Prices | None, spent: float, max_cost: float) -
     return max_cost - spent
 
 
-def _ask(job: BatchJob, mode: Teaching, judge: Judge, total: int, *, quiet: bool) -> tuple[RunStats, bool]:
+def _ask(job: BatchJob, mode: TeacherMode, judge: Judge, total: int, *, quiet: bool) -> tuple[RunStats, bool]:
     """Run, and tell whether the budget is used up; finished replies are on disk at any time."""
     over_budget = False
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from judgelm.engines.base import EngineOptions
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
-from judgelm.modes.answer import Answering, Decoding
+from judgelm.modes.answer import AnswerMode, Decoding
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
@@ -44,7 +44,7 @@ class AnswerGenerator:
     engine: str = "auto"
     form: Form = "auto"
     decodings: tuple[Decoding, ...] = (Decoding(),)
-    asking: Answering = field(default_factory=Answering)
+    asking: AnswerMode = field(default_factory=AnswerMode)
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -82,7 +82,7 @@ def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
             beside=(*_OWN, *_ASKING, "decodings", *_DECODING),
         ),
         decodings=tuple(_checked(Decoding, decoding, f"{label}: decodings") for decoding in decodings or [alone]),
-        asking=_checked(Answering, asking, label),
+        asking=_checked(AnswerMode, asking, label),
     )
 
 

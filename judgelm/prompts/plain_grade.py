@@ -7,7 +7,7 @@ so it is for judges that follow instructions.
 
 from functools import cache
 
-from judgelm.prompts.self_reference import Family, Text
+from judgelm.prompts.self_reference import PromptFamily, PromptText
 from judgelm.records import Prompt, Sample
 
 _ID = "judgelm-grade"
@@ -21,7 +21,7 @@ _DELIMITERS = (
 
 
 @cache
-def grading_family(scale: tuple[float, float]) -> Family:
+def grading_family(scale: tuple[float, float]) -> PromptFamily:
     """The prompt on one scale, as a chat message (`chat`) and as plain text (`plain`)."""
     low, high = scale
     text = (
@@ -35,11 +35,11 @@ def grading_family(scale: tuple[float, float]) -> Family:
         "Please first output a single line containing only one value indicating the score for the assistant. In the "
         "subsequent line, please provide a comprehensive explanation of your evaluation, avoiding any potential bias."
     )
-    return Family(
+    return PromptFamily(
         id=_ID,
         texts={
-            "chat": Text(text=text, delimiters=_DELIMITERS),
-            "plain": Text(text=f"{text}\n\n### Response:\n", delimiters=_DELIMITERS),
+            "chat": PromptText(text=text, delimiters=_DELIMITERS),
+            "plain": PromptText(text=f"{text}\n\n### Response:\n", delimiters=_DELIMITERS),
         },
     )
 

@@ -10,7 +10,7 @@ Source: Play Favorites, appendix D (prompts), section 4.2 and Table 3 (scales).
 from collections.abc import Sequence
 
 from judgelm.prompts.rubric import DELIMITERS, FORM, Scale
-from judgelm.prompts.self_reference import Text
+from judgelm.prompts.self_reference import PromptText
 
 _OPENING = "You are given a task in some context (Input), and a candidate answer. "
 _SHOWN = "\n\nTask: {question}\n\nCandidate Response: {answer_1}\n\nInstruction: "
@@ -22,7 +22,7 @@ def _scale(name: str, text: str, levels: Sequence[str], *, best_first: bool = Fa
     worst_first = levels[::-1] if best_first else levels
     return Scale(
         name=name,
-        text=Text(text=text + "\n".join(f"{bullet}{level}" for level in levels), delimiters=DELIMITERS),
+        text=PromptText(text=text + "\n".join(f"{bullet}{level}" for level in levels), delimiters=DELIMITERS),
         levels={level: float(worst_first.index(level) + 1) for level in levels},
     )
 

@@ -26,14 +26,14 @@ from judgelm.prompts.self_reference import (
 from judgelm.records import Prompt, Sample
 
 
-class Answered(NamedTuple):
+class QuestionText(NamedTuple):
     """A question as it is shown, and how many letters an answer to it can choose from."""
 
     text: str
     letters: int
 
 
-def question_of(sample: Sample) -> Answered:
+def question_of(sample: Sample) -> QuestionText:
     """The question with its options below it, as Figure 6 prints them.
 
     Raises:
@@ -41,11 +41,11 @@ def question_of(sample: Sample) -> Answered:
     """
     options = _texts(sample, "options")
     if options is None:
-        return Answered(sample.question, MOST_LETTERS)
+        return QuestionText(sample.question, MOST_LETTERS)
     if not 2 <= len(options) <= len(ascii_uppercase):
         raise _wrong(sample, "options", f"expected 2 to {len(ascii_uppercase)} texts, got {len(options)}")
     lines = [f"{letter}. {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
-    return Answered("\n".join([sample.question, "Options:", *lines]), len(options))
+    return QuestionText("\n".join([sample.question, "Options:", *lines]), len(options))
 
 
 def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
