@@ -3,9 +3,9 @@
     python train/merge_lora.py runs/judge-lora -o runs/judge
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
-The base is the one the adapter names, or `--base`. It is loaded unquantised, in `--dtype`, on the CPU, also where the
-adapter was trained on a 4-bit base: such a judge is not bit for bit the trained one, whose base was rounded. The output
-folder holds safetensors, the tokenizer, `judge.json` (with what was merged) and `README.md`.
+The base is the one the adapter names, or `--base`. It is loaded unquantised, in `--dtype`, on the CPU, even if the
+adapter was trained on a 4-bit base; such a judge is not bit for bit the trained one, whose base was rounded. The output
+folder holds safetensors, the tokenizer, `judge.json` (with the merged adapter and base) and `README.md`.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     if not base:
         raise ModelError(f"{adapter}: names no base model; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out}: is there already; give another folder, or empty it")
+        raise RunError(f"{out}: already exists; choose another folder, or empty it")
     card = find_card(str(adapter))
     facts = card.training if card else {}
     if facts.get("quantization"):
@@ -50,7 +50,7 @@ def main() -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if card is None:
-        print(f"{adapter}: has no judge.json, so {out} has none; give --template whenever you ask it", file=sys.stderr)
+        print(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", file=sys.stderr)
     else:
         merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), "base": base, "dtype": options.dtype}
         card = replace(card, training=facts | {"dtype": options.dtype, "merged": merged})
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def parse_options() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter", metavar="ADAPTER", help="the folder that train/sft.py wrote")
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty")
@@ -71,22 +71,22 @@ def parse_options() -> argparse.Namespace:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """The adapter's own configuration; only LoRA on a causal language model can be merged into its weights."""
+    """Read the adapter's configuration; only LoRA on a causal language model can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
-        raise ModelError(f"{adapter}: no adapter_config.json in this folder; it is no adapter saved by PEFT")
+        raise ModelError(f"{adapter}: no adapter_config.json in this folder; it is not an adapter saved by PEFT")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind, task = config["peft_type"], config.get("task_type") or "CAUSAL_LM"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: no PEFT configuration: {error!r}; restore the adapter's folder") from error
+        raise ModelError(f"{path}: not a PEFT configuration: {error!r}; restore the adapter's folder") from error
     if kind != "LORA" or task != "CAUSAL_LM":
         raise ModelError(f"{adapter}: is {kind} for {task}; only LORA for CAUSAL_LM is merged into a judge's weights")
     return {"base_model_name_or_path": None} | config
 
 
 def load_base(base: str, options: argparse.Namespace) -> Any:
-    """The base in whole numbers; refused where its own files are quantised, since they cannot take the sum."""
+    """Load the unquantised base; quantised files are refused, since they cannot hold the sum."""
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
@@ -100,7 +100,7 @@ def load_base(base: str, options: argparse.Namespace) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """The base's weights plus the adapter's; refused where the sum is no number."""
+    """Add the adapter's weights to the base's; refused where a sum is not finite."""
     adapted = load_adapter(model, str(adapter), merge=False)
     try:
         return adapted.merge_and_unload(safe_merge=True)

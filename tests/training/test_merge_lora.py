@@ -145,7 +145,7 @@ def test_an_adapter_that_cannot_be_merged_is_refused(merge, copy, tmp_path, chan
 def test_a_folder_without_adapter_and_a_used_output_folder_are_refused(merge, adapter, tiny_model, tmp_path):
     assert "no adapter_config.json in this folder" in merge(tiny_model, "-o", tmp_path / "judge")
     (tmp_path / "mine.txt").write_text("keep")
-    assert "is there already; give another folder" in merge(adapter, "-o", tmp_path)
+    assert "already exists; choose another folder" in merge(adapter, "-o", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
