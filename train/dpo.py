@@ -66,7 +66,7 @@ def build_trainer(
     model = load_base_model(base, dpo, attention)
     reference = load_reference_model(base, dpo, attention)
 
-    # trainer
+    # trainer: TRL's, which also judges the validation pairs and stops on NaN
     checkpoints = CheckpointCallback(start.settings)
     trainer = PreferenceTrainer(
         model=model,

@@ -54,7 +54,7 @@ def build_trainer(
     attention = choose_attention(base, sft)
     model = load_base_model(base, sft, attention)
 
-    # trainer
+    # trainer: TRL's, which also judges the validation pairs and stops on NaN
     checkpoints = CheckpointCallback(start.settings)
     trainer = JudgeTrainer(
         model=model,
