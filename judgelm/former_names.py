@@ -10,6 +10,10 @@ FORMER_NAMES = {
     "max_sequences": "max_num_seqs",
     "window_tokens": "max_model_len",
     "solves": "self_answers",
+    "tie_band": "tie_threshold",
+    "close_band": "close_threshold",
+    "repair": "retry_unparseable",
+    "most_waiting": "max_queue",
 }
 """Former name -> name."""
 

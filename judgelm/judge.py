@@ -113,11 +113,11 @@ class Judge:
         """
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         mode = make_mode(name, options, own)
-        if getattr(mode, "repair", False) and not self.engine.supports_grammar:
+        if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
             raise ConfigError(
-                f"the {engine} engine cannot hold a reply to a grammar, which repair needs; "
-                "use --engine vllm, or leave --repair out"
+                f"the {engine} engine cannot hold a reply to a grammar, which retry_unparseable "
+                "needs; use --engine vllm, or leave --retry-unparseable out"
             )
         return mode
 

@@ -79,7 +79,7 @@ class ScoringOptions:
             "probability needs a --distribution run."
         ),
     ] = None
-    tie_band: Annotated[
+    tie_threshold: Annotated[
         float | None,
         typer.Option(
             min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5; default: the run's."

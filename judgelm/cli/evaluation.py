@@ -21,6 +21,7 @@ from judgelm.parsing.scores import parse_pair, parse_pair_anywhere, parse_pair_o
 from judgelm.records import Judgment
 from judgelm.reports.cascade import CascadeReport, read_counts
 from judgelm.runs.cascade import cascade_paths
+from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
 from judgelm.studies.cascade import cascade_agreement
@@ -60,7 +61,7 @@ def score(options: ScoringOptions) -> Scored:
     protocol = EvaluationOptions(
         failures=options.failures or ("as_tie" if pandalm else "excluded"),
         order_rule=options.order_rule or _default_rule(options, judgments, manifest),
-        tie_threshold=_tie_band(options, manifest),
+        tie_threshold=_tie_threshold(options, manifest),
         run_rule=_mode(manifest).get("order_rule"),
         scale=_scale_in_words(options, manifest),
         resampling=Resampling(seed=options.seed, resamples=options.bootstrap),
@@ -134,9 +135,10 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return dict(parse_json(path.read_text(encoding="utf-8")))
+        manifest = dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path}: cannot read the manifest: {error}") from error
+    return {**manifest, "fingerprint": with_current_names(manifest.get("fingerprint", {}))}
 
 
 def is_run_file(path: Path) -> bool:
@@ -185,11 +187,11 @@ def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
     return dict(manifest.get("fingerprint", {}).get("mode", {}))
 
 
-def _tie_band(options: ScoringOptions, manifest: dict[str, Any]) -> float:
+def _tie_threshold(options: ScoringOptions, manifest: dict[str, Any]) -> float:
     """As given, else the run's own."""
-    if options.tie_band is not None:
-        return options.tie_band
-    return float(_mode(manifest).get("tie_band", TIE_THRESHOLD))
+    if options.tie_threshold is not None:
+        return options.tie_threshold
+    return float(_mode(manifest).get("tie_threshold", TIE_THRESHOLD))
 
 
 def _scale(text: str) -> tuple[float, float]:

@@ -86,7 +86,6 @@ MaxQueue = Annotated[
     int,
     typer.Option(min=1, help="Maximum queued judgments before the server returns 429.", rich_help_panel=_LIMITS),
 ]
-MostWaiting = Annotated[int | None, typer.Option(min=1, hidden=True)]  # former name of --max-queue, for one version
 MaxBodyMb = Annotated[float, typer.Option(min=0.001, help="Largest request, in megabytes.", rich_help_panel=_LIMITS)]
 BodyTimeout = Annotated[
     float,
@@ -117,7 +116,6 @@ def serve(
     no_auth: NoAuth = False,
     access_log: AccessLog = False,
     max_queue: MaxQueue = 4096,
-    most_waiting: MostWaiting = None,
     max_body_mb: MaxBodyMb = 8.0,
     body_timeout_s: BodyTimeout = 30.0,
     request_timeout_s: RequestTimeout = 600.0,
@@ -146,7 +144,7 @@ def serve(
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
-        worker = EngineWorker(judge.engine, max_queue=most_waiting or max_queue)
+        worker = EngineWorker(judge.engine, max_queue=max_queue)
         settings = ServerSettings(
             model=public_name(model, engine),
             names=tuple(name or ()),

@@ -46,13 +46,13 @@ class Conversation(Pairwise):
 
     `Judgment.shown` has one entry for each turn and order, named by `part` (`turn 1`, or `dialogue`). What each order
     says of the dialogue is the mean of its turns' scores (`per_order`), and from there on a pair of dialogues is
-    concluded as any pair: order rule, tie band, consistency and probability. An order one of whose turns failed has
-    failed: a mean over the other turns would be of another dialogue.
+    concluded as any pair: order rule, tie threshold, consistency and probability. An order one of whose turns failed
+    has failed: a mean over the other turns would be of another dialogue.
 
     One dialogue is graded behind the dialogue of its references where every turn shown has one, as JudgeLM grades a
     single answer (the references have the full score, and the judge goes on from it); else in the prompt of a plain
     grade (`judgelm.prompts.plain_grade`). The verdict is the mean over turns; `distribution` gives each turn's
-    `Shown.grades`. Orders and repair are of pairs and do not concern it.
+    `Shown.grades`. Orders and retries are of pairs and do not concern it.
 
     Attributes:
         turns: `each` judges every turn, shown with those before it, as MT-Bench does; `last` only the last one; `whole`
@@ -147,7 +147,9 @@ class Conversation(Pairwise):
         shown = read_reply(completion, partial(parse_scores, count=1, scale=self.scale), max_tokens=self.max_tokens)
         judgment = graded(self, sample, replace(shown, grades=grades_of(tuple(lines.values()), completion)))
         sampling = sampling_for(self, seeded.id, self.reason_tokens, reserve=self.max_tokens)
-        return (yield from explain(judgment, to_explain(judgment, self.reasons, self.close_band), [prompt], sampling))
+        return (
+            yield from explain(judgment, to_explain(judgment, self.reasons, self.close_threshold), [prompt], sampling)
+        )
 
     def _grade_lines(self, prompt: Prompt) -> dict[str, float]:
         """Every reply that is a grade, and the grade; behind the references' score a blank comes first."""

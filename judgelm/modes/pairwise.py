@@ -54,22 +54,22 @@ class Pairwise:
             probability of the given order (the JudgeLM protocol), `tie` calls a conflict a tie (the PandaLM protocol),
             `probability` compares P(first better), the mean over the orders, with 0.5. Under `given` a failed given
             order is a failure; a failed swapped order leaves the verdict, and consistency is unknown.
-        tie_band: under `probability` a tie is a P(first better) at most this far from 0.5.
+        tie_threshold: under `probability` a tie is a P(first better) at most this far from 0.5.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
         step: spacing of the scores it writes.
         distribution: ask for the probability of every score line; implied by `order_rule` probability and `reasons`
             close.
-        repair: ask once more for a reply that cannot be read, held to the grammar of score lines.
-        reasons: which judgments are explained: `none`, `all`, `close` (P(first better) at most `close_band` from 0.5)
+        retry_unparseable: ask once more for an unparseable reply, constrained to the grammar of score lines.
+        reasons: judgments to explain: `none`, `all`, `close` (P(first better) at most `close_threshold` from 0.5)
             or `flips` (both orders of those whose orders name different winners).
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line.
 
     Raises:
-        ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a repair.
+        ConfigError: options that do not fit together, or a scale of too many scores for a distribution or a retry.
     """
 
     name: ClassVar[str] = "pair"
@@ -78,15 +78,15 @@ class Pairwise:
     template: str = "judgelm-v1"
     both_orders: bool = False
     order_rule: OrderRule = "mean"
-    tie_band: float = 0.05
+    tie_threshold: float = 0.05
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
     scale: tuple[float, float] = (1, 10)
     step: float = 1
     distribution: bool = False
-    repair: bool = False
+    retry_unparseable: bool = False
     reasons: Reasons = "none"
-    close_band: float = 0.1
+    close_threshold: float = 0.1
     reason_tokens: int = 512
     temperature: float = 0.0
     seed: int = 0
@@ -100,14 +100,14 @@ class Pairwise:
             raise ConfigError("order_rule given takes the verdict of the given order alone; leave accept_one_order out")
         if self.reasons == "flips" and not self.both_orders:
             raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
-        for name in ("tie_band", "close_band"):
+        for name in ("tie_threshold", "close_threshold"):
             if not 0 <= getattr(self, name) <= 0.5:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}; it is a distance from a probability of 0.5, 0 to 0.5"
                 )
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
-        if self.distribution or self.repair:
+        if self.distribution or self.retry_unparseable:
             score_lines(self.scale, self.step)  # raises where the scale has too many
 
     @property
@@ -138,7 +138,7 @@ class Pairwise:
             prompts: one for each of `orders`; a score line for two is expected of each.
         """
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
-        lines = score_lines(self.scale, self.step) if self.distribution or self.repair else None
+        lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
         completions = yield [
             Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
@@ -147,11 +147,13 @@ class Pairwise:
         shown = [
             self._read(order, completion, lines) for order, completion in zip(self.orders, completions, strict=True)
         ]
-        if lines is not None and self.repair:
+        if lines is not None and self.retry_unparseable:
             shown = yield from self._retry(shown, prompts, score_grammar(lines))
         judgment = self._conclude(sample, shown)
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
-        return (yield from explain(judgment, to_explain(judgment, self.reasons, self.close_band), prompts, sampling))
+        return (
+            yield from explain(judgment, to_explain(judgment, self.reasons, self.close_threshold), prompts, sampling)
+        )
 
     def _read(self, order: tuple[int, ...], completion: Completion, lines: ScoreLines | None) -> Shown:
         """The score line of a reply, and the distribution over all lines where that was asked for."""
@@ -214,7 +216,7 @@ class Pairwise:
     def _winner(self, scores: tuple[float, float], winners: list[Winner], probability: float | None) -> Winner:
         """The orders' winners, scores and probability made into one."""
         if self.order_rule == "probability" and probability is not None:
-            return winner_by(probability, self.tie_band)
+            return winner_by(probability, self.tie_threshold)
         conflict = self.order_rule == "tie" and len(set(winners)) > 1
         return "tie" if conflict else winner_of(scores)
 

@@ -17,17 +17,17 @@ Reasons = Literal["none", "all", "close", "flips"]
 Explained = Literal["none", "all"]
 
 
-def to_explain(judgment: Judgment, reasons: Reasons, close_band: float = 0) -> list[int]:
+def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
     """Indices of the prompts shown that are to be explained; none of a judgment without verdict.
 
-    `all` and `close` (P(first better) within `close_band` of 0.5) explain the order given, or the one that could be
-    read where the user accepts one order; `flips` explains both orders of a pair whose orders name different winners.
+    `all` and `close` (P(first better) within `close_threshold` of 0.5) explain the order given, or the one that could
+    be read where the user accepts one order; `flips` explains both orders of a pair whose orders name different winners.
     """
     if judgment.verdict is None:
         return []
     if reasons == "flips":
         return list(range(len(judgment.shown))) if judgment.consistent is False else []
-    near = judgment.probability is not None and abs(judgment.probability - 0.5) <= close_band + 1e-9
+    near = judgment.probability is not None and abs(judgment.probability - 0.5) <= close_threshold + 1e-9
     if reasons == "all" or (reasons == "close" and near):
         return [index for index, shown in enumerate(judgment.shown) if shown.failure is None][:1]
     return []

@@ -2,7 +2,7 @@
 
 A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
 `Completion.thinking`. A judge that is asked to think (`Thinking.mode`) thinks once about each prompt: the reason, the
-repair and the label's probability go on from the same thinking.
+retry and the label's probability go on from the same thinking.
 """
 
 from collections.abc import Sequence

@@ -62,7 +62,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     if not 2 <= last - first + 1 <= MOST_VALUES:
         raise ConfigError(
             f"scale {low:g} to {high:g} in steps of {step:g} holds {max(0, last - first + 1)} scores; a distribution "
-            f"or a repair needs 2 to {MOST_VALUES}, so correct scale or step in the model's judge.json"
+            f"or a retry needs 2 to {MOST_VALUES}, so correct scale or step in the model's judge.json"
         )
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
@@ -171,14 +171,14 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
     return math.fsum(first) / len(first)
 
 
-def winner_by(probability: float, tie_band: float) -> Winner:
-    """The likelier winner; a tie within `tie_band` around 0.5, its ends included.
+def winner_by(probability: float, tie_threshold: float) -> Winner:
+    """The likelier winner; a tie within `tie_threshold` around 0.5, its ends included.
 
     Example:
-        >>> winner_by(0.8, tie_band=0.05), winner_by(0.55, tie_band=0.05), winner_by(0.1, tie_band=0.05)
+        >>> winner_by(0.8, tie_threshold=0.05), winner_by(0.55, tie_threshold=0.05), winner_by(0.1, tie_threshold=0.05)
         (1, 'tie', 2)
     """
     lead = probability - 0.5
-    if abs(lead) <= tie_band + 1e-9:  # 0.55 - 0.5 is a little more than 0.05
+    if abs(lead) <= tie_threshold + 1e-9:  # 0.55 - 0.5 is a little more than 0.05
         return "tie"
     return 1 if lead > 0 else 2

@@ -72,8 +72,9 @@ def collect(
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
     options = asdict(generator.options)
-    model_options = {name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization")}
-    model_options["window_tokens"] = options["max_model_len"]  # the key of manifests that earlier versions wrote
+    model_options = {
+        name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
+    }
     if generator.options.thinking is not None:
         model_options["thinking"] = [generator.options.thinking, generator.options.thinking_tokens]
     asking = {name: value for name, value in asdict(generator.asking).items() if name != "chat"}

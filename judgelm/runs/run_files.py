@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, parse_json, read_jsonl, repair_tail
 from judgelm.records import Judgment
-from judgelm.runs.fingerprint import check_same_run, short_sha
+from judgelm.runs.fingerprint import check_same_run, short_sha, with_current_names
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 
 Retry = Literal["engine", "failed"]
@@ -126,7 +126,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
         raise RunError(
             f"{path}: not a manifest of judgelm ({finding}); restore it, or pass --overwrite to start over"
         ) from error
-    return manifest  # type: ignore[no-any-return]
+    return {**manifest, "fingerprint": with_current_names(manifest["fingerprint"])}
 
 
 def recorded_dtype(out: Path) -> str | None:

@@ -162,7 +162,7 @@ def test_a_run_with_distributions_can_be_read_by_probability_and_is_scored(cli, 
     assert "0 labels that are ties, 1 pairs without a probability" in out
 
 
-def test_the_tie_band_of_the_run_holds_unless_another_is_given(cli, judged):
+def test_the_tie_threshold_of_the_run_holds_unless_another_is_given(cli, judged):
     run = ("judgelm-batch", judged / "pairs.jsonl", "-o", judged / "wide.jsonl", "--both-orders")
     cli(
         *run,
@@ -172,12 +172,12 @@ def test_the_tie_band_of_the_run_holds_unless_another_is_given(cli, judged):
         judged / "script.json",
         "--order-rule",
         "probability",
-        "--tie-band",
+        "--tie-threshold",
         "0.2",
     )
     asked = (judged / "wide.jsonl", "--labels", judged / "pairs.jsonl", "--order-rule", "probability")
     assert "a tie within 0.2 of" in numbers(cli, *asked)["protocol"]
-    assert "a tie within 0.1 of" in numbers(cli, *asked, "--tie-band", "0.1")["protocol"]
+    assert "a tie within 0.1 of" in numbers(cli, *asked, "--tie-threshold", "0.1")["protocol"]
 
 
 def test_the_probability_rule_asks_for_a_run_with_distributions(cli, judged):

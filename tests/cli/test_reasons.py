@@ -95,18 +95,21 @@ def test_distributions_stand_in_the_rows_and_are_summed_up(scripted, tmp_path):
 
 
 def test_the_probability_rule_decides(scripted, tmp_path):
-    assert scripted("--order-rule", "probability", "--tie-band", "0.1")[0] == 0
+    assert scripted("--order-rule", "probability", "--tie-threshold", "0.1")[0] == 0
     found = read_judgments(tmp_path / "out.jsonl")
     # the mean scores of p1 are (8 + 5) / 2 against (6 + 9) / 2, which would be 2
     assert [found[key].verdict and found[key].verdict.winner for key in ("p0", "p1", "p2")] == [1, "tie", None]
     mode = json.loads((tmp_path / "out.run.json").read_text())["fingerprint"]["mode"]
-    assert (mode["order_rule"], mode["tie_band"], mode["distribution"]) == ("probability", 0.1, True)
+    assert (mode["order_rule"], mode["tie_threshold"], mode["distribution"]) == ("probability", 0.1, True)
 
 
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        (["--repair"], "the scripted engine cannot hold a reply to a grammar, which repair needs; use --engine vllm"),
+        (
+            ["--retry-unparseable"],
+            "the scripted engine cannot hold a reply to a grammar, which retry_unparseable needs; use --engine vllm",
+        ),
         (["--engine-arg", "retries"], "--engine-arg retries: expected KEY=VALUE"),
         (["--engine-arg", "=3"], "expected KEY=VALUE"),
         (["--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),
@@ -115,7 +118,7 @@ def test_the_probability_rule_decides(scripted, tmp_path):
             ["--engine-arg", "retries=3"],
             "the scripted engine has no engine arguments of its own, but retries was given",
         ),
-        (["--tie-band", "0.7"], "Invalid value for '--tie-band'"),
+        (["--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_judged(scripted, tmp_path, options, finding):
@@ -219,7 +222,7 @@ def test_over_an_endpoint_unreadable_replies_are_repaired_and_explained(cli, pai
         code, _, err = cli(
             "judgelm-batch", pairs(3), "-o", out, "--engine", "openai", "--model", "tiny", "--template",
             "judgelm-compact", "--engine-arg", f"base_url={server.base_url}", "--engine-arg", "backoff_s=0.01",
-            "--repair", "--reasons", "all", "--reason-tokens", "5", "--distribution",
+            "--retry-unparseable", "--reasons", "all", "--reason-tokens", "5", "--distribution",
         )  # fmt: skip
     assert code == 0, err
     assert "template judgelm-compact (from the option, since a server's model has no card)" in " ".join(err.split())

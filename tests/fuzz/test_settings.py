@@ -50,7 +50,10 @@ RUBRIC = yaml.safe_load((ROOT / "configs/judge/rubric.yaml").read_text())["mode_
 OPTIONS = st.sampled_from(
     (
         ("rubric", RUBRIC),
-        ("pair", {"both_orders": True, "order_rule": "probability", "tie_band": 0.1, "reasons": "close", "margin": 1}),
+        (
+            "pair",
+            {"both_orders": True, "order_rule": "probability", "tie_threshold": 0.1, "reasons": "close", "margin": 1},
+        ),
         ("ssr", {"tau": 0.8, "samples": 5, "task": "number"}),
         ("qa", {"rules": "drop", "shots": 2}),
         ("single", {"chat": True}),

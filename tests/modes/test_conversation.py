@@ -119,7 +119,9 @@ def test_reasons_are_asked_turn_by_turn():
 
 
 def test_only_the_unreadable_turn_is_repaired():
-    asked, judgment = drive(Conversation(repair=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE)
+    asked, judgment = drive(
+        Conversation(retry_unparseable=True), [reply("8 6"), reply("dunno")], [reply("7 5")], sample=DIALOGUE
+    )
     assert asked[1][0].prompt == asked[0][1].prompt
     assert [one.repaired is not None for one in judgment.shown] == [False, True]
     assert judgment.scores == (7.5, 5.5)

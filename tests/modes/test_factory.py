@@ -18,9 +18,9 @@ def test_a_mode_takes_its_options_and_what_is_the_judges_own():
         ("pairs", {}, "mode 'pairs' does not exist; did you mean pair?"),
         ("pair", {"tau": 1}, "mode pair: unknown option tau; it has: accept_one_order, both_orders"),
         ("pair", {"template": "judgelm-v1"}, "unknown option template"),
-        ("pair", {"tie_band": "wide"}, "mode pair: tie_band: Input should be a valid number.*'wide'"),
+        ("pair", {"tie_threshold": "wide"}, "mode pair: tie_threshold: Input should be a valid number.*'wide'"),
         ("pair", {"order_rule": "best"}, "order_rule: Input should be 'mean', 'given', 'tie' or 'probability'"),
-        ("pair", {"tie_band": 2}, "tie_band is 2.0"),
+        ("pair", {"tie_threshold": 2}, "tie_threshold is 2.0"),
     ],
 )
 def test_what_a_mode_cannot_have_is_named(name, options, message):

@@ -47,9 +47,9 @@ def test_the_scores_decide_unless_the_rule_says_probability():
 
 
 @pytest.mark.parametrize(("band", "winner"), [(0.1, "tie"), (0.05, 1)])
-def test_the_tie_band_makes_ties(band, winner):
+def test_the_tie_threshold_makes_ties(band, winner):
     lines = {"8 6": 0.6, "6 8": 0.4}
-    judgment = judged(reply("8 6", lines=lines), order_rule="probability", tie_band=band)
+    judgment = judged(reply("8 6", lines=lines), order_rule="probability", tie_threshold=band)
     assert judgment.verdict == PairVerdict(winner=winner)
 
 
@@ -108,12 +108,12 @@ def test_what_rests_on_the_distribution_asks_for_it(options):
         ({"order_rule": "given", "accept_one_order": True}, "of the given order alone; leave accept_one_order out"),
         ({"reasons": "some"}, "reasons 'some' does not exist; available: none, all, close, flips"),
         ({"reasons": "flips"}, "add --both-orders"),
-        ({"tie_band": 0.6}, r"tie_band is 0\.6"),
-        ({"close_band": -0.1}, r"close_band is -0\.1"),
+        ({"tie_threshold": 0.6}, r"tie_threshold is 0\.6"),
+        ({"close_threshold": -0.1}, r"close_threshold is -0\.1"),
         ({"reason_tokens": 0}, "reason_tokens is 0"),
         ({"step": 0}, "step is 0; it must be above 0"),
         ({"step": 0.01, "distribution": True}, "holds 901 scores"),
-        ({"scale": (0, 1000), "repair": True}, "holds 1001 scores"),
+        ({"scale": (0, 1000), "retry_unparseable": True}, "holds 1001 scores"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, finding):

@@ -52,9 +52,9 @@ def test_close_leaves_the_others_alone(first):
     assert judgment.reason is None
 
 
-def test_the_close_band_holds_its_ends():
+def test_the_close_threshold_holds_its_ends():
     lines = {"8 6": 0.6, "6 8": 0.4}
-    assert drive(Pairwise(reasons="close", close_band=0.1), [reply("8 6", lines=lines)], [WHY])[1].reason
+    assert drive(Pairwise(reasons="close", close_threshold=0.1), [reply("8 6", lines=lines)], [WHY])[1].reason
 
 
 @pytest.mark.parametrize("reasons", ["all", "close", "flips"])
@@ -77,7 +77,7 @@ def test_a_line_is_continued_as_the_judge_wrote_it():
 
 
 def test_a_repaired_line_is_continued_from_the_retry():
-    asked, judgment = drive(Pairwise(reasons="all", repair=True), [reply("dunno")], [reply("8 6")], [WHY])
+    asked, judgment = drive(Pairwise(reasons="all", retry_unparseable=True), [reply("dunno")], [reply("8 6")], [WHY])
     assert asked[2][0].prompt.prefill == "8 6\n"
     assert judgment.shown[0].repaired.code == "off_grammar"
 

@@ -8,7 +8,7 @@ from judgelm.modes import Pairwise
 from judgelm.records import PairVerdict
 from tests.support.flows import broken, drive, reply
 
-BOTH = Pairwise(repair=True, both_orders=True)
+BOTH = Pairwise(retry_unparseable=True, both_orders=True)
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ BOTH = Pairwise(repair=True, both_orders=True)
     ],
 )
 def test_the_judges_own_failures_are_tried_again(first, code):
-    asked, judgment = drive(Pairwise(repair=True), [first], [reply("8 6")])
+    asked, judgment = drive(Pairwise(retry_unparseable=True), [first], [reply("8 6")])
     [retry] = asked[1]
     assert retry.prompt == asked[0][0].prompt
     assert re.fullmatch(retry.sampling.grammar, "10 7")
@@ -35,7 +35,7 @@ def test_the_judges_own_failures_are_tried_again(first, code):
 
 @pytest.mark.parametrize("first", [broken("error"), broken("too_long"), reply("8 6")])
 def test_nothing_else_is_tried_again(first):
-    _, judgment = drive(Pairwise(repair=True), [first])
+    _, judgment = drive(Pairwise(retry_unparseable=True), [first])
     assert not judgment.repaired
 
 
@@ -62,7 +62,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
     ],
 )
 def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, words):
-    _, judgment = drive(Pairwise(repair=True), [reply("80 6")], [retry])
+    _, judgment = drive(Pairwise(retry_unparseable=True), [reply("80 6")], [retry])
     assert (judgment.failure.code, judgment.failure.text) == ("out_of_range", "80 6")
     assert f"a retry held to the grammar failed too: {words}" in judgment.failure.why
     assert not judgment.repaired
@@ -71,18 +71,18 @@ def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, wo
 def test_a_retry_is_greedy_at_any_temperature_and_its_tokens_count():
     first = reply("dunno", prompt_tokens=100, completion_tokens=20, sanitized=1)
     second = reply("8 6", prompt_tokens=100, completion_tokens=4, sanitized=1)
-    asked, judgment = drive(Pairwise(repair=True, temperature=0.7), [first], [second])
+    asked, judgment = drive(Pairwise(retry_unparseable=True, temperature=0.7), [first], [second])
     assert asked[1][0].sampling.temperature == 0
     assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (200, 24, 1)
 
 
 def test_the_distribution_stays_that_of_the_first_reply():
-    mode = Pairwise(repair=True, distribution=True)
+    mode = Pairwise(retry_unparseable=True, distribution=True)
     _, judgment = drive(mode, [reply("dunno", lines={"8 6": 0.6})], [reply("8 6")])
     assert judgment.shown[0].distribution.unassigned == pytest.approx(0.4)
     assert judgment.probability == 1
 
 
 def test_a_judge_of_halves_may_repair_to_halves():
-    asked, _ = drive(Pairwise(repair=True, step=0.5), [reply("dunno")], [reply("8.5 6")])
+    asked, _ = drive(Pairwise(retry_unparseable=True, step=0.5), [reply("dunno")], [reply("8.5 6")])
     assert re.fullmatch(asked[1][0].sampling.grammar, "8.5 6\n")

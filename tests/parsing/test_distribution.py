@@ -157,7 +157,7 @@ def test_the_order_of_the_lines_does_not_matter(probabilities, order):
     ("probability", "band", "winner"),
     [(0.55, 0.05, "tie"), (0.45, 0.05, "tie"), (0.56, 0.05, 1), (0.44, 0.05, 2), (0.5, 0, "tie"), (0.51, 0, 1)],
 )
-def test_the_tie_band_holds_its_ends(probability, band, winner):
+def test_the_tie_threshold_holds_its_ends(probability, band, winner):
     assert winner_by(probability, band) == winner
 
 

@@ -42,7 +42,7 @@ class GrammaticalEngine(ScriptedEngine):
 
 @pytest.fixture
 def done(pairs_file, tmp_path):
-    mode = Pairwise(repair=True)
+    mode = Pairwise(retry_unparseable=True)
     engine = GrammaticalEngine({"q0|a|b": "8 6\n", "q1|a|b": "dunno\n"})
     stats = run_batch(
         BatchJob(inputs=(str(pairs_file),), out=str(tmp_path / "out.jsonl")), mode, engine, hooks=BatchHooks()
@@ -96,7 +96,7 @@ def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
         Judge("dunno", engine="scripted") as judge,
         pytest.raises(ConfigError, match="cannot hold a reply to a grammar"),
     ):
-        judge.compare("q", "a", "b", repair=True)
+        judge.compare("q", "a", "b", retry_unparseable=True)
 
 
 def test_the_summary_says_when_an_engine_gave_no_probabilities():

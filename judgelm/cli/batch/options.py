@@ -10,6 +10,7 @@ from judgelm.cli import completion
 from judgelm.cli.options import JUDGING, parse_pairs
 from judgelm.cluster.plan import Cluster
 from judgelm.errors import ConfigError
+from judgelm.former_names import current_names
 from judgelm.parsing.distribution import OrderRule
 
 _TRUST, _MODEL, _CLUSTER = "Probabilities, reasons and retries", "Model and engine", "Several GPUs or machines"
@@ -95,7 +96,7 @@ class ModeFlags:
             rich_help_panel=JUDGING,
         ),
     ] = "mean"
-    tie_band: Annotated[
+    tie_threshold: Annotated[
         float,
         typer.Option(
             min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5.", rich_help_panel=JUDGING
@@ -135,7 +136,7 @@ class ModeFlags:
             rich_help_panel=_TRUST,
         ),
     ] = "none"
-    close_band: Annotated[
+    close_threshold: Annotated[
         float,
         typer.Option(
             min=0.0, max=0.5, help="For close: P(first better) at most this far from 0.5.", rich_help_panel=_TRUST
@@ -147,12 +148,12 @@ class ModeFlags:
             min=1, help="Most tokens of a reason; the judge's window may end it before.", rich_help_panel=_TRUST
         ),
     ] = 512
-    repair: Annotated[
+    retry_unparseable: Annotated[
         bool,
         typer.Option(
-            "--repair",
+            "--retry-unparseable",
             metavar="",
-            help="Ask once more for an unreadable reply, held to the grammar of score lines (not every engine can).",
+            help="Retry unparseable replies, constrained to the grammar of score lines (not every engine can).",
             rich_help_panel=_TRUST,
         ),
     ] = False
@@ -208,7 +209,7 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
         for flag in fields(ModeFlags)
         if (source := context.get_parameter_source(flag.name)) is not None and source.name != "DEFAULT"
     }
-    arguments = parse_pairs(mode_args, "--mode-arg")
+    arguments = current_names(parse_pairs(mode_args, "--mode-arg"), ModeFlags.__dataclass_fields__)
     if twice := sorted(flags.keys() & arguments.keys()):
         name = twice[0]
         raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} set the same option; keep one of them")

@@ -59,7 +59,7 @@ def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
 
 def _asked(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
     """Repairs, reasons and probabilities where they were asked for, a count of 0 as well."""
-    if getattr(mode, "repair", False):
+    if getattr(mode, "retry_unparseable", False):
         yield "replies readable only after a retry held to the grammar", str(stats.repaired)
     if getattr(mode, "reasons", "none") != "none":
         incomplete = f" ({stats.reasons_incomplete} incomplete)" if stats.reasons_incomplete else ""

@@ -2,6 +2,7 @@
 
 import typer
 
+from judgelm.cli.options import Command
 from judgelm.cli.study.benchmark import benchmark_command
 from judgelm.cli.study.calibration import calibration_command
 from judgelm.cli.study.capabilities import capabilities_command
@@ -24,5 +25,5 @@ study_app.command("position-bias", no_args_is_help=True)(position_bias_command)
 study_app.command("benchmark", no_args_is_help=True)(benchmark_command)
 study_app.command("calibration", no_args_is_help=True)(calibration_command)
 study_app.command("capabilities", no_args_is_help=True)(capabilities_command)
-study_app.command("compare-judges", no_args_is_help=True)(compare_judges_command)
+study_app.command("compare-judges", cls=Command, no_args_is_help=True)(compare_judges_command)
 study_app.command("win-rates", no_args_is_help=True)(win_rates_command)

@@ -31,7 +31,6 @@ def compare_judges_command(
     tie_threshold: Annotated[
         float, typer.Option(min=0.0, max=0.5, help="Under rule probability: a tie is at most this far from 0.5.")
     ] = 0.05,
-    tie_band: Annotated[float | None, typer.Option(min=0.0, max=0.5, hidden=True)] = None,
     label_reference: LabelReferenceOption = "auto",
     parser: ParserOption = "judgelm",
     scale: ScaleOption = "1-10",
@@ -47,10 +46,7 @@ def compare_judges_command(
     from judgelm.studies.compare_judges.study import compare_judges
 
     options = CompareOptions(
-        failures=failures,
-        order_rule=order_rule,
-        tie_threshold=tie_threshold if tie_band is None else tie_band,
-        resampling=output.resampling,
+        failures=failures, order_rule=order_rule, tie_threshold=tie_threshold, resampling=output.resampling
     )
     judges = read_judges(judgments, name or [], parser=parser, scale=scale)
     output.write(compare_judges(judges, read_fitting_labels(labels, judgments[0], label_reference), options))

@@ -51,7 +51,7 @@ def test_exported_labels_are_what_eval_reads(tmp_path, with_texts):
     labels.write_bytes(b"".join(label_lines(browsing)))
     options = ScoringOptions(
         judgments=write_run(tmp_path / "run.jsonl", judgments), labels=labels, protocol="judgelm",
-        failures=None, order_rule=None, tie_band=None, label_reference="auto", parser="judgelm", scale="1-10",
+        failures=None, order_rule=None, tie_threshold=None, label_reference="auto", parser="judgelm", scale="1-10",
         bootstrap=100, seed=0,
     )  # fmt: skip
     scored = score(options)
