@@ -277,4 +277,4 @@ def test_mode_arguments_are_the_modes_options(cli, pairs, tmp_path):
     assert "mode pair: unknown option tau" in err
     code, _, err = cli(*command, "--both-orders", "--mode-arg", "both_orders=false")
     assert code == 1
-    assert "say the same" in err
+    assert "set the same option" in err
