@@ -21,7 +21,7 @@ def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0)
     """Indices of the prompts shown that are to be explained; none of a judgment without verdict.
 
     `all` and `close` (P(first better) within `close_threshold` of 0.5) explain the order given, or the one that could
-    be read where the user accepts one order; `flips` explains both orders of a pair whose orders name different winners.
+    be read where the user accepts one order; `flips` explains both orders of a pair whose two winners differ.
     """
     if judgment.verdict is None:
         return []
