@@ -136,7 +136,7 @@ def _of_grades(distribution: GradeDistribution) -> _PromptScores:
 
 def _notes(shown: Shown) -> list[str]:
     """Notes on truncated answers, inexact probabilities and a missing reason."""
-    notes = [f"an answer was cut from {one.tokens_before} to {one.tokens_after} tokens" for one in shown.truncations]
+    notes = [f"an answer was cut from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
         notes.append(f"the probabilities are not exact: {distribution.approximation}")

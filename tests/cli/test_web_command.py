@@ -16,7 +16,7 @@ MODEL = ("8 6", "--engine", "scripted")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("my-judge", "--engine", "none"), "engine 'none' does not exist"),
+        (("my-judge", "--engine", "none"), "engine 'none' not found"),
         ((*MODEL, "--pairs", "p.jsonl"), "there is no --run; add one"),
     ],
 )
@@ -29,7 +29,7 @@ def test_options_that_do_not_fit_are_refused(cli, arguments, message):
 def test_what_needs_gradio_to_be_refused(cli, tmp_path):
     pytest.importorskip("gradio")
     for arguments, message in (
-        (("--host", "0.0.0.0"), "there is no password: give --password"),
+        (("--host", "0.0.0.0"), "there is no password: add --password"),
         (("--password", "p", "--no-auth"), "leave one of them out"),
         (("--run", tmp_path / "nowhere.jsonl"), "cannot read: No such file"),
     ):

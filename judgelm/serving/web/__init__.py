@@ -1,5 +1,5 @@
-"""The page for people: judge by hand, talk about a judgment, browse run files and label them (`judgelm web`).
+"""The web page: judge by hand, talk about a judgment, browse run files and label them (`judgelm web`).
 
-`page.create_page` makes it and `app.web_app` serves it. What it shows is worked out in modules that know no Gradio; a
-tab has a module of its own, which only lays it out and passes on what is typed.
+`page.create_page` builds it and `app.web_app` serves it. Modules without Gradio compute its contents; `page`,
+`browse_tab` and `components` lay them out.
 """

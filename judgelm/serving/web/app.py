@@ -1,7 +1,7 @@
-"""The page as an application: its looks, its keys, who may see it, and what a browser may fetch for it.
+"""The ASGI application of the page: theme, keyboard shortcuts, password and content security policy.
 
-Nothing on the page comes from elsewhere: fonts, scripts and styles are served from here, telemetry is off, and a
-content security policy has the browser refuse whatever asks for another server.
+Nothing on the page comes from other servers: fonts, scripts and styles are served from here, telemetry is off, and a
+content security policy has the browser refuse requests to other servers.
 """
 
 import hmac
@@ -31,7 +31,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_PASSWORD_WORDS = "Any user name; the password is the one that `judgelm web` was started with."
+_PASSWORD_WORDS = "Any user name, and the password of `judgelm web`."
 
 
 def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
@@ -39,7 +39,7 @@ def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
 
     Args:
         page: from `judgelm.serving.web.page.create_page`.
-        password: asked for before anything is shown; nobody is asked where None.
+        password: required to see the page; None requires none.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -56,7 +56,7 @@ def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
         path="/",
         footer_links=[],
         run_history=False,
-        auth=None if password is None else (lambda user, given: hmac.compare_digest(given.encode(), password.encode())),
+        auth=None if password is None else (lambda user, text: hmac.compare_digest(text.encode(), password.encode())),
         auth_message=_PASSWORD_WORDS,
         show_error=False,
         max_file_size=_LARGEST_UPLOAD,
@@ -72,7 +72,7 @@ def web_app(page: gr.Blocks, *, password: str | None = None) -> FastAPI:
 
 
 def _theme() -> gr.themes.Base:
-    """Fonts of the reader's own machine, blue, and small print and boxes that can be seen."""
+    """System fonts, blue, and enough contrast for small print and boxes."""
     own = ["system-ui", "-apple-system", "'Segoe UI'", "Roboto", "sans-serif"]
     mono = ["ui-monospace", "Menlo", "Consolas", "monospace"]
     theme: gr.themes.Base = gr.themes.Default(primary_hue=gr.themes.colors.blue, font=own, font_mono=mono)
@@ -85,17 +85,17 @@ def _theme() -> gr.themes.Base:
 
 
 def check_exposure(host: str, password: str | None, *, no_auth: bool) -> None:
-    """See that nobody shows a network the page by accident.
+    """Refuse to show the page to other machines without a password by accident.
 
     Raises:
-        ConfigError: the address is not this machine's alone, and there is no password.
+        ConfigError: the address is reachable from other machines, and there is no password.
     """
     if password and no_auth:
-        raise ConfigError("--no-auth was given together with a password; leave one of them out")
+        raise ConfigError("--no-auth and a password exclude each other; leave one of them out")
     if not (password or no_auth or is_local(host)):
         raise ConfigError(
-            f"--host {host} can be reached from other machines, and there is no password: give --password, or say "
-            "--no-auth if everybody may judge and see the runs"
+            f"--host {host} is reachable from other machines, and there is no password: add --password, or add "
+            "--no-auth to let everybody judge and see the runs"
         )
 
 
@@ -104,10 +104,10 @@ def serve_page(app: FastAPI, bound: socket.socket) -> None:
 
     Args:
         app: from `web_app`.
-        bound: where, see `judgelm.serving.server.bind`.
+        bound: to the address, see `judgelm.serving.sockets.bind`.
     """
     config = uvicorn.Config(
         app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=_GRACE_S
     )
-    with suppress(KeyboardInterrupt):  # which uvicorn raises again once it has ended in order
+    with suppress(KeyboardInterrupt):  # raised again by uvicorn after an orderly end
         uvicorn.Server(config).run(sockets=[bound])

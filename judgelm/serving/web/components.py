@@ -1,4 +1,4 @@
-"""What the tabs share in Gradio: how a judging button, its Stop, and a judgment's place on the page hang together."""
+"""Gradio components shared by the tabs: text fields, HTML, and the controls that judge and talk."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -11,18 +11,16 @@ from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.judge_actions import ModeAndSample, stream_judgment, stream_talk
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
-"""How every event is wired: no public end point, no overlay over what is being read, and nobody waits for another."""
-
-REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
+"""Options of every event: no public end point, no overlay over the page, no limit on concurrent events."""
 
 
 def text_field(label: str, *, lines: int = 3, info: str | None = None, elem_id: str | None = None) -> gr.Textbox:
-    """A field for an untrusted text, kept as it is."""
+    """A field for an untrusted text, which is not changed."""
     return gr.Textbox("", label=label, lines=lines, max_lines=14, info=info, elem_id=elem_id)
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
-    """A place for what `markup` makes; without Gradio's own script."""
+    """An element for the HTML of `markup`; without Gradio's own script."""
     return gr.HTML(
         value,
         elem_id=elem_id,
@@ -43,15 +41,15 @@ def judge_controls(
     *,
     talk: bool = False,
 ) -> None:
-    """The buttons that judge and stop, where the judgment appears, and below it the talk about it.
+    """The buttons that judge and stop, the judgment, and the talk about it.
 
     Args:
-        judge: whose format the charts have.
-        worker: that asks its engine.
+        judge: its format is that of the charts.
+        worker: of its engine.
         name: begins the elements' ids.
-        fields: whose values `make` is given, in this order.
-        make: the mode and the sample, or an error to show.
-        talk: whether a judgment of this tab can be talked about.
+        fields: their values are the arguments of `make`, in this order.
+        make: returns the mode and the sample, or raises an error to show.
+        talk: whether judgments of this tab can be discussed.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")
@@ -63,9 +61,9 @@ def judge_controls(
         outputs += _talk_controls(worker, name, state)
 
     async def on_judge(*values: Any) -> AsyncIterator[tuple[Any, ...]]:
-        async for page, found in stream_judgment(judge, worker, lambda: make(*values)):
-            fresh_talk = (gr.Column(visible=found is not None), "") if talk else ()
-            yield (page, found, *fresh_talk)
+        async for page, follow_up in stream_judgment(judge, worker, lambda: make(*values)):
+            fresh_talk = (gr.Column(visible=follow_up is not None), "") if talk else ()
+            yield (page, follow_up, *fresh_talk)
 
     submits = [field.submit for field in fields if isinstance(field, gr.Textbox)]
     event = gr.on([start.click, *submits], on_judge, list(fields), outputs, trigger_mode="once", **QUIET)
@@ -73,12 +71,12 @@ def judge_controls(
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
-    """What was said about the judgment, and a field to ask, in a column that is hidden until there is a judgment.
+    """The log of the talk and a field to ask, in a column that is hidden until there is a judgment.
 
-    Not by a `change` of the state: Gradio would hash it at every event.
+    Not wired to a `change` of the state, which Gradio would hash at every event.
 
     Returns:
-        The column, and the place of what was said.
+        The column and the element of the log.
     """
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
@@ -92,10 +90,10 @@ def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any
         with gr.Row(elem_classes="jl-buttons"):
             ask = gr.Button("Ask", elem_id=f"{name}-ask", scale=0, min_width=120)
 
-    async def on_ask(talk: FollowUp | None, asked: str) -> AsyncIterator[tuple[Any, ...]]:
+    async def on_ask(talk: FollowUp | None, text: str) -> AsyncIterator[tuple[Any, ...]]:
         if talk is None:
             return
-        async for page, now in stream_talk(worker, talk, asked):
+        async for page, now in stream_talk(worker, talk, text):
             yield page, now, "" if now is not talk else gr.skip()
 
     gr.on([ask.click, question.submit], on_ask, [state, question], [log, state, question], trigger_mode="once", **QUIET)

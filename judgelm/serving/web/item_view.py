@@ -1,13 +1,21 @@
-"""An item of a run, and the run as a whole, as the browsing tab shows them."""
+"""HTML of a run, its items, and the agreement with labels and with a second judge, for the tab to browse."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
 
 from judgelm.judge import JudgeFormat
-from judgelm.records import Judgment, Sample
-from judgelm.reports.wording import FAILURE_NAMES
+from judgelm.metrics.paired import cohens_kappa
+from judgelm.metrics.resampling import Estimate, Resampling, share
+from judgelm.records import Judgment, Label, Sample
+from judgelm.reports.wording import FAILURE_NAMES, WINNER_NAMES, bounds, headline, percent
 from judgelm.serving.web.browse_state import BrowseState, verdict_counts
-from judgelm.serving.web.findings import judge_agreement, label_agreement, winner_words
 from judgelm.serving.web.markup import card, notice, sentences, side_by_side, text_block
 from judgelm.serving.web.runs import flips, verdict_name, verdict_word
 from judgelm.serving.web.verdicts import judgment_card, verdict_details, verdict_sentence
+from judgelm.studies.evaluation import evaluate
+from judgelm.studies.pair_labels import label_of
 
 HIDDEN = "hidden until you have labelled it"
 
@@ -18,7 +26,7 @@ def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
     Args:
         browsing: whose current item it is.
         judge: its scale is the charts'; a run whose scores it does not hold is drawn as far as it does.
-        blind: whether to hide what judges say of an item without label.
+        blind: whether to hide judgments of an item without label.
     """
     key = browsing.current
     if key is None:
@@ -26,7 +34,7 @@ def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
     judgment, sample = browsing.run.judgments[key], browsing.run.samples.get(key)
     parts = [_texts(sample) if sample is not None else notice("The texts of this item are not known.")]
     if blind and key not in browsing.labels:
-        return "".join([*parts, notice(f"What the judge says is {HIDDEN}.")])
+        return "".join([*parts, notice(f"The judgment is {HIDDEN}.")])
     parts.append(judgment_card(judgment, judge))
     if browsing.other is not None:
         theirs = browsing.other.judgments.get(key)
@@ -35,41 +43,75 @@ def item_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
 
 
 def position_text(browsing: BrowseState) -> str:
-    """Where in the list the current item stands, and its label."""
+    """The position of the current item in the list, and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
-    label = winner_words(browsing.labels.get(key))
+    label = "not labelled" if key not in browsing.labels else WINNER_NAMES[browsing.labels[key]]
     return f"Item {browsing.position + 1:,} of {len(browsing.listed):,} listed · {key} · your label: {label}"
 
 
 def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
-    """The list's page: what stands beside each item, and its id."""
+    """The page of the list: text and id of each item."""
     return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
 
 
 def run_overview(browsing: BrowseState) -> str:
-    """The run in numbers, with what there is to know about its files."""
+    """The run in numbers, with notes on its files."""
     run = browsing.run
-    found = verdict_counts(browsing)
-    said = ", ".join(f"{number:,} {verdict_name(word)}" for word, number in found.items())
-    lines = [f"{run.name}: {len(run.judgments):,} judgments: {said}."]
+    counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
+    lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
     failed = [f"{code}: {FAILURE_NAMES[code]}" for code in run.failures]
     notes = (*run.notes, *browsing.notes)
     return sentences(lines) + (notice(*notes) if notes else "") + sentences(failed)
 
 
 def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
-    """Agreement with the labels, where they are kept, and agreement with the other judge."""
+    """Agreement with the labels, their file, and agreement with the other judge."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
-    how = " Labels given with the judge's verdict in view agree with it more than they should." if not blind else ""
+    caveat = "" if blind else " Labels given with the judge's verdict in view agree with it more than they should."
     parts = [card(sentences(label_agreement(browsing)), title=f"Your labels ({labelled:,})")]
-    kept = browsing.run.label_file
-    where = "" if kept is None else f"Each is kept at once in {kept.path}, which judgelm eval --labels reads."
-    parts.append(f'<div class="jl-small">{sentences([how if labelled else "", where])}</div>')
+    file = browsing.run.label_file
+    saved = "" if file is None else f"Each is saved at once in {file.path}, which judgelm eval --labels reads."
+    parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
     if browsing.other is not None:
         parts.append(card(sentences(judge_agreement(browsing)), title="The other judge"))
     return "".join(parts)
+
+
+def label_agreement(browsing: BrowseState) -> list[str]:
+    """Agreement of the judge with the labels made here, by the order rule of `evaluate`, which the sentences name."""
+    labels = {
+        key: Label(sample_id=key, winner=winner)
+        for key, winner in browsing.labels.items()
+        if key in browsing.run.judgments
+    }
+    if not labels:
+        return ["No labels yet: the judge's agreement with yours will stand here."]
+    judgments = {key: browsing.run.judgments[key] for key in labels}
+    return headline(evaluate(judgments, labels, clusters=_questions(browsing) or None))
+
+
+def judge_agreement(browsing: BrowseState) -> list[str]:
+    """Agreement of the two judges on the items with a verdict of both."""
+    other = browsing.other
+    if other is None:
+        return []
+    compared = {
+        key: comparison for key in browsing.run.judgments if (comparison := browsing.comparison(key)) is not None
+    }
+    joined = browsing.run.judgments.keys() & other.judgments.keys()
+    lines = [
+        f"{browsing.run.name} and {other.name} share {len(joined):,} items; "
+        f"{len(browsing.run.judgments) - len(joined):,} are only in the first and "
+        f"{len(other.judgments) - len(joined):,} only in the second."
+    ]
+    if not compared:
+        return [*lines, "No item has a verdict from both judges."]
+    clusters = _clusters(browsing, list(compared))
+    same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
+    lines.append(f"Of {same.n:,} items with two verdicts {percent(same.value)} have the same ({_interval(same)}).")
+    return [*lines, *_kappa(browsing, list(compared))]
 
 
 def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
@@ -78,14 +120,14 @@ def _line(browsing: BrowseState, key: str, *, blind: bool) -> str:
     if not blind or key in browsing.labels:
         marks.append(_short(verdict_word(judgment)))
         marks += ["flips"] if flips(judgment) else []
-        marks += ["differs"] if browsing.beside(key) == "different" else []
+        marks += ["differs"] if browsing.comparison(key) == "different" else []
     if key in browsing.labels:
         marks.append(f"you: {_short(str(browsing.labels[key]))}")
     return f"{key[:60]} · {' · '.join(marks)}" if marks else key[:60]
 
 
 def _short(word: str) -> str:
-    """A verdict in a word for the list: which answer of a pair, in words."""
+    """A verdict in a word for the list; of a pair, the answer in words."""
     return {"1": "first", "2": "second"}.get(word, word)
 
 
@@ -93,8 +135,8 @@ def _texts(sample: Sample) -> str:
     turns = sample.metadata.get("turns")
     models = sample.answer_models or ("",) * len(sample.answers)
     answers = [
-        text_block(answer, title=f"Answer {number}", note=model)
-        for number, (answer, model) in enumerate(zip(sample.answers, models, strict=True), 1)
+        text_block(answer, title=f"Answer {index}", note=model)
+        for index, (answer, model) in enumerate(zip(sample.answers, models, strict=True), 1)
     ]
     question = text_block(sample.question, title="Question", note=sample.category or "")
     if isinstance(turns, list) and len(turns) > 1:
@@ -105,27 +147,57 @@ def _texts(sample: Sample) -> str:
 
 def _earlier_turns(turns: list[object]) -> str:
     """The turns before the last, which is the sample's own question and answers."""
-    said = []
-    for number, turn in enumerate(turns, 1):
+    blocks = []
+    for index, turn in enumerate(turns, 1):
         if not isinstance(turn, dict):
             continue
-        said.append(text_block(str(turn.get("question", "")), title=f"Turn {number}: the user"))
+        blocks.append(text_block(str(turn.get("question", "")), title=f"Turn {index}: the user"))
         answers = turn.get("answers")
-        said.append(
+        blocks.append(
             side_by_side(
-                text_block(str(answer), title=f"Turn {number}: assistant {position_text}")
+                text_block(str(answer), title=f"Turn {index}: assistant {position_text}")
                 for position_text, answer in enumerate(answers if isinstance(answers, list) else [], 1)
             )
         )
-    return "".join(said)
+    return "".join(blocks)
 
 
 def _beside(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
-    assert browsing.other is not None, "its caller looked"
+    assert browsing.other is not None, "checked by the caller"
     if theirs is None:
-        return card(sentences(["It did not judge this item."]), title=browsing.other.name)
-    word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.beside(key) or "", "")
+        return card(sentences(["No judgment of this item."]), title=browsing.other.name)
+    word = {"same": "The same verdict.", "different": "Another verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
     return card(
         sentences([verdict_sentence(theirs), word, *verdict_details(theirs)]), reason, title=browsing.other.name
     )
+
+
+def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
+    """Cohen's kappa over the pairs among the items; nothing without pairs."""
+    assert browsing.other is not None, "checked by the caller"
+    sides = [(key, browsing.run.judgments[key].winner, browsing.other.judgments[key].winner) for key in keys]
+    pairs = [(key, first, second) for key, first, second in sides if first is not None and second is not None]
+    if not pairs:
+        return []
+    first = np.array([label_of(winner) for _, winner, _ in pairs])
+    second = np.array([label_of(winner) for _, _, winner in pairs])
+    kappa = cohens_kappa(first, second, _clusters(browsing, [key for key, _, _ in pairs]), Resampling())
+    if kappa is None:
+        return [f"Cohen's kappa over {len(pairs):,} pairs is undefined: too little variation."]
+    limits = "interval undefined" if math.isnan(kappa.low) else f"95 % interval {kappa.low:.2f} to {kappa.high:.2f}"
+    return [f"Cohen's kappa {kappa.value:.2f} ({limits}, n = {kappa.n:,})."]
+
+
+def _clusters(browsing: BrowseState, keys: list[str]) -> list[str] | None:
+    """Items of one question are resampled together, where the questions are known."""
+    questions: Mapping[str, str] = _questions(browsing)
+    return [questions.get(key, key) for key in keys] if questions else None
+
+
+def _questions(browsing: BrowseState) -> dict[str, str]:
+    return {key: sample.question for key, sample in browsing.run.samples.items()}
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"95 % interval {bounds(estimate)}"

@@ -1,4 +1,4 @@
-"""What is typed made into a sample and a mode, and their judgment made into what the page shows, step by step."""
+"""Actions of the judging tabs: a mode and a sample from the fields, and the HTML of the judgment, step by step."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_b
 from judgelm.serving.web.verdicts import judgment_card, live_reasons, text_failure
 
 SAMPLE_ID = "page"
-"""Names what is typed in; judgments here are greedy, so no seed depends on it."""
+"""Id of every sample of the page; judgments here are greedy, so no seed depends on it."""
 
 ModeAndSample = tuple[BatchMode, Sample]
 
@@ -25,12 +25,12 @@ ModeAndSample = tuple[BatchMode, Sample]
 async def stream_judgment(
     judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
-    """What to show as it changes, and at last the talk that can go on from the judgment, where one can.
+    """Yield the HTML as it changes; at the end also the talk that can follow the judgment, if any.
 
     Args:
-        judge: whose format the charts have.
-        worker: that asks its engine.
-        make: the mode and the sample; what it raises is shown.
+        judge: its format is that of the charts.
+        worker: of its engine.
+        make: returns the mode and the sample; its errors are shown.
     """
     try:
         mode, sample = make()
@@ -47,18 +47,18 @@ async def stream_judgment(
 
 
 async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
-    """The talk as it grows by a question and the judge's reply to it."""
+    """Yield the HTML and the talk as it grows by a question and the judge's reply."""
     before = talk_log(talk)
     try:
         if not question.strip():
             raise InputError("the question is blank; write one")
-        asked = before + text_block(question, title="You")
-        yield asked + busy("The judge is reading …"), talk
+        log = before + text_block(question, title="You")
+        yield log + busy("The judge is reading …"), talk
         async for step in stream_flow(worker, partial(talk, question)):
             if not isinstance(step, Finished):
-                yield asked + "".join(partial_text(one.text.lstrip(), title="Judge") for one in step), talk
+                yield log + "".join(partial_text(reply.text.lstrip(), title="Judge") for reply in step), talk
             elif step.result.reply is None and (failure := step.result.failure) is not None:
-                yield asked + alert(f"No reply: {text_failure(failure)}. Ask again, or differently."), talk
+                yield log + alert(f"No reply: {text_failure(failure)}. Ask again, or differently."), talk
             else:
                 yield talk_log(talk.after(step.result)), talk.after(step.result)
     except JudgelmError as error:
@@ -66,16 +66,16 @@ async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> As
 
 
 def talk_log(talk: FollowUp) -> str:
-    """All that was said in a talk, with what a reply lacks."""
-    said = []
-    for one in talk.history:
-        said.append(text_block(one.question, title="You"))
-        said.append(text_block(one.reply or "", title="Judge"))
-        if one.failure is not None:
-            said.append(notice(f"This reply: {text_failure(one.failure)}."))
-        if one.truncations:
-            said.append(notice("The answers under judgment were cut to make room for the talk."))
-    return "".join(said)
+    """The questions and replies of a talk, with the failures of replies."""
+    blocks = []
+    for turn in talk.history:
+        blocks.append(text_block(turn.question, title="You"))
+        blocks.append(text_block(turn.reply or "", title="Judge"))
+        if turn.failure is not None:
+            blocks.append(notice(f"This reply: {text_failure(turn.failure)}."))
+        if turn.truncations:
+            blocks.append(notice("The judged answers were cut to make room for the talk."))
+    return "".join(blocks)
 
 
 def pair_input(
@@ -84,7 +84,7 @@ def pair_input(
     """Two answers side by side; `options` are fields of the pair mode.
 
     Raises:
-        InputError: a text is blank, or a reason is asked for where orders disagree, of one order.
+        InputError: a text is blank, or a reason is requested where orders disagree, of one order.
     """
     if options.get("reasons") == "flips" and not options.get("both_orders"):
         raise InputError("a reason where the orders disagree needs both orders; tick “Both orders” or choose another")
@@ -100,7 +100,7 @@ def single_input(
         InputError: a text is blank, or both a reference and another answer are given.
     """
     if reference.strip() and anchor.strip():
-        raise InputError("an answer is graded beside its reference or beside another answer; leave one of them blank")
+        raise InputError("an answer is graded beside its reference or another answer; leave one of them blank")
     sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
     return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
 
@@ -113,11 +113,11 @@ def several_input(
     Raises:
         InputError: the question is blank, or fewer than two answers are there.
     """
-    given = [answer for answer in answers if answer.strip()]
-    if len(given) < 2:
+    filled = [answer for answer in answers if answer.strip()]
+    if len(filled) < 2:
         raise InputError("a ranking needs two answers or more; fill in another")
-    orders = len(given) if every_place else 1
-    return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, given, reference)
+    orders = len(filled) if every_place else 1
+    return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, filled, reference)
 
 
 def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
@@ -136,10 +136,10 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
         raise InputError("the dialogue is empty; fill in a turn")
     two = any(turn[2].strip() for turn in filled)
     rows = []
-    for number, (question, first, second, reference) in enumerate(filled, 1):
+    for index, (question, first, second, reference) in enumerate(filled, 1):
         answers = [first, second] if two else [first]
-        _refuse_blank({f"what the user says in turn {number}": question})
-        _refuse_blank({f"answer {place} of turn {number}": text for place, text in enumerate(answers, 1)})
+        _refuse_blank({f"the user's text of turn {index}": question})
+        _refuse_blank({f"answer {answer} of turn {index}": text for answer, text in enumerate(answers, 1)})
         rows.append({"question": question, "answers": answers, "reference": reference if reference.strip() else None})
     last = rows[-1]
     sample = _sample(str(last["question"]), list(last["answers"] or ()), str(last["reference"] or ""), {"turns": rows})
@@ -171,7 +171,7 @@ def _sample(
 ) -> Sample:
     _refuse_blank({"the question": question})
     _refuse_blank(
-        {f"answer {number}" if len(answers) > 1 else "the answer": one for number, one in enumerate(answers, 1)}
+        {f"answer {index}" if len(answers) > 1 else "the answer": text for index, text in enumerate(answers, 1)}
     )
     return Sample(
         id=SAMPLE_ID,
@@ -194,7 +194,7 @@ def _all_or_none(explain: bool) -> str:
 
 
 def _distribution(judge: Judge) -> dict[str, bool]:
-    """Ask for the distribution wherever the judge's scale allows one."""
+    """The option for the distribution where the judge's scale allows one."""
     try:
         score_lines(judge.format.scale, judge.format.step)
     except ConfigError:
@@ -203,14 +203,14 @@ def _distribution(judge: Judge) -> dict[str, bool]:
 
 
 def _lacks_distribution(mode: BatchMode, judgment: Judgment) -> str:
-    asked = getattr(mode, "distribution", False) and judgment.failure is None
-    if not asked or any(one.distribution is not None or one.grades is not None for one in judgment.shown):
+    wanted = getattr(mode, "distribution", False) and judgment.failure is None
+    if not wanted or any(shown.distribution is not None or shown.grades is not None for shown in judgment.shown):
         return ""
     return notice("This engine gives no probabilities, so there is no distribution to draw.")
 
 
 def _talk(mode: BatchMode, sample: Sample, judgment: Judgment) -> FollowUp | None:
-    """A talk about the judgment, where it is of a mode that can be talked about and holds a readable reply."""
+    """A talk about the judgment, where its mode allows one and it has a readable reply."""
     if not isinstance(mode, Pairwise) or judgment.verdict is None:
         return None
     return FollowUp(mode=mode, sample=sample, judgment=judgment)

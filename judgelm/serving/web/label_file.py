@@ -1,7 +1,7 @@
-"""The labels that people give on the page, in a file at once: neither a reload nor a killed server loses one.
+"""Labels given on the page, saved in a file at once: neither a reload nor a killed server loses one.
 
 A line for each label, `{"id": ..., "winner": ...}`, as `judgelm eval --labels` reads them. Ids must be unique there, so
-a label that is changed or taken away changes its line: the file is written anew beside the old one and takes its place.
+a changed or removed label changes its line: a new file is written beside the old one and replaces it.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _LONGEST_STEM = 80
 
 
 class StoredLabels(NamedTuple):
-    """What a file of labels holds: the winners by sample id, and whether a torn last line was passed over."""
+    """Contents of a file of labels: the winners by sample id, and whether an incomplete last line was skipped."""
 
     winners: dict[str, Winner]
     torn: bool
@@ -32,7 +32,7 @@ class StoredLabels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """A run's file of labels, which several pages and servers may write at once; it need not be there yet."""
+    """A run's file of labels, which several pages and servers may write at once; it need not exist yet."""
 
     path: Path
 
@@ -40,26 +40,26 @@ class LabelFile:
         """All labels; of two for one id the later.
 
         Raises:
-            InputError: the file cannot be read, or holds lines that the page does not write.
+            InputError: the file cannot be read, or has lines that the page does not write.
         """
         winners: dict[str, Winner] = {}
-        number = 0
+        line = 0
         if not self.path.exists():
             return StoredLabels(winners, torn=False)
         try:
-            for number, row in read_jsonl(self.path):
-                winners |= _winner(Row(str(self.path), number, row))
+            for line, row in read_jsonl(self.path):
+                winners |= _winner(Row(str(self.path), line, row))
         except InputError:
-            if not self._is_torn_after(number):
+            if not self._is_torn_after(line):
                 raise
             return StoredLabels(winners, torn=True)
         return StoredLabels(winners, torn=False)
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
-        """Write a label, or take it away where it is None; it survives whatever comes once this has returned.
+        """Write a label, or remove it where it is None; it is on disk once this has returned.
 
         Returns:
-            All labels of the file, those that others wrote meanwhile too.
+            All labels of the file, also those written by others meanwhile.
 
         Raises:
             InputError: as `read`; nothing is written.
@@ -75,8 +75,8 @@ class LabelFile:
                 self._replace(winners)
         except OSError as error:
             raise RunError(
-                f"{self.path}: this label is not kept: {error.strerror or error}; make room, or let `judgelm web` "
-                "write there, and give it again (those of a run file that you upload here are kept in another folder)"
+                f"{self.path}: this label is not saved: {error.strerror or error}; free some space, or let "
+                "`judgelm web` write there, and give it again (labels of uploaded files are saved in another folder)"
             ) from error
         return winners
 
@@ -92,22 +92,22 @@ class LabelFile:
             draft.unlink(missing_ok=True)
             raise
 
-    def _is_torn_after(self, number: int) -> bool:
-        """Whether all that follows this line is one without a line end."""
+    def _is_torn_after(self, line: int) -> bool:
+        """True where the rest after this line is one line without a line end."""
         written = self.path.read_bytes()
-        return not written.endswith(b"\n") and written.count(b"\n") == number
+        return not written.endswith(b"\n") and written.count(b"\n") == line
 
 
 def beside_run(run: Path) -> LabelFile:
-    """The labels of a run file that lies on this machine: `judgments.labels.jsonl` beside `judgments.jsonl`."""
+    """The labels of a run file on this machine: `judgments.labels.jsonl` beside `judgments.jsonl`."""
     return LabelFile(run.with_name(run.name.removesuffix(".jsonl") + _SUFFIX))
 
 
 def of_upload(run: Path) -> LabelFile:
-    """The labels of a run file that a browser sent, which goes when the page ends.
+    """The labels of an uploaded run file, which is deleted when the page ends.
 
     They are in the user's folder for state (`$XDG_STATE_HOME/judgelm/labels`), named by the run file's content, so that
-    they are found again when the same file is sent again.
+    they are found again when the same file is uploaded again.
 
     Raises:
         InputError: the run file cannot be read.
@@ -123,17 +123,17 @@ def of_upload(run: Path) -> LabelFile:
 
 
 def _winner(row: Row) -> dict[str, Winner]:
-    """The line's label, by its id. A line with more fields is none of the page's, which would drop them."""
+    """The line's label by its id. Lines with more fields are refused, since the page would drop the fields."""
     key = row.data.get("id")
     if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
-        finding = "expected an id and a winner and nothing else, as the page writes them"
+        finding = "expected exactly an id and a winner, as written by the page"
         raise row_error(row, f"{finding}; give this file another name, and open it under Earlier labels")
     return {key: winner_field(row)}
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Nobody else changes the file; whoever waited for one that has been replaced since goes on to the new one."""
+    """Lock the file against other writers; after a wait for a file that was replaced meanwhile, lock the new one."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

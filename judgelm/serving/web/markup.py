@@ -1,4 +1,4 @@
-"""Pieces of the page in HTML. Whatever comes from outside goes through `escape`, or through a function that does so.
+"""Pieces of the page in HTML. All texts from outside go through `escape`, or through a function that calls it.
 
 A question, an answer, a reason and a run file's fields are untrusted: shown as text, never as Markdown or HTML.
 """
@@ -18,7 +18,7 @@ _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
 
 
 def text_block(text: str, *, title: str, note: str = "") -> str:
-    """A titled text as it is, line ends and blanks kept."""
+    """A titled text with its line ends and blanks."""
     left = len(text) - TEXT_CAP
     shown = text if left <= 0 else f"{text[:TEXT_CAP]}\n[… {left:,} more characters are not shown]"
     aside = f" <small>{escape(note)}</small>" if note else ""
@@ -39,33 +39,33 @@ def card(*parts: str, title: str = "") -> str:
 
 
 def verdict(sentence: str, *rest: str) -> str:
-    """A verdict in words, read out by screen readers when it comes; what goes with it stands below."""
+    """A verdict in words, read out by screen readers when it appears, with its details below."""
     return f'<div class="jl-verdict" role="status"><p class="jl-lead">{escape(sentence)}</p>{sentences(rest)}</div>'
 
 
 def sentences(lines: Iterable[str]) -> str:
-    """A paragraph for each line that says something."""
+    """A paragraph for each line that is not empty."""
     return "".join(f"<p>{escape(line)}</p>" for line in lines if line)
 
 
 def notice(*lines: str) -> str:
-    """Something to know, no error."""
+    """A note that is no error."""
     return f'<div class="jl-notice">{sentences(lines)}</div>'
 
 
 def alert(error: JudgelmError | str) -> str:
-    """What went wrong, where it was asked for, and what to do about it."""
+    """An error, with advice on what to do."""
     way_out = next((words for kind, words in _WAYS_OUT if isinstance(error, kind)), "")
     return f'<div class="jl-alert" role="alert">{sentences([str(error), way_out])}</div>'
 
 
 def busy(words: str) -> str:
-    """That something is going on."""
+    """A note on work in progress."""
     return f'<p class="jl-busy" role="status">{escape(words)}</p>'
 
 
 def partial_text(text: str, *, title: str) -> str:
-    """A text that is still being written."""
+    """A text while it is being written."""
     return (
         f'<section class="jl-text jl-writing"><h4>{escape(title)}</h4>'
         f'<div class="jl-raw">{escape(text)}<span class="jl-cursor" aria-hidden="true"></span></div></section>'

@@ -1,53 +1,66 @@
-"""The page as a whole."""
+"""The page: a tab for each way of judging, and the tab to browse and label runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gradio as gr
 
 from judgelm.judge import Judge
 from judgelm.serving.engine_worker import EngineWorker
-from judgelm.serving.web.components import html
-from judgelm.serving.web.markup import sentences
+from judgelm.serving.web.browse_tab import browse_tab
+from judgelm.serving.web.components import QUIET, html, judge_controls, text_field
+from judgelm.serving.web.judge_actions import (
+    ModeAndSample,
+    dialogue_input,
+    image_input,
+    pair_input,
+    several_input,
+    single_input,
+)
+from judgelm.serving.web.markup import notice, sentences
 from judgelm.serving.web.runs import Run
-from judgelm.serving.web.tabs.browse import browse_tab
-from judgelm.serving.web.tabs.dialogue import dialogue_tab
-from judgelm.serving.web.tabs.image import image_tab
-from judgelm.serving.web.tabs.pair import pair_tab
-from judgelm.serving.web.tabs.several import several_tab
-from judgelm.serving.web.tabs.single import single_tab
 
-_KEPT_S = 24 * 3600
+_UPLOADS_KEPT_S = 24 * 3600
+_MOST_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
+_MOST_TURNS, _TURNS_AT_FIRST, _FIELDS_OF_TURN = 8, 2, 4
+_REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
+_VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole at once", "whole")]
+_NO_IMAGES = (
+    "This judge cannot see images. For one that does, start `judgelm web` with a vision-language judge (a LLaVA or "
+    "Idefics model, or a server's by --engine openai).",
+    "Without the image it can still grade an answer by the reference alone, which must then describe the image.",
+)
 
 
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[Run] = ()) -> gr.Blocks:
-    """The page, to be served by `judgelm.serving.web.app.web_app`, which also gives it its looks and keys.
+    """The page, to be served by `judgelm.serving.web.app.web_app`, which adds its theme and keys.
 
     Args:
-        judge: loaded; its engine is asked through the worker alone.
-        worker: that drives the judge's engine for all who have the page open.
+        judge: loaded; its engine is used through the worker alone.
+        worker: that drives the judge's engine for all users of the page.
         runs: run files to browse from the start; others are uploaded by the browser.
     """
     page: gr.Blocks
-    with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_KEPT_S, _KEPT_S)) as page:
+    with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
         with gr.Tabs(selected="browse" if runs else "pair", overflow_behavior="wrap", elem_id="jl-tabs"):
             with gr.Tab("Pair", id="pair"):
-                pair_tab(judge, worker)
+                _pair_tab(judge, worker)
             with gr.Tab("Single answer", id="single"):
-                single_tab(judge, worker)
+                _single_tab(judge, worker)
             with gr.Tab("Several answers", id="several"):
-                several_tab(judge, worker)
+                _several_tab(judge, worker)
             with gr.Tab("Conversation", id="dialogue"):
-                dialogue_tab(judge, worker)
+                _dialogue_tab(judge, worker)
             with gr.Tab("Image", id="image"):
-                image_tab(judge, worker)
+                _image_tab(judge, worker)
             with gr.Tab("Browse and label", id="browse"):
                 browse_tab(page, judge, runs)
     return page
 
 
 def _about(judge: Judge) -> str:
-    """Which judge is asked, and how."""
+    """The name, engine, template and scale of the judge."""
     described = judge.engine.describe()
     model = described.get("model", {})
     name = str(model.get("path", "a judge")).rstrip("/").rsplit("/", 1)[-1] if isinstance(model, dict) else str(model)
@@ -56,3 +69,161 @@ def _about(judge: Judge) -> str:
         f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
         "Shift+Enter in a field judges."
     )
+
+
+def _reason_info(judge: Judge) -> str:
+    """The value of this judge's reasons."""
+    if judge.format.never_explained:
+        return "This judge was trained without reasons: its text after the scores means little."
+    return "Written after the scores, which do not change with it."
+
+
+def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
+    return gr.Checkbox(value=value, label="Reason", info=_reason_info(judge), elem_id=f"{name}-reason")
+
+
+def _more_button(
+    name: str, label: str, first: int, most: int, update: Callable[[int], list[Any]]
+) -> Callable[[list[Any]], Any]:
+    """A button that shows one more part of a form; call the result with the parts.
+
+    Args:
+        name: begins the element's id.
+        label: of the button.
+        first: parts shown at first.
+        most: parts there are.
+        update: new states of all parts for a number of shown ones.
+    """
+    count = gr.State(first)
+    button = gr.Button(label, size="sm", elem_id=f"{name}-more")
+
+    def show_more(shown: int) -> list[Any]:
+        now = min(shown + 1, most)
+        return [now, gr.Button(interactive=now < most), *update(now)]
+
+    return lambda parts: button.click(show_more, count, [count, button, *parts], **QUIET)
+
+
+def _pair_tab(judge: Judge, worker: EngineWorker) -> None:
+    question = text_field("Question", lines=2, elem_id="pair-question-field")
+    with gr.Row():
+        first = text_field("Answer 1", lines=5, elem_id="pair-answer-1")
+        second = text_field("Answer 2", lines=5, elem_id="pair-answer-2")
+    reference = text_field("Reference answer (optional)", lines=2, elem_id="pair-reference")
+    with gr.Row():
+        both = gr.Checkbox(
+            value=True, label="Both orders", info="Shows the answers a second time, exchanged.", elem_id="pair-orders"
+        )
+        reasons = gr.Radio(_REASONS, value="all", label="Reason", info=_reason_info(judge), elem_id="pair-reasons")
+
+    def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
+        return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
+
+    judge_controls(judge, worker, "pair", [question, first, second, reference, both, reasons], make, talk=True)
+
+
+def _single_tab(judge: Judge, worker: EngineWorker) -> None:
+    question = text_field("Question", lines=2, elem_id="single-question")
+    answer = text_field("Answer", lines=5, elem_id="single-answer")
+    with gr.Row():
+        reference = text_field(
+            "Reference answer (optional)",
+            lines=2,
+            info="The judge grades the answer beside it.",
+            elem_id="single-reference",
+        )
+        anchor = text_field(
+            "Another answer (optional)",
+            lines=2,
+            info="Instead of a reference: scored as well.",
+            elem_id="single-anchor",
+        )
+    explain = _reason_box(judge, "single", value=True)
+
+    def make(question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
+        return single_input(judge, question, answer, reference, anchor, explain=explain)
+
+    judge_controls(judge, worker, "single", [question, answer, reference, anchor, explain], make)
+
+
+def _several_tab(judge: Judge, worker: EngineWorker) -> None:
+    question = text_field("Question", lines=2, elem_id="several-question")
+    answers = []
+    with gr.Row(elem_classes="jl-answers"):
+        for index in range(1, _MOST_ANSWERS + 1):
+            field = text_field(f"Answer {index}", lines=4, elem_id=f"several-answer-{index}")
+            field.visible = index <= _ANSWERS_AT_FIRST
+            answers.append(field)
+    show_more = _more_button(
+        "several", "Add an answer", _ANSWERS_AT_FIRST, _MOST_ANSWERS,
+        lambda now: [gr.Textbox(visible=index < now) for index in range(_MOST_ANSWERS)],
+    )  # fmt: skip
+    show_more(answers)
+    reference = text_field("Reference answer (optional)", lines=2, elem_id="several-reference")
+    with gr.Row():
+        every_place = gr.Checkbox(
+            value=False,
+            label="Each answer once at each place",
+            info="As many prompts as answers; their mean scores rank.",
+            elem_id="several-places",
+        )
+        explain = _reason_box(judge, "several")
+
+    def make(question: str, reference: str, every_place: bool, explain: bool, *answers: str) -> ModeAndSample:
+        return several_input(judge, question, answers, reference, every_place=every_place, explain=explain)
+
+    judge_controls(judge, worker, "several", [question, reference, every_place, explain, *answers], make)
+
+
+def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
+    html("dialogue-help", value=notice("Leave every second assistant's answer blank to grade one dialogue."))
+    groups, fields = [], []
+    for turn in range(1, _MOST_TURNS + 1):
+        with gr.Group(visible=turn <= _TURNS_AT_FIRST) as group:
+            name = f"dialogue-{turn}"
+            fields.append(text_field(f"Turn {turn}: the user", lines=2, elem_id=f"{name}-user"))
+            with gr.Row():
+                fields.append(text_field(f"Turn {turn}: assistant 1", elem_id=f"{name}-answer-1"))
+                fields.append(text_field(f"Turn {turn}: assistant 2", elem_id=f"{name}-answer-2"))
+            fields.append(text_field(f"Turn {turn}: reference (optional)", lines=1, elem_id=f"{name}-reference"))
+        groups.append(group)
+    show_more = _more_button(
+        "dialogue", "Add a turn", _TURNS_AT_FIRST, _MOST_TURNS,
+        lambda now: [gr.Group(visible=index < now) for index in range(_MOST_TURNS)],
+    )  # fmt: skip
+    show_more(groups)
+    with gr.Row():
+        views = gr.Radio(_VIEWS, value="each", label="Judge", elem_id="dialogue-turns")
+        both = gr.Checkbox(value=True, label="Both orders", info="Of two dialogues.", elem_id="dialogue-orders")
+        reasons = gr.Radio(
+            _REASONS[:2], value="none", label="Reason", info=_reason_info(judge), elem_id="dialogue-reasons"
+        )
+
+    def make(view: str, both: bool, reasons: str, *texts: str) -> ModeAndSample:
+        rows = [texts[start : start + _FIELDS_OF_TURN] for start in range(0, len(texts), _FIELDS_OF_TURN)]
+        return dialogue_input(judge, rows, {"turns": view, "both_orders": both, "reasons": reasons})
+
+    judge_controls(judge, worker, "dialogue", [views, both, reasons, *fields], make, talk=True)
+
+
+def _image_tab(judge: Judge, worker: EngineWorker) -> None:
+    sees = judge.engine.supports_images
+    html("image-help", value="" if sees else notice(*_NO_IMAGES), visible=not sees)
+    image = gr.Image(
+        label="Image",
+        type="filepath",
+        sources=["upload", "clipboard"],
+        visible=sees,
+        height=280,
+        buttons=[],
+        elem_id="image-file",
+    )
+    question = text_field("Question", lines=2, elem_id="image-question")
+    answer = text_field("Answer", lines=4, elem_id="image-answer")
+    reference = text_field("Reference answer", lines=3, info="Gets the full score.", elem_id="image-reference")
+    explain = _reason_box(judge, "image")
+
+    def make(question: str, answer: str, reference: str, image: str | None, explain: bool) -> ModeAndSample:
+        return image_input(judge, question, answer, reference, image, explain=explain)
+
+    judge_controls(judge, worker, "image", [question, answer, reference, image, explain], make)

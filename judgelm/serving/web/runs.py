@@ -1,4 +1,4 @@
-"""Run files made ready to browse: judgments with the texts that they are about, joined by id."""
+"""Run files to browse: judgments joined by id with the judged texts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,8 +28,8 @@ class Run:
         name: of the file.
         judgments: by sample id, in the order written, the latest of each.
         samples: the texts by id, of those that are known.
-        notes: what to know about the files, in words.
-        label_file: where labels given to its pairs are kept; None keeps them on the page alone.
+        notes: on the files, in words.
+        label_file: for labels of its pairs; None keeps them on the page alone.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Run:
     @property
     def verdicts(self) -> list[str]:
         """The verdicts in a word, the most frequent first."""
-        counted = Counter(verdict_word(one) for one in self.judgments.values())
+        counted = Counter(verdict_word(judgment) for judgment in self.judgments.values())
         return [word for word, _ in counted.most_common()]
 
     @property
@@ -52,36 +52,37 @@ class Run:
 
     @property
     def failures(self) -> list[str]:
-        """The codes of what went wrong, the most frequent first."""
-        counted = Counter(one.failure.code for one in self.judgments.values() if one.failure is not None)
+        """The codes of the failures, the most frequent first."""
+        failures = (judgment.failure for judgment in self.judgments.values())
+        counted = Counter(failure.code for failure in failures if failure is not None)
         return [code for code, _ in counted.most_common()]
 
 
 def open_run(
     path: str | Path, texts: str | Path | None = None, *, name: str | None = None, uploaded: bool = False
 ) -> Run:
-    """Read a run file, and the texts of what it judged.
+    """Read a run file and the judged texts.
 
     Args:
         path: `OUT.jsonl` of judgelm-batch, a panel or a cascade.
-        texts: the file that was judged, in any format judgelm reads; without one the file that the manifest names is
-            taken where it lies beside the run and is still the same.
-        name: what to call it; the file's name where None.
-        uploaded: by a browser, so that nothing beside it lasts: labels are kept elsewhere.
+        texts: the judged file, in any format judgelm reads; by default the file named by the manifest, where it is
+            beside the run and unchanged.
+        name: of the run; the file's name where None.
+        uploaded: by a browser to a temporary folder, so that labels are saved elsewhere.
 
     Raises:
-        InputError: a file cannot be read, or the run file holds no judgments.
+        InputError: a file cannot be read, or the run file has no judgments.
     """
     path = Path(path)
     judgments = read_judgments(path)
     if not judgments:
-        raise InputError(f"{name or path.name}: holds no judgments; give the OUT.jsonl that judgelm-batch wrote")
+        raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl of judgelm-batch")
     notes: list[str] = []
     if texts is None:
         texts = texts_beside(path)
     samples = {} if texts is None else _samples(texts, judgments, notes)
     if not samples:
-        notes.append("The texts are not there: a run file holds ids only. Give the file that was judged as well.")
+        notes.append("The texts are missing: a run file has ids only. Give the judged file as well.")
     return Run(
         name=name or path.name,
         judgments=judgments,
@@ -102,52 +103,51 @@ def open_runs(paths: Sequence[Path], texts: Path | None = None) -> list[Run]:
 
 
 def texts_beside(path: Path) -> Path | None:
-    """The input that a run's manifest names, where it lies beside the run file and has not changed since."""
+    """The input named by a run's manifest, where it is beside the run file and unchanged."""
     try:
         manifest = read_manifest(path)
     except RunError:
         return None
     inputs = (manifest or {}).get("fingerprint", {}).get("input", [])
-    for one in inputs[:1]:
-        beside = path.parent / Path(str(one["file"])).name
-        if beside.is_file() and input_identities([str(beside)]) == [one]:
+    for identity in inputs[:1]:
+        beside = path.parent / Path(str(identity["file"])).name
+        if beside.is_file() and input_identities([str(beside)]) == [identity]:
             return beside
     return None
 
 
 def _samples(path: str | Path, judgments: Mapping[str, Judgment], notes: list[str]) -> dict[str, Sample]:
-    """The samples that were judged, by id; how many judgments have none is noted."""
+    """The judged samples by id; the number of judgments without one is noted."""
     rejected = 0
 
     def count(reject: object) -> None:
         nonlocal rejected
         rejected += 1
 
-    found = {sample.id: sample for sample in SampleStream([str(path)], on_reject=count) if sample.id in judgments}
-    if not found:
+    samples = {sample.id: sample for sample in SampleStream([str(path)], on_reject=count) if sample.id in judgments}
+    if not samples:
         example = next(iter(judgments))
         raise InputError(
-            f"{Path(path).name}: none of its ids is in the run file (an id there: {example!r}); give the file that was "
-            "judged"
+            f"{Path(path).name}: none of its ids is in the run file (an id there: {example!r}); give the judged file"
         )
-    if missing := len(judgments) - len(found):
+    if missing := len(judgments) - len(samples):
         notes.append(f"{missing:,} judgments have no texts in {Path(path).name}.")
     if rejected:
         notes.append(f"{rejected:,} rows of {Path(path).name} could not be used.")
-    return found
+    return samples
 
 
 def read_winners(path: str | Path) -> dict[str, Winner]:
-    """The winners that a file of labels names, by sample id.
+    """The winners in a file of labels, by sample id.
 
     Raises:
-        InputError: the file cannot be read, or none of its rows names a winner.
+        InputError: the file cannot be read, or no row has a winner.
     """
     labels = read_labels(str(path), on_reject=lambda reject: None).labels
-    found = {key: label.winner for key, label in labels.items() if label.winner is not None}
-    if not found:
-        raise InputError(f"{Path(path).name}: none of its labels names a winner; give the labels of pairs")
-    return found
+    winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
+    if not winners:
+        raise InputError(f"{Path(path).name}: no label has a winner; give the labels of pairs")
+    return winners
 
 
 def verdict_word(judgment: Judgment) -> str:
@@ -156,12 +156,12 @@ def verdict_word(judgment: Judgment) -> str:
 
 
 def verdict_name(word: str) -> str:
-    """A verdict in a word as a person would say it: `first better`, `tie`, `7.5`, `failed`."""
+    """A verdict word for readers: `first better`, `tie`, `7.5`, `failed`."""
     return {"1": WINNER_NAMES[1], "2": WINNER_NAMES[2]}.get(word, word)
 
 
 def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
-    """Whether the judgment is of two answers; of a failed one the texts say it, or the orders shown."""
+    """True for a judgment of two answers; of a failed one the texts decide, or the orders shown."""
     if judgment.verdict is not None:
         return isinstance(judgment.verdict, PairVerdict)
     if sample is not None:
@@ -170,7 +170,7 @@ def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
 
 
 def flips(judgment: Judgment) -> bool | None:
-    """Whether the orders disagree; None where only one was asked for, or one failed."""
+    """True where the orders disagree; None where only one was requested, or one failed."""
     if judgment.consistent is not None:
         return not judgment.consistent
     orders = orders_of(next(iter(by_id([judgment]).values()))) if len(per_order(judgment.shown)) == 2 else None

@@ -1,4 +1,4 @@
-"""A judgment as the page shows it: the verdict in words, then each prompt shown with its scores, chart and reason."""
+"""HTML of a judgment: the verdict in words, then each prompt shown with its scores, chart and reason."""
 
 import math
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from judgelm.serving.streaming import PartialReply
 from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, score_bars
 from judgelm.serving.web.markup import card, notice, partial_text, sentences, side_by_side, text_block, verdict
 
-_FEW = "Less than half of the probability is on score lines: the drawing shows what little there is."
+_FEW = "Less than half of the probability is on score lines: the chart shows that part alone."
 
 
 def judgment_card(judgment: Judgment, judge: JudgeFormat) -> str:
-    """Everything the judgment says; `judge` is whose scale the charts have."""
-    shown = [_shown_card(one, judgment, judge) for one in judgment.shown]
+    """The whole judgment; `judge` has the scale of the charts."""
+    cards = [_shown_card(shown, judgment, judge) for shown in judgment.shown]
     drawn = "" if judgment.probability is None else _balance(judgment)
     if isinstance(judgment.verdict, RankingVerdict) and judgment.scores is not None:
         drawn = score_bars(judgment.scores, judge.scale)
     return (
         card(verdict(verdict_sentence(judgment), *verdict_details(judgment)), drawn)
-        + side_by_side(shown)
+        + side_by_side(cards)
         + input_notes(judgment)
     )
 
@@ -53,61 +53,61 @@ def verdict_sentence(judgment: Judgment) -> str:
         case LabelVerdict(label=label):
             return f"The answer is {label}."
         case RankingVerdict(order=order):
-            return f"From best to worst: {', '.join(_tied(one) for one in order)}."
+            return f"From best to worst: {', '.join(_tied(rank) for rank in order)}."
     return "No verdict."
 
 
 def verdict_details(judgment: Judgment) -> list[str]:
     """P(first better), scores and consistency, each a sentence."""
-    found = []
+    lines = []
     if judgment.probability is not None:
-        what = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
-        found.append(f"P({what}) {judgment.probability:.2f}")
+        event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
+        lines.append(f"P({event}) {judgment.probability:.2f}")
     if judgment.scores is not None and len(judgment.scores) > 1:
         by_one_order = len(judgment.shown) < 2 or judgment.scores == judgment.shown[0].scores  # as under rule `given`
         mean = "Scores" if by_one_order else "Mean scores"
-        found.append(f"{mean} {score_text(judgment.scores)}")
+        lines.append(f"{mean} {score_text(judgment.scores)}")
     if judgment.consistent is not None:
-        found.append(
+        lines.append(
             "All orders agree."
             if judgment.consistent
-            else "The orders disagree: the verdict depends on which answer stands first, so do not lean on it."
+            else "The orders disagree: the verdict depends on which answer stands first, so do not rely on it."
         )
     if judgment.repaired:
-        found.append("Only a second try, held to the grammar of score lines, could be read.")
-    return found
+        lines.append("Only a second try, held to the grammar of score lines, could be read.")
+    return lines
 
 
 def failure_words(failure: Unparsed) -> str:
-    """What went wrong, in words, with the finding where there is one."""
+    """A failure in words, with its finding where there is one."""
     why = failure.why or (failure.text if failure.code == "engine" else "")
     return FAILURE_NAMES[failure.code] + (f" ({why})" if why else "")
 
 
 def text_failure(failure: Unparsed) -> str:
-    """What a reason or a reply in a talk lacks, in words."""
+    """The failure of a reason or of a reply in a talk, in words."""
     return f"it breaks off ({failure.why})" if failure.code == "truncated" else failure_words(failure)
 
 
 def live_reasons(replies: Sequence[PartialReply]) -> str:
-    """The reasons that are being written; while only scores are, that they are."""
-    reasons = [one for one in replies if one.reason]
+    """The reasons being written; empty while scores are."""
+    reasons = [reply for reply in replies if reply.reason]
     if not reasons:
         return ""
     return side_by_side(
-        partial_text(one.text.lstrip(), title=f"The reason, going on from “{one.line}”") for one in reasons
+        partial_text(reply.text.lstrip(), title=f"The reason, continuing “{reply.line}”") for reply in reasons
     )
 
 
 def input_notes(judgment: Judgment) -> str:
-    """What was done to the texts before the judge saw them."""
+    """Notes on changes of the texts before the judge saw them, and the token counts."""
     lines = []
     if judgment.sanitized:
         lines.append(
             f"{judgment.sanitized} look-alikes of the prompt's own markers were defused in what you gave, so that no "
             "text can pass for the prompt."
         )
-    if any(one.truncations for one in judgment.shown):
+    if any(shown.truncations for shown in judgment.shown):
         lines.append("Some texts did not fit the judge's window and were cut at their end.")
     lines.append(f"{judgment.prompt_tokens:,} tokens read, {judgment.completion_tokens:,} written.")
     return f'<div class="jl-small">{sentences(lines)}</div>'
@@ -117,16 +117,16 @@ def order_words(shown: Shown) -> str:
     """`answer 2 shown first`, with the part where there are several."""
     part = f"{shown.part}: " if shown.part else ""
     if len(shown.order) == 1:
-        return shown.part or "what the judge wrote"
+        return shown.part or "the judge's reply"
     return f"{part}answer {shown.order[0] + 1} shown first"
 
 
 def _shown_card(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
-    said = [] if shown.failure is None else [f"Not readable: {failure_words(shown.failure)}."]
+    lines = [] if shown.failure is None else [f"Not readable: {failure_words(shown.failure)}."]
     if shown.scores is not None:
-        said.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
-        said.append("" if shown.anchor is None else f"What it was graded beside got {shown.anchor:g}.")
-    parts = [sentences(said), _chart(shown, judge), text_block(shown.text, title="Reply as written")]
+        lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
+        lines.append("" if shown.anchor is None else f"The other answer beside it got {shown.anchor:g}.")
+    parts = [sentences(lines), _chart(shown, judge), text_block(shown.text, title="Reply as written")]
     if shown.reason is not None:
         parts.append(text_block(shown.reason, title="Reason"))
     if shown.reason_failure is not None:
@@ -139,7 +139,7 @@ def _shown_card(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def _chart(shown: Shown, judge: JudgeFormat) -> str:
-    """The distribution and what it comes down to; nothing where there is none."""
+    """The chart of the distribution with its main numbers; empty without one."""
     if shown.distribution is None and shown.grades is None:
         return ""
     try:
@@ -150,9 +150,9 @@ def _chart(shown: Shown, judge: JudgeFormat) -> str:
     assert drawn is not None, "one of the two is there"
     few = notice(_FEW) if 1 - drawn.unassigned < LEAST_ASSIGNED else ""
     if shown.grades is not None:
-        found = shown.grades
-        expected = "" if math.isnan(found.expected) else f"Expected score {found.expected:.2f}"
-        return sentences([expected, _rest(found.unassigned, found.approximation)]) + few + grade_bars(found, values)
+        grades = shown.grades
+        expected = "" if math.isnan(grades.expected) else f"Expected score {grades.expected:.2f}"
+        return sentences([expected, _rest(grades.unassigned, grades.approximation)]) + few + grade_bars(grades, values)
     assert shown.distribution is not None, "the other of the two"
     pair = shown.distribution
     first = pair.first_better if shown.order == (0, 1) else 1 - pair.first_better
@@ -171,11 +171,11 @@ def _balance(judgment: Judgment) -> str:
 
 
 def _in_sample_order(shown: Shown) -> tuple[float, ...]:
-    assert shown.scores is not None, "its caller looked"
+    assert shown.scores is not None, "checked by the caller"
     by_answer = dict(zip(shown.order, shown.scores, strict=True))
     return tuple(by_answer[index] for index in sorted(by_answer))
 
 
-def _tied(places: tuple[int, ...]) -> str:
-    names = " and ".join(str(place + 1) for place in places)
-    return f"answer {names}" if len(places) == 1 else f"answers {names} alike"
+def _tied(answers: tuple[int, ...]) -> str:
+    names = " and ".join(str(answer + 1) for answer in answers)
+    return f"answer {names}" if len(answers) == 1 else f"answers {names} alike"

@@ -93,7 +93,7 @@ def test_texts_judgment_and_the_other_judge_stand_together(page):
         assert item.get_by_text(text).first.is_visible(), text
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # of a, b and c both judge; the same only of a
-    has(page, "browse-findings", "Of 3 items that both judge they say the same of 33.3")
+    has(page, "browse-findings", "Of 3 items with two verdicts 33.3")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, pa
     has(opened(), "browse-place", "your label: second better")
     tmp_path.joinpath("run.labels.tmp").mkdir()  # refused like a folder without leave to write, also to root
     page.locator("#label-first").click()
-    has(page, "browse-problem", "run.labels.jsonl: this label is not kept: Is a directory")
+    has(page, "browse-problem", "run.labels.jsonl: this label is not saved: Is a directory")
     assert read_labels(str(tmp_path / "run.labels.jsonl")).labels["a"].winner == 2
 
 
@@ -193,7 +193,7 @@ def test_shortcuts_can_be_turned_off(page):
 
 def test_a_judge_is_hidden_until_the_label_is_given(page):
     page.locator("#browse-blind input").check()
-    has(page, "browse-item", "What the judge says is hidden")
+    has(page, "browse-item", "The judgment is hidden")
     assert page.locator("#browse-item .jl-verdict").count() == 0
     assert listed(page)[0] == "a"
     page.keyboard.press("2")

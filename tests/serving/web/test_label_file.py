@@ -112,7 +112,7 @@ def test_a_torn_last_line_is_passed_over_with_a_note(run_file, labels, tail):
         file.write(tail)
     now = start_browsing(open_run(run_file))
     assert now.labels == {"a": 1}
-    assert now.notes == (f"The last line of {labels.path} is torn and was passed over: give that label again.",)
+    assert now.notes == (f"The last line of {labels.path} is incomplete and was skipped: give that label again.",)
     now.at("b").labelled(2)
     again = start_browsing(open_run(run_file))
     assert (again.labels, again.notes) == ({"a": 1, "b": 2}, ())
@@ -121,7 +121,7 @@ def test_a_torn_last_line_is_passed_over_with_a_note(run_file, labels, tail):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected an id and a winner and nothing else"),
+        ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected exactly an id and a winner"),
         ('{"id": "a", "winner": 3}', "run.labels.jsonl:2: .*winner"),
         ("{", "run.labels.jsonl:2: not JSON"),
     ],
@@ -140,7 +140,9 @@ def test_a_file_that_the_page_did_not_write_is_never_overwritten(run_file, label
 def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
     labels = LabelFile(small_disk / "run.labels.jsonl")
     labels.path.write_text(json.dumps({"id": "a", "winner": 1}) + "\n")  # all the room there is
-    with pytest.raises(RunError, match=r"run.labels.jsonl: this label is not kept: No space left on device; make room"):
+    with pytest.raises(
+        RunError, match="this label is not saved: No space left on device; free some space"
+    ):
         labels.put("b", 2)
     assert labels.read().winners == {"a": 1}
     assert list(small_disk.iterdir()) == [labels.path]
@@ -149,6 +151,6 @@ def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
 def test_a_label_that_cannot_be_kept_is_not_given(run_file, labels):
     now = start_browsing(open_run(run_file))
     labels.path.with_suffix(".tmp").mkdir()  # refused like a folder without leave to write, also to root
-    with pytest.raises(RunError, match="this label is not kept: Is a directory"):
+    with pytest.raises(RunError, match="this label is not saved: Is a directory"):
         now.labelled(1)
     assert start_browsing(open_run(run_file)).labels == {}

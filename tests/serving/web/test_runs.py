@@ -29,12 +29,12 @@ def test_the_texts_of_a_real_run_are_found_beside_it_until_they_change(tmp_path)
 
 def test_a_run_without_texts_says_so(tmp_path):
     run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS))
-    assert "Give the file that was judged" in run.notes[0]
+    assert "Give the judged file" in run.notes[0]
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("", "holds no judgments"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")],
+    [("", "no judgments found"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")],
 )
 def test_what_is_no_run_file_is_refused_with_its_place(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)

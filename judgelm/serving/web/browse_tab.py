@@ -1,4 +1,4 @@
-"""The tab where run files are opened, browsed, compared and labelled."""
+"""The tab to open, browse, compare and label run files."""
 
 import dataclasses
 import tempfile
@@ -12,9 +12,8 @@ import gradio as gr
 from judgelm.errors import InputError, JudgelmError
 from judgelm.judge import Judge
 from judgelm.records import Winner
-from judgelm.serving.web.browse_state import ANY, PAGE, BrowseState, Filter, start_browsing
+from judgelm.serving.web.browse_state import ANY, PAGE, BrowseState, Filter, item_lines, label_lines, start_browsing
 from judgelm.serving.web.components import QUIET, html
-from judgelm.serving.web.findings import item_lines, label_lines
 from judgelm.serving.web.item_view import agreement_html, item_html, list_choices, position_text, run_overview
 from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import Run, open_run, read_winners, verdict_name
@@ -28,13 +27,13 @@ _KEYS = (
 _FIXED = {
     "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one known", "one")],
     "other": [("any", ANY), ("says the same", "same"), ("says otherwise", "different")],
-    "label": [("any", ANY), *((one, one) for one in ("labelled", "not labelled", "against the judge"))],
+    "label": [("any", ANY), *((state, state) for state in ("labelled", "not labelled", "against the judge"))],
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """The elements that show where somebody is, in the order in which `_shown` gives their values."""
+    """The elements of the current position, in the order of the values from `_shown`."""
 
     state: gr.State
     items: gr.Radio
@@ -50,7 +49,7 @@ class _View:
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
-    """Lay the tab out; `runs` were opened when the page was started, the others come from the browser."""
+    """Lay the tab out; `runs` were opened when the page was started, others come from the browser."""
     opening, opened = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
@@ -71,8 +70,7 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
     _wire_filters(judge, view, blind, fields)
     _wire_exports(view.state, exporting)
 
-    def on_open(*given: Any) -> list[Any]:
-        hidden, *sources = given
+    def on_open(hidden: bool, *sources: Any) -> list[Any]:
         try:
             browsing = opening(*sources)
         except JudgelmError as error:
@@ -88,7 +86,7 @@ def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[Run]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opened:
-    """The button that opens files, what it reads, and where it says what is wrong with them."""
+    """The button that opens files, the fields that it reads, and the element for errors."""
 
     button: gr.Button
     sources: list[Any]
@@ -96,40 +94,42 @@ class _Opened:
 
 
 def _opening_part(runs: Sequence[Run]) -> tuple[Callable[..., BrowseState], _Opened]:
-    """Where files are chosen, and the function that makes them a place in a run."""
+    """The fields to choose files, and the function that opens them."""
     by_name = {run.name: run for run in runs}
     names = [(name, name) for name in by_name]
     with gr.Accordion("Files", open=not runs, elem_id="browse-files"):
         with gr.Row(visible=bool(runs)):
-            kept = gr.Dropdown(names, value=runs[0].name if runs else None, label="Run", elem_id="browse-run-name")
-            beside = gr.Dropdown(
+            run_name = gr.Dropdown(names, value=runs[0].name if runs else None, label="Run", elem_id="browse-run-name")
+            other_run = gr.Dropdown(
                 [("no other judge", _NONE), *names], value=_NONE, label="Compare with", elem_id="browse-other-name"
             )
         with gr.Row():
             run_file = gr.File(label="Run file", height=150, elem_id="browse-run-file")
-            texts = gr.File(label="What was judged", height=150, elem_id="browse-texts-file")
+            texts = gr.File(label="Judged file", height=150, elem_id="browse-texts-file")
             other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
-    problem = html("browse-open-problem")  # not in the files' part, which is closed where a run is there from the start
+    problem = html("browse-open-problem")  # outside the files' part, which is closed where runs are open from the start
 
     def opening(
-        name: str | None, other_name: str, run: str | None, judged: str | None, second: str | None, marks: str | None
+        name: str | None, other_name: str, run: str | None, texts: str | None, other: str | None, labels: str | None
     ) -> BrowseState:
         if run is None and name is None:
             raise InputError("there is no run file; choose the OUT.jsonl that judgelm-batch wrote")
-        first = by_name[name or ""] if run is None else open_run(run, judged, uploaded=True)
-        if second is None:
-            compared = by_name.get(other_name)
+        first = by_name[name or ""] if run is None else open_run(run, texts, uploaded=True)
+        if other is None:
+            second = by_name.get(other_name)
         else:
-            compared = open_run(second, judged, name=_other_name(second, first), uploaded=True)
-        return start_browsing(first, other=compared, labels={} if marks is None else read_winners(marks))
+            second = open_run(other, texts, name=_other_name(other, first), uploaded=True)
+        return start_browsing(first, other=second, labels={} if labels is None else read_winners(labels))
 
-    return opening, _Opened(button=button, sources=[kept, beside, run_file, texts, other, labels], problem=problem)
+    return opening, _Opened(
+        button=button, sources=[run_name, other_run, run_file, texts, other, labels], problem=problem
+    )
 
 
 def _other_name(path: str, first: Run) -> str:
-    """The second file's name; told apart from the first's where it is the same."""
+    """The second file's name, made different from the first's where they are equal."""
     name = Path(path).name
     return f"{name} (the other)" if name == first.name else name
 
@@ -148,18 +148,18 @@ def _filter_part() -> list[Any]:
 
 
 def _filter_choices(run: Run) -> list[Any]:
-    """All filters open, with what there is to choose in this run."""
-    found = {
+    """All filters reset, with the choices of this run."""
+    choices = {
         "verdict": [(verdict_name(word), word) for word in run.verdicts[:_MOST_CHOICES]],
         "category": [(name, name) for name in run.categories[:_MOST_CHOICES]],
         "failure": [(code, code) for code in run.failures],
     }
-    reset = [gr.Dropdown([("any", ANY), *there], value=ANY) for there in found.values()]
+    reset = [gr.Dropdown([("any", ANY), *values], value=ANY) for values in choices.values()]
     return [*reset, *(gr.Dropdown(value=ANY) for _ in _FIXED), gr.Textbox(value="")]
 
 
 def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
-    """The buttons of a label, their keys, and whether judges' verdicts are hidden until then."""
+    """The buttons for labels and steps, and the box that hides judgments until an item is labelled."""
     with gr.Row(elem_classes="jl-labels"):
         buttons = {
             "1": gr.Button("First (1)", size="sm", elem_id="label-first"),
@@ -170,13 +170,13 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
             "next": gr.Button("Next (j)", size="sm", elem_id="step-next"),
         }
     with gr.Row():
-        blind = gr.Checkbox(value=False, label="Hide what judges say until I have labelled", elem_id="browse-blind")
+        blind = gr.Checkbox(value=False, label="Hide judgments until I have labelled", elem_id="browse-blind")
         gr.Checkbox(True, label="Keyboard shortcuts", info=_KEYS, interactive=True, elem_id="browse-keys")
     return buttons, blind
 
 
 def _export_part() -> list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]:
-    """What can be taken away: a button, where the file appears, its lines and its name."""
+    """The exports: a button, the element of the file, its lines and its name."""
     with gr.Row():
         with gr.Column(min_width=260):
             labels = gr.Button("Export my labels", size="md", elem_id="export-labels")
@@ -204,14 +204,14 @@ def _shown(judge: Judge, browsing: BrowseState, *, blind: bool, also_findings: b
 def _wire_steps(
     judge: Judge, view: _View, blind: gr.Checkbox, buttons: dict[str, gr.Button], pages: list[tuple[gr.Button, int]]
 ) -> None:
-    """Choose, step and label."""
+    """Wire the list, the steps and the labels."""
 
     def after(step: Callable[..., BrowseState], *, also_findings: bool) -> Callable[..., list[Any]]:
-        def on_event(browsing: BrowseState | None, hidden: bool, *given: Any) -> list[Any]:
+        def on_event(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
             if browsing is None:
                 return [gr.skip()] * len(view.all)
             try:
-                return _shown(judge, step(browsing, *given), blind=hidden, also_findings=also_findings)
+                return _shown(judge, step(browsing, *values), blind=hidden, also_findings=also_findings)
             except JudgelmError as error:
                 return [*[gr.skip()] * (len(view.all) - 1), alert(error)]
 
@@ -222,7 +222,7 @@ def _wire_steps(
 
     winners: dict[str, Winner | None] = {"1": 1, "2": 2, "tie": "tie", "none": None}
     for name, winner in winners.items():
-        wire(buttons[name].click, lambda now, given=winner: now.labelled(given), also_findings=True)
+        wire(buttons[name].click, lambda now, winner=winner: now.labelled(winner), also_findings=True)
     wire(buttons["next"].click, lambda now: now.moved(1))
     wire(buttons["back"].click, lambda now: now.moved(-1))
     for button, steps in pages:
@@ -232,12 +232,12 @@ def _wire_steps(
 
 
 def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[Any]) -> None:
-    """List what every filter leaves, as soon as one changes."""
+    """Update the list whenever a filter changes."""
 
     def on_filter(browsing: BrowseState | None, hidden: bool, *values: Any) -> list[Any]:
         if browsing is None:
             return [gr.skip()] * len(view.all)
-        by = Filter(**dict(zip((one.name for one in dataclasses.fields(Filter)), values, strict=True)))
+        by = Filter(**dict(zip((field.name for field in dataclasses.fields(Filter)), values, strict=True)))
         return _shown(judge, browsing.filtered(by), blind=hidden, also_findings=False)
 
     changes = [field.submit if isinstance(field, gr.Textbox) else field.input for field in fields]
@@ -247,7 +247,7 @@ def _wire_filters(judge: Judge, view: _View, blind: gr.Checkbox, fields: list[An
 def _wire_exports(
     state: gr.State, exports: list[tuple[gr.Button, gr.File, Callable[[BrowseState], Iterable[bytes]], str]]
 ) -> None:
-    """Write a file when asked to, and offer it."""
+    """Write the file of an export on its button, and offer it."""
     for button, file, lines, name in exports:
 
         def on_export(browsing: BrowseState | None, lines: Any = lines, name: str = name) -> gr.File:

@@ -6,8 +6,8 @@ import pytest
 
 from judgelm.cli.eval import ScoringOptions
 from judgelm.cli.evaluation import score
-from judgelm.serving.web.browse_state import Filter, start_browsing
-from judgelm.serving.web.findings import item_lines, judge_agreement, label_agreement, label_lines
+from judgelm.serving.web.browse_state import Filter, item_lines, label_lines, start_browsing
+from judgelm.serving.web.item_view import judge_agreement, label_agreement
 from judgelm.serving.web.runs import Run
 from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, write_run
 
@@ -38,7 +38,7 @@ def test_the_difference_counts_only_what_both_judge():
     lines = judge_agreement(start_browsing(first, other=run_of(others, name="second.jsonl")))
     # shared: 0 to 4; 5 only in the first, x only in the second; of 0 to 3 the same in 0 and 2
     assert "share 5 items; 1 are only in the first and 1 only in the second" in lines[0]
-    assert "Of 4 items that both judge they say the same of 50.0\u00a0%" in lines[1]
+    assert "Of 4 items with two verdicts 50.0\u00a0%" in lines[1]
     assert lines[2].startswith("Cohen's kappa 0.00")  # expected by chance: 1/2 too
 
 

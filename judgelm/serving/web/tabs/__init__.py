@@ -1,1 +1,0 @@
-"""The tabs of the web page."""
