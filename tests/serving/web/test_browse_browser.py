@@ -243,4 +243,4 @@ def test_runs_of_the_command_line_are_open_at_once(url_with_runs, page_at):
     page.locator("#browse-other-name input").click()
     page.get_by_role("option", name="other.jsonl").click()
     page.locator("#browse-open").click()
-    has(page, "browse-findings", "Of 3 items that both judge")
+    has(page, "browse-findings", "Of 3 items with two verdicts")

@@ -58,7 +58,7 @@ def test_a_pair_is_judged_while_its_reason_is_seen_being_written(url, page_at, e
     page.wait_for_function("before => document.querySelector('.jl-writing .jl-raw')?.innerText !== before", arg=first)
     shown = page.locator("#pair-judgment")
     shown.get_by_text("A tie, since the orders disagree.").wait_for()  # 8 : 6 whatever stands first
-    assert shown.get_by_text("do not lean on it").is_visible()
+    assert shown.get_by_text("do not rely on it").is_visible()
     assert shown.locator("svg").count() == 2
     assert shown.locator("svg").first.get_attribute("aria-label").startswith("Probabilities of the score lines")
     assert growing.count() == 0
