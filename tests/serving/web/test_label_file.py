@@ -140,9 +140,7 @@ def test_a_file_that_the_page_did_not_write_is_never_overwritten(run_file, label
 def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
     labels = LabelFile(small_disk / "run.labels.jsonl")
     labels.path.write_text(json.dumps({"id": "a", "winner": 1}) + "\n")  # all the room there is
-    with pytest.raises(
-        RunError, match="this label is not saved: No space left on device; free some space"
-    ):
+    with pytest.raises(RunError, match="this label is not saved: No space left on device; free some space"):
         labels.put("b", 2)
     assert labels.read().winners == {"a": 1}
     assert list(small_disk.iterdir()) == [labels.path]
