@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from judgelm.metrics.agreement import LABELS, confusion, confusion_cells, scores_of_confusion
 from judgelm.metrics.position import position_cells
-from judgelm.metrics.resampling import Estimate, Resampling, estimate, share, widened
+from judgelm.metrics.resampling import Estimate, Resampling, estimate, mean, share, widened
 from judgelm.records import Judgment, Winner
 from judgelm.studies.join import JoinedPair, LabelledPair
 from judgelm.studies.pair_labels import winner_of
@@ -96,25 +96,22 @@ def position_estimates(
     """`metrics.position.position_bias` with intervals; labels and errors are its, clusters those of `pair_metrics`."""
     cells = position_cells(given, swapped)
     steady, first, second = (share(column > 0, clusters, resampling) for column in cells.T)
-    [delta] = estimate(cells, _delta, clusters, resampling)
+
+    def leaning(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.abs(sums[:, 1:2] - sums[:, 2:3]) / sums.sum(axis=1, keepdims=True), dtype=np.float64)
+
+    [delta] = estimate(cells, leaning, clusters, resampling)
     if delta.low == delta.high:  # every pair behaves alike: 0 or 1
         delta = widened(delta, clusters)
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
 
 
 def _position(pairs: Sequence[LabelledPair], resampling: Resampling) -> PositionEstimates | None:
-    both = [(pair.given, pair.swapped, pair.cluster) for pair in pairs]
-    paired = [
-        (given, swapped, cluster) for given, swapped, cluster in both if given is not None and swapped is not None
-    ]
+    paired = [pair for pair in pairs if pair.given is not None and pair.swapped is not None]
     if not paired:
         return None
-    given, swapped = np.array([row[0] for row in paired]), np.array([row[1] for row in paired])
-    return position_estimates(given, swapped, [row[2] for row in paired], resampling)
-
-
-def _delta(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.abs(sums[:, 1:2] - sums[:, 2:3]) / sums.sum(axis=1, keepdims=True), dtype=np.float64)
+    given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
+    return position_estimates(given, swapped, [pair.cluster for pair in paired], resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +145,7 @@ def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> P
         losses = proper_losses(
             np.array([row.truth > 0 for _, row in decided]), np.array([probability for probability, _ in decided])
         )
-        brier, log_loss = _means(losses, [row.cluster for _, row in decided], resampling)
+        brier, log_loss = (mean(loss, [row.cluster for _, row in decided], resampling) for loss in losses.T)
     return ProbabilityScores(
         n=len(decided),
         tied_labels=len(known) - len(decided),
@@ -172,11 +169,6 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
     of_outcome = np.where(first_better, probability, 1 - probability)
     epsilon = np.finfo(np.float64).eps
     return np.column_stack([(1 - of_outcome) ** 2, -np.log(np.clip(of_outcome, epsilon, 1 - epsilon))])
-
-
-def _means(losses: NDArray[np.float64], clusters: Sequence[Hashable], resampling: Resampling) -> list[Estimate]:
-    counted = np.column_stack([losses, np.ones(len(losses))])
-    return estimate(counted, lambda sums: sums[:, :2] / sums[:, 2:], clusters, resampling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

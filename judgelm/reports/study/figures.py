@@ -269,17 +269,13 @@ def _legend(canvas: Canvas, axes: Axes) -> None:
 
 def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Heights, NaN where undefined, and the whiskers' lengths, None where nothing has an interval."""
-    heights = np.array([_height(value) for value in values], dtype=np.float64)
+    points = [value.value if isinstance(value, Estimate) else value for value in values]
+    heights = np.array([np.nan if point is None else point for point in points], dtype=np.float64)
     bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]
     if not any(isinstance(bounded, Estimate) for bounded in values):
         return heights, None
     low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return heights, np.clip(np.stack([heights - low, high - heights]), 0, None)
-
-
-def _height(value: Value) -> float:
-    height = value.value if isinstance(value, Estimate) else value
-    return float("nan") if height is None else float(height)
 
 
 def _named(name: str, values: Sequence[Value]) -> str:

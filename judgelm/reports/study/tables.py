@@ -35,13 +35,13 @@ def table_csv(table: Table) -> str:
     A column that holds an estimate becomes five: its value under the column's key, and `_low`, `_high`, `_n`, `_level`
     (of the interval, 0.95 for instance). Shares stay in [0, 1]. What is undefined is an empty cell.
     """
-    estimated = _estimated(table)
+    estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    heads = [
-        _heads(column.key) if wide else [column.key] for column, wide in zip(table.columns, estimated, strict=True)
-    ]
-    writer.writerow([head for group in heads for head in group])
+    heads = []
+    for column, wide in zip(table.columns, estimated, strict=True):
+        heads += [column.key, *(f"{column.key}_{part}" for part in _PARTS if wide)]
+    writer.writerow(heads)
     for row in table.rows:
         cells = [_csv_cells(cell, wide) for cell, wide in zip(row, estimated, strict=True)]
         writer.writerow([cell for group in cells for cell in group])
@@ -90,7 +90,7 @@ def _written(value: float, kind: Kind) -> str:
         case "share":
             return wording.percent(value)
         case "number":
-            return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:,.3f}"  # 0.000 would read as none at all
+            return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:,.3f}"  # 0.000 would read as zero
         case "count":
             return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
         case "text":
@@ -106,14 +106,6 @@ def _bounds(cell: Estimate, kind: Kind) -> str:
 def _interval_note(table: Table) -> str:
     levels = sorted({cell.level for row in table.rows for cell in row if isinstance(cell, Estimate)})
     return f"Small print: {' and '.join(f'{100 * level:g} %' for level in levels)} interval." if levels else ""
-
-
-def _estimated(table: Table) -> list[bool]:
-    return [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
-
-
-def _heads(key: str) -> list[str]:
-    return [key, *(f"{key}_{part}" for part in _PARTS)]
 
 
 def _csv_cells(cell: Cell, wide: bool) -> Sequence[Cell]:

@@ -119,9 +119,7 @@ def _measured(name: str, group: PairGroup, resampling: Resampling) -> _Measured:
     if not paired:
         return _Measured(name=name, position=None, lead=None, failed=failed, alone=group.alone)
     clusters = [pair.cluster for pair in paired]
-    given, swapped = (
-        np.array([getattr(pair, side) for pair in paired], dtype=np.int_) for side in ("given", "swapped")
-    )
+    given, swapped = np.array([pair.given for pair in paired]), np.array([pair.swapped for pair in paired])
     scored = [pair.leads for pair in paired if pair.leads is not None]
     lead = None
     if len(scored) == len(paired):

@@ -183,7 +183,9 @@ def join_items(
         "without any extractable answer": sum(item.majority.answer is None for item in items),
         "majority not known to be right or wrong": sum(item.majority_right is None for item in items),
         "different solves in the two runs": differing,
-        "reference is not the majority": sum(_other_reference(always[item.id], item.majority) for item in items),
+        "reference is not the majority": sum(
+            always[item.id].own_reference not in (None, item.majority.answer) for item in items
+        ),
     }
     return SsrItems(items=items, counts=counts)
 
@@ -204,7 +206,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
             f"judgment {judgment.sample_id}: mode {judgment.mode!r} concludes in {judgment.verdict}, and this study "
             "needs the better answer of a pair; give runs of mode ssr"
         )
-    votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and _comparing(shown)]
+    votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and len(shown.order) == 2]
     if not votes or any(vote is None for vote in votes):
         named = judgment.verdict.winner
         return "split" if named == "tie" else ("right" if named == winner else "wrong")
@@ -238,14 +240,6 @@ def _majority_right(solved: Majority, truth: PairTruth) -> bool | None:
 
 def _answers(judgment: Judgment) -> list[str | None]:
     return [solve.answer for solve in judgment.self_answers]
-
-
-def _other_reference(judgment: Judgment, solved: Majority) -> bool:
-    return judgment.own_reference is not None and judgment.own_reference != solved.answer
-
-
-def _comparing(shown: Shown) -> bool:
-    return len(shown.order) == 2
 
 
 def _vote(shown: Shown) -> int | None:
