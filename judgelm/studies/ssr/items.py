@@ -14,7 +14,7 @@ majority answer, an item with the gate off that of the run that never does. Both
 that every tau is compared at the same cost and without asking again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from judgelm.errors import InputError
+from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.selective import GateScores, accuracies, gate_scores
 from judgelm.parsing.majority import Majority, majority
 from judgelm.records import Judgment, PairVerdict, Shown
 from judgelm.studies.self_reference.truth import same_answer
@@ -112,6 +114,21 @@ class SsrItems:
     def known(self) -> NDArray[np.bool_]:
         """Shape (n,): whether it is known to be right or wrong."""
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
+
+    def where(self, mask: Iterable[bool]) -> "SsrItems":
+        """Some of the items; the counts stay those of all."""
+        chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
+        return SsrItems(items=chosen, counts=self.counts)
+
+    def gate(self, tau: float, resampling: Resampling) -> GateScores:
+        """Rate and precision of the gate."""
+        return gate_scores(self.on(tau), self.right(), self.known(), self.questions, resampling)
+
+    def accuracies(
+        self, rule: SplitRule, tau: float, differences: Sequence[tuple[int, int]], resampling: Resampling
+    ) -> tuple[list[Estimate | None], list[Estimate | None]]:
+        """PreferenceAcc of never, always and selective, and the `differences` between two of them."""
+        return accuracies(self.credits(rule, tau), differences, self.questions, resampling)
 
 
 def credit(outcome: Outcome, rule: SplitRule) -> float:

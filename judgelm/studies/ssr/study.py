@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from judgelm.errors import ConfigError
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import accuracies, gate_scores
 from judgelm.records import Judgment
 from judgelm.studies.result import Bars, Cell, Figure, Forest, ForestRow, Lines, Series, StudyResult, Table, Value, bars
 from judgelm.studies.ssr.items import PairTruth, SplitRule, SsrItems, join_items, pair_outcome
@@ -121,10 +120,8 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
 
 
 def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[str, ...]:
-    resampling = options.resampling
-    credits = items.credits(options.split, options.tau)
-    whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, resampling)
-    gate = gate_scores(items.on(options.tau), items.right(), items.known(), items.questions, resampling)
+    whole, gains = items.accuracies(options.split, options.tau, ((2, 0), (2, 1)), options.resampling)
+    gate = items.gate(options.tau, options.resampling)
     never, always, selective = (_percent(estimate) for estimate in whole)
     sentences = [
         f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}, over "

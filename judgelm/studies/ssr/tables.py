@@ -1,12 +1,11 @@
 """SSR-Judge's tables: the comparison at every tau, the four slices, categories, calibration and cost."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from judgelm.metrics.resampling import Estimate, Resampling
-from judgelm.metrics.selective import accuracies, calibration_curve, gate_scores, thresholds
+from judgelm.metrics.selective import calibration_curve, thresholds
 from judgelm.records import Judgment
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.ssr.items import SPLIT_RULES, SplitRule, SsrItem, SsrItems
@@ -22,19 +21,17 @@ def all_taus(items: SsrItems) -> tuple[float, ...]:
 
 def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
     """Table 1 at one tau: each condition under each rule for a split, all columns by the same gate."""
-    on = items.on(tau)
-    gate = gate_scores(on, items.right(), items.known(), items.questions, resampling)
+    on, gate = items.on(tau), items.gate(tau, resampling)
+    undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
     rows: list[Row] = []
     for rule in SPLIT_RULES:
-        credits = items.credits(rule, tau)
-        whole, gains = accuracies(credits, ((0, 0), (1, 0), (2, 0), (2, 1)), items.questions, resampling)
-        parts = [_part_accuracies(items, credits, mask, resampling) for mask in (on, ~on)]
+        whole, gains = items.accuracies(rule, tau, ((0, 0), (1, 0), (2, 0), (2, 1)), resampling)
+        parts = [items.where(mask).accuracies(rule, tau, (), resampling)[0] for mask in (on, ~on)]
         for index, name in enumerate(CONDITIONS):
             gain = None if index == 0 else gains[index]
             over_always = gains[3] if index == 2 else None
-            undecided = int(np.isnan(items.credits("tie", tau)[:, index]).sum())
             shares = (whole[index], parts[0][index], parts[1][index], gain, over_always)
-            rows.append((name, rule, *shares, undecided, gate.rate, gate.precision))
+            rows.append((name, rule, *shares, undecided[index], gate.rate, gate.precision))
     return table(
         rows,
         columns("text", condition="condition", split="a split counts as"),
@@ -54,11 +51,9 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
     """Precision, coverage and PreferenceAcc of selective self-reference at every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
-        on = items.on(tau)
-        gate = gate_scores(on, items.right(), items.known(), items.questions, resampling)
-        credits = items.credits(rule, tau)
-        whole, gains = accuracies(credits, ((2, 0), (2, 1)), items.questions, resampling)
-        on_part, off_part = (_part_accuracies(items, credits, mask, resampling) for mask in (on, ~on))
+        on, gate = items.on(tau), items.gate(tau, resampling)
+        whole, gains = items.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
+        on_part, off_part = (items.where(mask).accuracies(rule, tau, (), resampling)[0] for mask in (on, ~on))
         slices = (on_part[0], on_part[1], off_part[0], off_part[1])
         rows.append((tau, int(on.sum()), gate.rate, gate.precision, whole[2], *gains, *slices))
     return table(
@@ -77,23 +72,17 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
     )
 
 
-def slice_masks(items: SsrItems, tau: float) -> list[NDArray[np.bool_]]:
-    """The four slices of Table 2, as masks; an item is in none where the correctness of its majority is unknown."""
-    on, right, known = items.on(tau), items.right(), items.known()
-    return [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
-
-
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
-    """Table 2 at several taus: gate on or off by majority right or wrong."""
+    """Table 2 at several taus: gate on or off by majority right or wrong, of items where this is known."""
+    right, known = items.right(), items.known()
     rows: list[Row] = []
     for tau in taus:
-        credits = items.credits(rule, tau)
-        for name, mask in zip(SLICES, slice_masks(items, tau), strict=True):
-            part = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
-            accuracy, differences = accuracies(credits[mask], ((1, 0),), part, resampling)
+        on = items.on(tau)
+        masks = [gate & (right == correct) & known for gate in (on, ~on) for correct in (True, False)]
+        for name, mask in zip(SLICES, masks, strict=True):
+            accuracy, differences = items.where(mask).accuracies(rule, tau, ((1, 0),), resampling)
             matches = "B" if name.startswith("on") else "A"
-            share = float(mask.mean())
-            rows.append((tau, name, int(mask.sum()), share, *accuracy, differences[0], matches))
+            rows.append((tau, name, int(mask.sum()), float(mask.mean()), *accuracy, differences[0], matches))
     return table(
         rows,
         columns("number", tau="tau"),
@@ -111,10 +100,9 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampl
 
 def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
     """Figure 3 in numbers: how often the majority answer is right at each level of agreement."""
-    known = items.known()
-    agreement = np.array([item.majority.agreement for item in items.items])[known]
-    keys = [key for key, keep in zip(items.questions, known, strict=True) if keep]
-    curve = calibration_curve(agreement, items.right()[known], keys, resampling)
+    known = items.where(items.known())
+    agreement = np.array([item.majority.agreement for item in known.items])
+    curve = calibration_curve(agreement, known.right(), known.questions, resampling)
     return table(
         [(level.agreement, level.n, level.right) for level in curve],
         columns("number", agreement="agreement"),
@@ -131,8 +119,8 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Res
     """Section 4.5: gains and gate precision by category, the largest gain over no reference first."""
     rows = []
     for name, part in by_category(items).items():
-        accuracy, gains = accuracies(part.credits(rule, tau), ((2, 0), (2, 1)), part.questions, resampling)
-        gate = gate_scores(part.on(tau), part.right(), part.known(), part.questions, resampling)
+        accuracy, gains = part.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
+        gate = part.gate(tau, resampling)
         rows.append((name, len(part.items), *accuracy, *gains, gate.rate, gate.precision))
     rows.sort(key=lambda row: -row[5].value if isinstance(row[5], Estimate) else 1.0)
     return table(
@@ -187,15 +175,3 @@ def by_category(items: SsrItems) -> dict[str, SsrItems]:
     for item in items.items:
         groups.setdefault(item.category, []).append(item)
     return {name: SsrItems(items=tuple(part), counts=items.counts) for name, part in groups.items()}
-
-
-def only(items: SsrItems, keep: Callable[[SsrItem], bool]) -> SsrItems:
-    """The items that `keep` takes; the counts stay those of all."""
-    return SsrItems(items=tuple(item for item in items.items if keep(item)), counts=items.counts)
-
-
-def _part_accuracies(
-    items: SsrItems, credits: NDArray[np.float64], mask: NDArray[np.bool_], resampling: Resampling
-) -> list[Estimate | None]:
-    keys = [key for key, inside in zip(items.questions, mask, strict=True) if inside]
-    return accuracies(credits[mask], (), keys, resampling)[0]

@@ -13,7 +13,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.metrics.selective import accuracies
 from judgelm.studies.result import Row, Table, columns, table
 from judgelm.studies.ssr.items import SplitRule, SsrItems, credit
-from judgelm.studies.ssr.tables import all_taus, by_category, only
+from judgelm.studies.ssr.tables import all_taus, by_category
 
 NEVER = 2.0
 """A tau that no agreement reaches: no reference at all."""
@@ -62,7 +62,8 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
         taken.update(questions)
         drawn = rng.permutation(len(questions))[: int(share * len(questions))]
         chosen.update(questions[index] for index in drawn)
-    return only(items, lambda item: item.question in chosen), only(items, lambda item: item.question not in chosen)
+    inside = np.array([key in chosen for key in items.questions], dtype=np.bool_)
+    return items.where(inside), items.where(~inside)
 
 
 def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> TauChoice | None:
