@@ -47,7 +47,7 @@ class EvaluationOptions:
 
     Attributes:
         failures: the treatment that headlines, groups and lists use; both are always computed.
-        order_rule: how two orders make one label; None for `pairing.protocol_rule`: `given` of pairs scored in both
+        order_rule: how two orders make one label; None for `protocol_rule`: `given` of pairs scored in both
             orders, as JudgeLM measures, `as_judged` of all else.
         tie_threshold: under order rule `probability`, how far from 0.5 is still a tie.
         run_rule: the order rule by which the run decided, for the protocol's sentence; None where unknown.
@@ -262,7 +262,7 @@ def _failure_codes(rows: list[JoinedPair]) -> dict[str, int]:
 def _group_rows(
     rows: list[JoinedPair], included: list[JoinedPair], values: Mapping[str, str], resampling: Resampling
 ) -> tuple[GroupRow, ...]:
-    """One row per value, the largest first; `kept` are the rows that count under the headline treatment."""
+    """One row per value, the largest first; `included` are the rows that count under the headline treatment."""
     everyone, counted = (group_by_value(part, lambda row: values.get(row.id)) for part in (rows, included))
     group_rows = [_group_row(value, members, counted.get(value, []), resampling) for value, members in everyone.items()]
     return tuple(sorted(group_rows, key=lambda row: (-row.n, row.value)))

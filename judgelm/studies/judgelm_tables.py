@@ -12,9 +12,9 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.result import (
     Bars,
-    Cell,
     Figure,
     Lines,
+    Row,
     Series,
     StudyResult,
     Table,
@@ -22,6 +22,7 @@ from judgelm.studies.result import (
     columns,
     table,
 )
+from judgelm.studies.sentences import format_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,28 +121,23 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]]) -> StudyResult:
     every = [run for rows in runs.values() for run in rows]
     if not every:
         raise ValueError("no runs to lay out")
-    tables = [
-        _efficiency(rows) if table_number == 3 else _measured(table_number, rows)
-        for table_number, rows in sorted(runs.items())
-    ]
-    figures: list[Figure] = [_scaling(runs[4])] if 4 in runs else []
-    figures += [
-        bias
-        for table_number in sorted(runs)
-        if table_number in (5, 6) and (bias := _biases(table_number, runs[table_number])) is not None
-    ]
+    ordered = sorted(runs.items())
+    biases = [_biases(table_number, rows) for table_number, rows in ordered if table_number in (5, 6)]
+    figures: list[Figure | None] = [_scaling(runs[4]) if 4 in runs else None, *biases]
     return StudyResult(
         study="judgelm",
         title="JudgeLM's tables for these judges",
         protocol=" / ".join(dict.fromkeys(run.evaluation.protocol for run in every)),
-        findings=tuple(_best(table_number, rows) for table_number, rows in sorted(runs.items()) if table_number != 3),
+        findings=tuple(_best(table_number, rows) for table_number, rows in ordered if table_number != 3),
         counts={
             "runs": len(every),
             "judged": sum(run.evaluation.counts.judged for run in every),
             "failed": sum(run.evaluation.counts.failed for run in every),
         },
-        tables=tuple(tables),
-        figures=tuple(figures),
+        tables=tuple(
+            _efficiency(rows) if table_number == 3 else _measured(table_number, rows) for table_number, rows in ordered
+        ),
+        figures=tuple(figure for figure in figures if figure is not None),
     )
 
 
@@ -188,16 +184,15 @@ def _estimate(metrics: object, name: str) -> Estimate:
 
 
 def _efficiency(rows: Sequence[TableRun]) -> Table:
-    def cells(run: TableRun) -> tuple[Cell, ...]:
-        timing = run.timing
-        total = timing.total_s
-        per = None if total is None or not timing.pairs else total * 5000 / timing.pairs
-        shown = (timing.pairs, timing.load_s, timing.judge_s, timing.metrics_s, total, per)
-        reasons = "yes" if timing.reasons else "no"
-        return (*(run.heads[key] for key in LAYOUTS[3].heads), timing.workers, reasons, *shown)
-
+    cells: list[Row] = []
+    for run in rows:
+        timing, total = run.timing, run.timing.total_s
+        per_5000 = None if total is None or not timing.pairs else total * 5000 / timing.pairs
+        times = (timing.load_s, timing.judge_s, timing.metrics_s, total, per_5000)
+        heads = [run.heads[key] for key in LAYOUTS[3].heads]
+        cells.append((*heads, timing.workers, "yes" if timing.reasons else "no", timing.pairs, *times))
     return table(
-        [cells(run) for run in rows],
+        cells,
         columns("text", LAYOUTS[3].heads.items()),
         columns("text", workers="judged on", reasons="reasons?"),
         columns("count", pairs="pairs"),
@@ -214,24 +209,24 @@ def _efficiency(rows: Sequence[TableRun]) -> Table:
 def _scaling(rows: Sequence[TableRun]) -> Lines:
     """Agreement over the data, one line a size; data scales that are not numbers keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
-    places = [_number(scale) for scale in scales]
-    at = {
-        scale: float(index) if rows_of_scale is None or None in places else rows_of_scale
-        for index, (scale, rows_of_scale) in enumerate(zip(scales, places, strict=True))
-    }
-    sizes = dict.fromkeys(run.heads["judge_size"] for run in rows)
+    numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
+    numeric = len(numbers) == len(scales)
+    at = numbers if numeric else {scale: float(index) for index, scale in enumerate(scales)}
+    by_size: dict[str, list[TableRun]] = {}
+    for run in rows:
+        by_size.setdefault(run.heads["judge_size"], []).append(run)
     return Lines(
         name="scaling",
         title="Agreement over the rows to fine-tune on",
-        x_label="Data scale (rows)" if None not in places else "Data scale (in the order given)",
+        x_label="Data scale (rows)" if numeric else "Data scale (in the order given)",
         y_label="Agreement, given order (share of pairs)",
         series=tuple(
             Series(
                 name=size,
-                x=tuple(at[run.heads["data_scale"]] for run in rows if run.heads["judge_size"] == size),
-                y=tuple(metric_value(run.evaluation, "agreement") for run in rows if run.heads["judge_size"] == size),
+                x=tuple(at[run.heads["data_scale"]] for run in runs),
+                y=tuple(metric_value(run.evaluation, "agreement") for run in runs),
             )
-            for size in sizes
+            for size, runs in by_size.items()
         ),
     )
 
@@ -270,7 +265,4 @@ def _best(table_number: int, rows: Sequence[TableRun]) -> str:
         return f"Table {table_number}: no judgment could be read."
     estimate, run = max(measured, key=lambda pair: pair[0].value)
     judge = ", ".join(run.heads[key] for key in LAYOUTS[table_number].heads)
-    return (
-        f"Table {table_number}: highest {_MEASURES[name].rstrip(' ↑')}: {100 * estimate.value:.1f} % (95 % interval "
-        f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}, n = {estimate.n}), {judge}."
-    )
+    return f"Table {table_number}: highest {_MEASURES[name].rstrip(' ↑')}: {format_share(estimate)}, {judge}."

@@ -115,25 +115,34 @@ def few_label_mean(paired: PairedRatings, judge: str, options: SelfBiasOptions) 
     """
     labelled = paired.frame[paired.frame["judge"] == judge]
     rest = paired.unreferenced[paired.unreferenced["judge"] == judge]
-    level = options.model.level
+    strata = list(_strata(labelled, rest))
+    level, truth, covered = options.model.level, None, None
     if len(rest):
-        fixed = [_stratum(name, rows, rest_of) for name, rows, rest_of in _strata(labelled, rest)]
-        estimates = _three(fixed, level)
-        return _powered(*estimates, truth=None, widths=[estimates], resampling=options.resampling)
-    draws = []
-    generator = np.random.default_rng(options.resampling.seed)
-    groups = [rows for _, rows, _ in _strata(labelled, rest)]
-    for _ in range(options.draws):
-        drawn = [_drawn(rows, options.label_share, generator) for rows in groups]
-        draws.append(_three(drawn, level))
-    truth = float(labelled["reference"].mean())
-    return _powered(*draws[0], truth=truth, widths=draws, resampling=options.resampling)
+        draws = [_three([_stratum(*parts) for parts in strata], level)]
+    else:
+        truth, generator = float(labelled["reference"].mean()), np.random.default_rng(options.resampling.seed)
+        draws = [
+            _three([_drawn(rows, options.label_share, generator) for _, rows, _ in strata], level)
+            for _ in range(options.draws)
+        ]
+        hits = np.array([stratified.low <= truth <= stratified.high for _, _, stratified in draws])
+        covered = share(hits, None, options.resampling)
+    usual, plain, stratified = (
+        float(np.mean([draw[index].high - draw[index].low for draw in draws])) for index in range(3)
+    )
+    return FewLabelMean(
+        classical=draws[0][0],
+        plain=draws[0][1],
+        stratified=draws[0][2],
+        truth=truth,
+        plain_width=plain / (usual or float("nan")),
+        width=stratified / (usual or float("nan")),
+        covered=covered,
+    )
 
 
-_Three = tuple[Estimate, Estimate, Estimate]
-
-
-def _three(strata: list[Stratum], level: float) -> _Three:
+def _three(strata: list[Stratum], level: float) -> tuple[Estimate, Estimate, Estimate]:
+    """Means from the labels alone, prediction-powered, and prediction-powered by stratum."""
     pooled = Stratum(
         name="all",
         labels=np.concatenate([stratum.labels for stratum in strata]),
@@ -142,33 +151,6 @@ def _three(strata: list[Stratum], level: float) -> _Three:
     )
     classical = stratified_mean(strata, level, powered=False)
     return classical, stratified_mean([pooled], level), stratified_mean(strata, level)
-
-
-def _powered(
-    classical: Estimate,
-    plain: Estimate,
-    stratified: Estimate,
-    *,
-    truth: float | None,
-    widths: list[_Three],
-    resampling: Resampling,
-) -> FewLabelMean:
-    def mean_width(index: int) -> float:
-        return float(np.mean([draw[index].high - draw[index].low for draw in widths]))
-
-    covered = None
-    if truth is not None:
-        covered = share(np.array([draw[2].low <= truth <= draw[2].high for draw in widths]), None, resampling)
-    usual = mean_width(0) or float("nan")
-    return FewLabelMean(
-        classical=classical,
-        plain=plain,
-        stratified=stratified,
-        truth=truth,
-        plain_width=mean_width(1) / usual,
-        width=mean_width(2) / usual,
-        covered=covered,
-    )
 
 
 def _strata(labelled: pd.DataFrame, rest: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:

@@ -132,7 +132,7 @@ def selection_table(votes: AlignedVotes) -> Table:
         columns("text", chosen="answers best", best="judges best"),
         columns("share", chosen_f1="F1 of the first", best_f1="F1 of the second", regret="lost by the choice"),
         columns("share", mean_f1="mean F1 of all"),
-        columns("count", place="its place by F1"),
+        columns("count", [("place", "its place by F1")]),
         columns("number", spearman="Spearman", spearman_interval="Spearman, interval"),
         name="judge-selection",
         title="The judge that answers best, chosen as the judge",
