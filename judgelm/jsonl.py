@@ -40,7 +40,7 @@ def encode_line(row: Mapping[str, object]) -> bytes:
     try:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
-        return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+        return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode() + b"\n"
 
 
 def json_ready(value: Any) -> Any:
@@ -203,20 +203,20 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
     """
     try:
         with Path(path).open("rb") as file:
-            for number, line in enumerate(file, 1):
+            for line_number, line in enumerate(file, 1):
                 if line.strip():
-                    yield number, _strict_object(path, number, line)
+                    yield line_number, _strict_object(path, line_number, line)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
 
 
-def _strict_object(path: str | Path, number: int, line: bytes) -> dict[str, object]:
+def _strict_object(path: str | Path, line_number: int, line: bytes) -> dict[str, object]:
     try:
         row = parse_json(line.decode())
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{number}: not UTF-8 at byte {error.start + 1}; remove the line") from error
+        raise InputError(f"{path}:{line_number}: not UTF-8 at byte {error.start + 1}; remove the line") from error
     except ValueError as error:
-        raise InputError(f"{path}:{number}: not JSON: {error}; remove the line") from error
+        raise InputError(f"{path}:{line_number}: not JSON: {error}; remove the line") from error
     if not isinstance(row, dict):
-        raise InputError(f"{path}:{number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")
+        raise InputError(f"{path}:{line_number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")
     return row

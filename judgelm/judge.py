@@ -87,7 +87,7 @@ class Judge:
             engine_options = replace(engine_options, max_model_len=card.window)
         if card is not None and engine_options.thinking is None:
             engine_options = replace(engine_options, thinking=card.thinking)
-        self.format = judge_format(card, template, place=model, ignore_card=ignore_card)
+        self.format = judge_format(card, template, location=model, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # `auto` is the workers' to choose
         self._load(engine_options)
@@ -161,8 +161,8 @@ class Judge:
         `options` are fields of the mode: `distribution=True` for the expected grade, `reasons="all"`, ... With
         `mode="rubric"` the answer is rated on the dimensions of a rubric: `dimensions=["helpfulness"]`, ...
         """
-        given = {} if anchor is None else {"anchor": anchor}
-        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=given)
+        metadata = {} if anchor is None else {"anchor": anchor}
+        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
         [judgment] = judge([sample], self.mode(mode, **options), self.engine)
         return judgment
 
@@ -207,8 +207,8 @@ class Judge:
         self.close()
 
 
-def judge_format(card: Card | None, template: str | None, *, place: str, ignore_card: bool) -> JudgeFormat:
-    """The template and scale to ask a judge with; `place` names the model in errors.
+def judge_format(card: Card | None, template: str | None, *, location: str, ignore_card: bool) -> JudgeFormat:
+    """The template and scale to ask a judge with; `location` names the model in errors.
 
     Raises:
         CardError: the model's card names another template, or other bytes of it.
@@ -218,7 +218,7 @@ def judge_format(card: Card | None, template: str | None, *, place: str, ignore_
     if card is None:
         return JudgeFormat(template=chosen.id, scale=(1, 10), step=1, source="option" if template else "default")
     if not ignore_card:
-        check_card(card, template=chosen.id, template_sha=chosen.sha, location=place)
+        check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
     source = "option" if ignore_card and template else "card"
     return JudgeFormat(
         template=chosen.id,

@@ -22,7 +22,8 @@ def mode_args(ctx: typer.Context) -> list[str]:
     from judgelm.modes.factory import CARD_FIELDS
 
     kind = MODES.get(ctx.params.get("mode") or "pair")
-    return [] if kind is None else [f"{one.name}=" for one in fields(cast(Any, kind)) if one.name not in CARD_FIELDS]
+    names = [] if kind is None else [field.name for field in fields(cast(Any, kind))]
+    return [f"{name}=" for name in names if name not in CARD_FIELDS]
 
 
 def templates() -> list[str]:

@@ -101,7 +101,7 @@ def _pairs(path: Path, option: str, given: Any) -> list[str]:
 def terminated_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM (a scheduler's preemption) like Ctrl-C: what is finished stays, the run can be resumed."""
 
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    def interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, interrupt)

@@ -80,8 +80,12 @@ def score(options: ScoringOptions) -> Scored:
 
 def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
     """Which judge of a cascade decided, as a grouping; none outside of one."""
-    found = {one.sample_id: f"{one.decided_by} judge" for one in judgments.values() if one.decided_by is not None}
-    return {"deciding judge": found} if found else {}
+    judges = {
+        sample_id: f"{judgment.decided_by} judge"
+        for sample_id, judgment in judgments.items()
+        if judgment.decided_by is not None
+    }
+    return {"deciding judge": judges} if judges else {}
 
 
 def _cascade(
@@ -90,11 +94,11 @@ def _cascade(
     """What a cascade saved and changed; what each judge is worth only where the small one's run lies beside it."""
     if "cascade" not in scored.manifest:
         return None
-    found = read_counts(scored.manifest["cascade"])
+    report = read_counts(scored.manifest["cascade"])
     small, _ = cascade_paths(path)
     if not small.is_file():
         console.print(f"{small} is not there: the small judge alone is not compared", markup=False, highlight=False)
-        return found
+        return report
     agreement = cascade_agreement(
         scored.judgments,
         read_judgments(small),
@@ -105,7 +109,7 @@ def _cascade(
         tie_threshold=protocol.tie_threshold,
         resampling=protocol.resampling,
     )
-    return replace(found, agreement=agreement)
+    return replace(report, agreement=agreement)
 
 
 def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
@@ -117,12 +121,13 @@ def load_judgments(path: Path, options: ScoringOptions) -> dict[str, Judgment]:
     if is_run_file(path):
         return read_judgments(path)
     if options.parser == "original":
-        return {one.sample_id: one for one in read_results(str(path), parse_pair_original)}
+        return {judgment.sample_id: judgment for judgment in read_results(str(path), parse_pair_original)}
     scale = _scale(options.scale)
     fallback = partial(parse_pair_anywhere, scale=scale) if options.parser == "anywhere" else None
     results = read_results(str(path), partial(parse_pair, scale=scale), fallback=fallback)
     judgments = {result.sample_id: result for result in results}
-    beyond = sum(one.failure is not None and one.failure.code == "out_of_range" for one in judgments.values())
+    failures = [judgment.failure for judgment in judgments.values() if judgment.failure is not None]
+    beyond = sum(failure.code == "out_of_range" for failure in failures)
     if beyond:
         finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({options.scale})"
         console.print(f"{path}: {finding}; try --scale any", markup=False, highlight=False, soft_wrap=True)

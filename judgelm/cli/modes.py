@@ -82,20 +82,24 @@ def _row(kind: Any) -> dict[str, Any]:
         "judges": _prose(kind).split("\n\n")[0],
         "answers": count_range_text(answers) if isinstance(answers, tuple) else "what the mode's options ask for",
         "options": [
-            _option(one, meanings.get(one.name, "")) for one in fields(cast(Any, kind)) if one.name not in CARD_FIELDS
+            _option(field, meanings.get(field.name, ""))
+            for field in fields(cast(Any, kind))
+            if field.name not in CARD_FIELDS
         ],
     }
 
 
-def _option(one: Field[Any], meaning: str) -> dict[str, Any]:
+def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
     """A field as it is given: modes share some flags, and each has options of its own."""
     flag = (
-        f"--{one.name.replace('_', '-')}" if one.name in ModeFlags.__dataclass_fields__ else f"--mode-arg {one.name}="
+        f"--{field.name.replace('_', '-')}"
+        if field.name in ModeFlags.__dataclass_fields__
+        else f"--mode-arg {field.name}="
     )
-    made = one.default if one.default_factory is MISSING else one.default_factory()
+    made = field.default if field.default_factory is MISSING else field.default_factory()
     required = made is MISSING
     return {
-        "name": one.name,
+        "name": field.name,
         "flag": flag,
         "required": required,
         "default": None if required else made,
@@ -111,12 +115,12 @@ def _prose(kind: Any) -> str:
 
 def _meanings(kind: Any) -> dict[str, str]:
     """What the docstrings of a mode, and of the mode it is made from, say of each field."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         section = re.search(r"\nAttributes:\n((?:    .*\n|\n(?=    ))+)", f"{inspect.cleandoc(base.__doc__ or '')}\n")
-        for one in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE):
-            found[one[1]] = " ".join(one[2].split())
-    return found
+        for match in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1] if section else "", re.MULTILINE):
+            meanings[match[1]] = " ".join(match[2].split())
+    return meanings
 
 
 def _shown(default: Any) -> str:

@@ -17,14 +17,14 @@ JsonOut = Annotated[
 ]
 
 
-def write_json(path: Path | None, found: Any) -> None:
+def write_json(path: Path | None, content: Any) -> None:
     """Write what was found where `--json` says, if it says so.
 
     Raises:
         RunError: it cannot be written.
     """
     if path is not None:
-        write_text(path, json.dumps(json_ready(found), indent=1, default=json_default, allow_nan=False) + "\n")
+        write_text(path, json.dumps(json_ready(content), indent=1, default=json_default, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -71,22 +71,22 @@ def panel_command(
 
 
 def _families(path: Path) -> dict[str, list[str]]:
-    found = read_yaml(path)
-    if not isinstance(found, dict):
+    families = read_yaml(path)
+    if not isinstance(families, dict):
         raise InputError(f"{path}: expected a mapping from family to a list of judges")
-    for family, judges in found.items():
-        if not isinstance(judges, list) or not all(isinstance(one, str) for one in judges):
+    for family, judges in families.items():
+        if not isinstance(judges, list) or not all(isinstance(judge, str) for judge in judges):
             raise InputError(f"{path}: family {family}: expected a list of names, numbers in quotes")
-    return {str(family): judges for family, judges in found.items()}
+    return {str(family): judges for family, judges in families.items()}
 
 
 def _judges(counts: "PanelStats") -> Table:
     table = Table(title="judges of the panel", title_justify="left")
     for head in ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel"):
         table.add_column(head, justify="left" if head in ("judge", "family") else "right")
-    for name, one in counts.judges.items():
-        share = f"{one.same / one.verdicts:.1%} of {one.verdicts}" if one.verdicts else "no verdicts"
-        table.add_row(name, one.family, str(one.verdicts), str(one.failed), str(one.missing), share)
+    for name, judge in counts.judges.items():
+        share = f"{judge.same / judge.verdicts:.1%} of {judge.verdicts}" if judge.verdicts else "no verdicts"
+        table.add_row(name, judge.family, str(judge.verdicts), str(judge.failed), str(judge.missing), share)
     return table
 
 
@@ -96,7 +96,7 @@ def _summary(stats: "RunStats", counts: "PanelStats") -> Table:
     table.add_column(justify="right")
     table.add_row("joined", str(stats.judged))
     if stats.winners:
-        table.add_row("first / tie / second better", " / ".join(str(stats.winners[one]) for one in ("1", "tie", "2")))
+        table.add_row("first / tie / second better", " / ".join(str(stats.winners[key]) for key in ("1", "tie", "2")))
     for label, count in stats.labels.most_common():
         table.add_row(label, str(count))
     if stats.rankings:

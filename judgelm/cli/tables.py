@@ -60,11 +60,11 @@ def _print_counts(out: Console, scored: Scored) -> None:
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     if scored.evaluation.mean_thinking_characters is not None:
         mean = scored.evaluation.mean_thinking_characters
-        said = f"{counts.thinking} of {counts.joined} judgments with thinking, {mean:,.0f} characters a prompt"
-        out.print(said, highlight=False)
-    codes = ", ".join(f"{code} {number}" for code, number in scored.evaluation.failure_codes.items()) or "none"
+        sentence = f"{counts.thinking} of {counts.joined} judgments with thinking, {mean:,.0f} characters a prompt"
+        out.print(sentence, highlight=False)
+    codes = ", ".join(f"{code} {count}" for code, count in scored.evaluation.failure_codes.items()) or "none"
     out.print(f"failures: {codes}", highlight=False)
-    for number, what in (
+    for count, meaning in (
         (counts.labels_without_judgment, "labels without judgment"),
         (counts.judgments_without_label, "judgments without label"),
         (scored.labelled.unlabelled, "rows of the labels file without label"),
@@ -73,8 +73,8 @@ def _print_counts(out: Console, scored: Scored) -> None:
         (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
         (counts.read_anywhere, "judgments readable only with --parser anywhere; they count as judged"),
     ):
-        if number:
-            out.print(f"{number} {what}", highlight=False)
+        if count:
+            out.print(f"{count} {meaning}", highlight=False)
 
 
 def _metrics_table(evaluation: Evaluation) -> Table:
@@ -84,29 +84,29 @@ def _metrics_table(evaluation: Evaluation) -> Table:
     table.add_column("failures as ties", justify="right")
     treatments = (evaluation.excluded, evaluation.as_tie)
     names = _NAMES | {"accuracy": evaluation.agreement_name}
-    table.add_row("n", *(str(one.n) if one else "0" for one in treatments))
+    table.add_row("n", *(str(treatment.n) if treatment else "0" for treatment in treatments))
     for name in _ROWS:
-        found = [getattr(one, name, None) for one in treatments]
-        table.add_row(names.get(name, name), *(_cell(estimate) for estimate in found))
+        estimates = [getattr(treatment, name, None) for treatment in treatments]
+        table.add_row(names.get(name, name), *(_cell(estimate) for estimate in estimates))
     for rule, other in evaluation.other_rules.items():
         agreements = (other.excluded, other.as_tie)
-        shown = [_cell(one) + ("" if one is None else f", n = {one.n}") for one in agreements]
+        shown = [_cell(treatment) + ("" if treatment is None else f", n = {treatment.n}") for treatment in agreements]
         table.add_row(f"agreement, {RULE_NAMES[rule]}", *shown)
     if evaluation.as_tie.position is not None:
         for name in _POSITION:
-            found = [getattr(one.position, name, None) if one else None for one in treatments]
-            table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in found))
+            estimates = [getattr(treatment.position, name, None) if treatment else None for treatment in treatments]
+            table.add_row(name.replace("_", " "), *(_cell(estimate) for estimate in estimates))
     return table
 
 
-def _probability_table(found: ProbabilityScores) -> Table:
+def _probability_table(scores: ProbabilityScores) -> Table:
     table = Table(title="P(first better) against the labels, with 95 % intervals", title_justify="left")
-    for column in ("score, lower is better", f"n = {found.n}", "always 0.5"):
+    for column in ("score, lower is better", f"n = {scores.n}", "always 0.5"):
         table.add_column(column, justify="left" if column.startswith("score") else "right")
-    for name, estimate, baseline in (("Brier score", found.brier, 0.25), ("log loss", found.log_loss, math.log(2))):
+    for name, estimate, baseline in (("Brier score", scores.brier, 0.25), ("log loss", scores.log_loss, math.log(2))):
         shown = "-" if estimate is None else f"{estimate.value:.4f} ({estimate.low:.3f} to {estimate.high:.3f})"
         table.add_row(name, shown, f"{baseline:.4f}")
-    table.caption = f"left out: {found.tied_labels} labels that are ties, {found.without} pairs without a probability"
+    table.caption = f"left out: {scores.tied_labels} labels that are ties, {scores.without} pairs without a probability"
     return table
 
 

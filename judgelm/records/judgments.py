@@ -199,12 +199,12 @@ class Judgment:
     @property
     def repaired(self) -> bool:
         """Whether only a grammar-constrained retry made a reply readable."""
-        return any(one.repaired is not None for one in self.shown)
+        return any(prompt.repaired is not None for prompt in self.shown)
 
     @property
     def read_anywhere(self) -> bool:
         """Whether only the parser `anywhere` could read a reply."""
-        return any(one.read_anywhere for one in self.shown)
+        return any(prompt.read_anywhere for prompt in self.shown)
 
     @property
     def neutralised(self) -> int:
@@ -214,4 +214,4 @@ class Judgment:
     @property
     def reason(self) -> str | None:
         """The judge's explanation of the first order it explained, where one was asked for."""
-        return next((one.reason for one in self.shown if one.reason is not None), None)
+        return next((prompt.reason for prompt in self.shown if prompt.reason is not None), None)

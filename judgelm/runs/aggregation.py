@@ -49,16 +49,16 @@ def combine(opinions: Sequence[Opinion], rule: Rule, *, comparable: bool) -> Opi
     Raises:
         ValueError: no opinions, kinds that differ, numbers of scores that differ, or a vote on grades.
     """
-    verdicts = [one.verdict for one in opinions]
-    if len({type(one) for one in verdicts}) != 1:
+    verdicts = [opinion.verdict for opinion in opinions]
+    if len({type(opinion) for opinion in verdicts}) != 1:
         raise ValueError("verdicts of no judge, or of different kinds, cannot be put together")
-    if len({_answers(one) for one in opinions} - {0}) > 1:
+    if len({_answers(opinion) for opinion in opinions} - {0}) > 1:
         raise ValueError("the judges saw different numbers of answers")
     scores = _mean_scores(opinions) if comparable else None
     verdict = _voted(verdicts) if rule == "vote" else _by_scores(verdicts[0], scores)
     if isinstance(verdict, Unparsed):
         return verdict
-    known = [one.probability for one in opinions if one.probability is not None]
+    known = [opinion.probability for opinion in opinions if opinion.probability is not None]
     probability = math.fsum(known) / len(known) if len(known) == len(opinions) else None
     return Opinion(verdict=verdict, scores=scores, probability=probability)
 
@@ -84,7 +84,7 @@ def _answers(opinion: Opinion) -> int:
 
 
 def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
-    scores = [one.scores for one in opinions if one.scores is not None]
+    scores = [opinion.scores for opinion in opinions if opinion.scores is not None]
     if len(scores) < len(opinions):
         return None
     return tuple(round(math.fsum(column) / len(scores), _SAME_SCORE) for column in zip(*scores, strict=True))
@@ -106,16 +106,16 @@ def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
 
 
 def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
-    winners = [one.winner for one in verdicts if isinstance(one, PairVerdict)]
-    labels = [one.label for one in verdicts if isinstance(one, LabelVerdict)]
-    orders = [one.order for one in verdicts if isinstance(one, RankingVerdict)]
+    winners = [verdict.winner for verdict in verdicts if isinstance(verdict, PairVerdict)]
+    labels = [verdict.label for verdict in verdicts if isinstance(verdict, LabelVerdict)]
+    orders = [verdict.order for verdict in verdicts if isinstance(verdict, RankingVerdict)]
     if winners:
         chosen: Winner | None = _most(winners)
         return PairVerdict(winner="tie" if chosen is None else chosen)
     if labels:
         label = _most(labels)
-        said = ", ".join(f"{name} {count}" for name, count in Counter(labels).most_common())
-        return Unparsed("undecided", "", f"a split vote: {said}") if label is None else LabelVerdict(label=label)
+        votes = ", ".join(f"{name} {count}" for name, count in Counter(labels).most_common())
+        return Unparsed("undecided", "", f"a split vote: {votes}") if label is None else LabelVerdict(label=label)
     if orders:
         return RankingVerdict(order=ranking(_points(orders)))
     raise ValueError("grades are numbers and have no vote")

@@ -37,8 +37,8 @@ def collect(
         ModelError, EngineError: the model cannot be loaded, or broke.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
-    asked = _asked(generator)
-    if not overwrite and (done := _finished_stats(out, draws, asked, retry)):
+    request = _asked(generator)
+    if not overwrite and (done := _finished_stats(out, draws, request, retry)):
         return done
     engine_name = choose_engine()[0] if generator.engine == "auto" else generator.engine
     options = generator.options
@@ -49,8 +49,8 @@ def collect(
         described = engine.describe()
         with RunFiles(
             out,
-            fingerprint={"asked": asked, "model": described["model"]},
-            provenance={"judgelm": VERSION, **described, "asked": asked},
+            fingerprint={"asked": request, "model": described["model"]},
+            provenance={"judgelm": VERSION, **described, "asked": request},
             inputs=[],
             retry=retry,
             overwrite=overwrite,
@@ -87,10 +87,12 @@ def _asked(generator: AnswerGenerator) -> dict[str, Any]:
     }
 
 
-def _finished_stats(out: Path, draws: Sequence[AnswerTask], asked: dict[str, Any], retry: Retry) -> AnswerStats | None:
+def _finished_stats(
+    out: Path, draws: Sequence[AnswerTask], request: dict[str, Any], retry: Retry
+) -> AnswerStats | None:
     """The counts of a finished run; None where something is pending."""
     manifest = read_manifest(out)
-    if manifest is None or manifest["fingerprint"].get("asked") != asked:
+    if manifest is None or manifest["fingerprint"].get("asked") != request:
         return None
     Appender(out).close()  # mends the torn line of a killed run, and refuses where another writes
     finished = FinishedIds(out, retry)

@@ -148,7 +148,7 @@ def cascade_paths(out: Path) -> tuple[Path, Path]:
 
 def has_probabilities(judgment: Judgment) -> bool:
     """Whether the engine gave the probabilities of score lines in some order, however little they add up to."""
-    return any(one.distribution is not None for one in judgment.shown)
+    return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(

@@ -34,14 +34,14 @@ def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
     Raises:
         ConfigError: only one of them, or no number.
     """
-    given = [arguments.get(name) for name in ("price_in", "price_out")]
-    if given == [None, None]:
+    prices = [arguments.get(name) for name in ("price_in", "price_out")]
+    if prices == [None, None]:
         return None
-    if not all(isinstance(price, int | float) and price >= 0 for price in given):
+    if not all(isinstance(price, int | float) and price >= 0 for price in prices):
         raise ConfigError(
             "price_in and price_out go together: two numbers, USD per million tokens; 0 is a price as well"
         )
-    return Prices(prompt=float(given[0] or 0), reply=float(given[1] or 0))
+    return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,11 @@ def spent_usd(out: Path, prices: Prices) -> float:
     if manifest is None or not out.is_file():
         return 0.0
     judged = sum(_usd_of(row, prices) for _, row in read_jsonl(out))
-    billed = ((one, one.get("engine", {}).get("cost_usd_at_most") or 0.0) for one in manifest["sessions"])
-    return judged + sum(max(0.0, most - _usd_of(session, prices)) for session, most in billed)
+    lost = (
+        max(0.0, (session.get("engine", {}).get("cost_usd_at_most") or 0.0) - _usd_of(session, prices))
+        for session in manifest["sessions"]
+    )
+    return judged + sum(lost)
 
 
 def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:

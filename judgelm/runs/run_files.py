@@ -51,8 +51,8 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
     Raises:
         InputError: a line is no judgment.
     """
-    for number, row in read_jsonl(path):
-        yield _judgment(path, number, row)
+    for line, row in read_jsonl(path):
+        yield _judgment(path, line, row)
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
@@ -66,23 +66,23 @@ def standing_judgments(path: str | Path) -> Iterator[Judgment]:
     Raises:
         InputError: a line is no judgment.
     """
-    last = {hash(_id_of(path, number, row)): number for number, row in read_jsonl(path)}
-    for number, row in read_jsonl(path):
-        if last[hash(row["id"])] == number:
-            yield _judgment(path, number, row)
+    last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
+    for line, row in read_jsonl(path):
+        if last[hash(row["id"])] == line:
+            yield _judgment(path, line, row)
 
 
-def _judgment(path: str | Path, number: int, row: Mapping[str, Any]) -> Judgment:
+def _judgment(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
     try:
         return judgment_from_row(row)
     except ValueError as error:
-        raise InputError(f"{path}:{number}: not a judgment written by judgelm-batch ({error})") from error
+        raise InputError(f"{path}:{line}: not a judgment written by judgelm-batch ({error})") from error
 
 
-def _id_of(path: str | Path, number: int, row: Mapping[str, Any]) -> str:
+def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
     name = row.get("id")
     if not isinstance(name, str) or "failure" not in row:
-        raise InputError(f"{path}:{number}: no line of a run file: it lacks id (a text) or failure; remove the line")
+        raise InputError(f"{path}:{line}: no line of a run file: it lacks id (a text) or failure; remove the line")
     return name
 
 
@@ -141,7 +141,8 @@ def recorded_dtype(out: Path) -> str | None:
     if manifest is None:
         return None
     described = [manifest["fingerprint"].get("engine") or {}, *reversed(manifest["provenance"].values())]
-    return next((dtype for one in described if isinstance(dtype := one.get("dtype"), str) and dtype != "auto"), None)
+    dtypes = (engine.get("dtype") for engine in described)
+    return next((dtype for dtype in dtypes if isinstance(dtype, str) and dtype != "auto"), None)
 
 
 class IdSet:
@@ -182,8 +183,8 @@ class FinishedIds(IdSet):
     def __init__(self, out: Path, retry: Retry = "engine") -> None:
         super().__init__()
         failed: dict[int, str] = {}
-        for number, row in read_jsonl(out) if out.is_file() else ():  # a device or a pipe cannot be read back
-            item_id, failure = _id_of(out, number, row), row.get("failure")
+        for line, row in read_jsonl(out) if out.is_file() else ():  # a device or a pipe cannot be read back
+            item_id, failure = _id_of(out, line, row), row.get("failure")
             failed.pop(hash(item_id), None)
             if isinstance(failure, dict):
                 code = str(failure.get("code"))

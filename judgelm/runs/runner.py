@@ -42,11 +42,11 @@ class _Running(Generic[Item, Result]):
         self.received: list[Completion | None] = []
         self.missing = 0
 
-    def expect(self, number: int, requests: list[Request]) -> list[Request]:
+    def expect(self, flow_index: int, requests: list[Request]) -> list[Request]:
         """The requests, their keys unique in the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
-        self.requests = [replace(request, key=f"{number}:{place}") for place, request in enumerate(requests)]
+        self.requests = [replace(request, key=f"{flow_index}:{index}") for index, request in enumerate(requests)]
         return self.requests
 
 
@@ -89,17 +89,17 @@ def drive(
         while more or running:
             outgoing: list[Request] = []
             while more and in_hand + len(outgoing) < engine.max_in_flight:
-                number, item = next(source, end)
+                index, item = next(source, end)
                 if item is None:
-                    more = number >= 0
+                    more = index >= 0
                     break
-                one = _Running(item, separate_thinking(begin(item), engine.thinking))
-                step = _advance(one, None)
+                state = _Running(item, separate_thinking(begin(item), engine.thinking))
+                step = _advance(state, None)
                 if isinstance(step, _Finished):
                     yield step.result
                     continue
-                running[number] = one
-                outgoing += one.expect(number, step)
+                running[index] = state
+                outgoing += state.expect(index, step)
             in_hand += len(outgoing)
             if outgoing:
                 engine.submit(outgoing)
@@ -120,17 +120,17 @@ def drive(
 
 def _keys(running: Mapping[int, _Running[Any, Any]]) -> list[str]:
     """Of all requests of these flows, answered or not."""
-    return [request.key for one in running.values() for request in one.requests]
+    return [request.key for state in running.values() for request in state.requests]
 
 
 def _tell(
     running: Mapping[int, _Running[Item, Any]], listener: Callable[[Item], Listener | None], engine: Engine
 ) -> None:
     """Say to those who watch what their replies are so far."""
-    for one in running.values():
-        if (tell := listener(one.item)) is not None:
-            written = engine.progress(request.key for request in one.requests)
-            for request in one.requests:
+    for state in running.values():
+        if (tell := listener(state.item)) is not None:
+            written = engine.progress(request.key for request in state.requests)
+            for request in state.requests:
                 if request.key in written and not request.sampling.include_stop:  # else it is all thinking
                     tell(request, reply_so_far(written[request.key]))
 
@@ -140,31 +140,31 @@ def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], e
     gone = {id(item) for item in items}
     if not gone:
         return 0
-    ended = {number: running.pop(number) for number in list(running) if id(running[number].item) in gone}
+    ended = {index: running.pop(index) for index in list(running) if id(running[index].item) in gone}
     engine.abort(_keys(ended))
-    for one in ended.values():
-        one.flow.close()
-    return sum(one.missing for one in ended.values())
+    for state in ended.values():
+        state.flow.close()
+    return sum(state.missing for state in ended.values())
 
 
-def _advance(one: _Running[Item, Result], completions: list[Completion] | None) -> list[Request] | _Finished[Result]:
+def _advance(state: _Running[Item, Result], completions: list[Completion] | None) -> list[Request] | _Finished[Result]:
     """The flow's next requests, or its result."""
     try:
-        return next(one.flow) if completions is None else one.flow.send(completions)
+        return next(state.flow) if completions is None else state.flow.send(completions)
     except StopIteration as finished:
         return _Finished(finished.value)
 
 
 def _receive(running: dict[int, _Running[Item, Result]], completion: Completion) -> list[Request] | _Finished[Result]:
     """Hand a completion to its flow: the result if that ends it, else what it asks for next."""
-    number, place = (int(part) for part in completion.key.split(":"))
-    one = running[number]
-    one.received[place] = completion
-    one.missing -= 1
-    if one.missing:
+    flow_index, index = (int(part) for part in completion.key.split(":"))
+    state = running[flow_index]
+    state.received[index] = completion
+    state.missing -= 1
+    if state.missing:
         return []
-    step = _advance(one, [received for received in one.received if received is not None])
+    step = _advance(state, [received for received in state.received if received is not None])
     if isinstance(step, _Finished):
-        del running[number]
+        del running[flow_index]
         return step
-    return one.expect(number, step)
+    return state.expect(flow_index, step)

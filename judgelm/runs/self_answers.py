@@ -20,13 +20,13 @@ def read_self_answers(path: str) -> SelfAnswers:
     Raises:
         InputError: the file cannot be read, holds none, or has rows that are no judgments.
     """
-    found: SelfAnswers = {}
+    answers: SelfAnswers = {}
     for name, solves in convert_rows(read_rows(path), _solves, path=path, expected="id, solves"):
         if solves:
-            found[name] = solves
-    if not found:
+            answers[name] = solves
+    if not answers:
         raise InputError(f"{path}: none of its judgments has solves; give the run file of a mode that asks for them")
-    return found
+    return answers
 
 
 def with_self_answers(sample: Sample, solves: SelfAnswers) -> Sample:
@@ -40,7 +40,9 @@ def _solves(row: Row) -> tuple[str, list[dict[str, Any]]]:
     """The judgment's id and its own answers, if it has some."""
     solves = row.data.get("solves", [])
     texts = (
-        [one.get("text") if isinstance(one, dict) else None for one in solves] if isinstance(solves, list) else [None]
+        [answer.get("text") if isinstance(answer, dict) else None for answer in solves]
+        if isinstance(solves, list)
+        else [None]
     )
     if "id" not in row.data or not isinstance(solves, list) or not all(isinstance(text, str) for text in texts):
         raise row_error(row, "expected a judgment with id and solves, each with a text; give a run file")

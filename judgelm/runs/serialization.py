@@ -44,7 +44,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "consistent": judgment.consistent,
         "probability": judgment.probability,
         "failure": _failure_row(judgment.failure),
-        "shown": [_shown_row(one) for one in judgment.shown],
+        "shown": [_shown_row(prompt) for prompt in judgment.shown],
         "neutralised": judgment.sanitized,
         "prompt_tokens": judgment.prompt_tokens,
         "completion_tokens": judgment.completion_tokens,
@@ -142,9 +142,9 @@ def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
 
 def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
     """Every prompt shown; a reason that once stood beside them belongs to the first."""
-    for place, one in enumerate(row["shown"]):
-        shown = _shown(one)
-        yield shown if place or shown.reason is not None else replace(shown, reason=row.get("reason"))
+    for index, shown_row in enumerate(row["shown"]):
+        shown = _shown(shown_row)
+        yield shown if index or shown.reason is not None else replace(shown, reason=row.get("reason"))
 
 
 def _shown(row: Mapping[str, Any]) -> Shown:
@@ -168,15 +168,15 @@ def _shown(row: Mapping[str, Any]) -> Shown:
     )
 
 
-def _distribution_row(found: PairDistribution) -> dict[str, Any]:
+def _distribution_row(distribution: PairDistribution) -> dict[str, Any]:
     """What is NaN, since nothing is assigned, becomes null: JSON has no NaN."""
-    row = asdict(found) | {"expected": [_number_row(value) for value in found.expected]}
+    row = asdict(distribution) | {"expected": [_number_row(value) for value in distribution.expected]}
     row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
     return _without_blank(row)
 
 
-def _grades_row(found: GradeDistribution) -> dict[str, Any]:
-    return _without_blank(asdict(found) | {"expected": _number_row(found.expected)})
+def _grades_row(distribution: GradeDistribution) -> dict[str, Any]:
+    return _without_blank(asdict(distribution) | {"expected": _number_row(distribution.expected)})
 
 
 def _without_blank(row: dict[str, Any]) -> dict[str, Any]:
@@ -225,5 +225,5 @@ def _failure_row(failure: Unparsed | None) -> dict[str, str] | None:
     return None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why}
 
 
-def _failure(found: Mapping[str, Any] | None) -> Unparsed | None:
-    return None if found is None else Unparsed(found["code"], found["text"], found["why"])
+def _failure(row: Mapping[str, Any] | None) -> Unparsed | None:
+    return None if row is None else Unparsed(row["code"], row["text"], row["why"])

@@ -58,18 +58,18 @@ class TeacherPrompts:
                 f"id {json.dumps(sample.id)}: ids that end in {_REFERENCE} or {_SWAPPED} are made here; rename it"
             )
         for with_reference in self.readings(sample):
-            given = replace(
+            prompt = replace(
                 sample,
                 id=prompt_id(sample.id, with_reference=with_reference),
                 reference=sample.reference if with_reference else None,
             )
-            yield given
+            yield prompt
             if self.both_orders:
                 yield replace(
-                    given,
+                    prompt,
                     id=prompt_id(sample.id, with_reference=with_reference, swapped=True),
-                    answers=given.answers[::-1],
-                    answer_models=given.answer_models[::-1],
+                    answers=prompt.answers[::-1],
+                    answer_models=prompt.answer_models[::-1],
                 )
 
 
@@ -139,22 +139,22 @@ class RowWriter:
     def _usable(self, pair: str, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
         """The judgment of the order given, unless it failed or the other order speaks against it."""
         reading = "with reference" if with_reference else "without reference"
-        given = self._judged(pair, reading, with_reference=with_reference)
+        judgment = self._judged(pair, reading, with_reference=with_reference)
         if not self._prompts.both_orders:
-            return given
+            return judgment
         other = self._judged(pair, f"{reading}, exchanged", with_reference=with_reference, swapped=True)
-        if given is None:
+        if judgment is None:
             return None
         if other is None:
-            return self._doubtful(given, f"{reading}: one order only")
+            return self._doubtful(judgment, f"{reading}: one order only")
         opposite: dict[Winner | None, Winner] = {1: 2, 2: 1, "tie": "tie"}
-        same = given.winner == opposite[other.winner]
+        same = judgment.winner == opposite[other.winner]
         agree["orders_agree_w_reference" if with_reference else "orders_agree"] = same
-        return given if same else self._doubtful(given, f"{reading}: orders disagree on the winner")
+        return judgment if same else self._doubtful(judgment, f"{reading}: orders disagree on the winner")
 
-    def _doubtful(self, given: Judgment, finding: str) -> Judgment | None:
+    def _doubtful(self, judgment: Judgment, finding: str) -> Judgment | None:
         self.counts[f"{finding}, {'dropped' if self._drop else 'kept'}"] += 1
-        return None if self._drop else given
+        return None if self._drop else judgment
 
     def _judged(self, pair: str, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
         """A judgment with scores; what it lacks is counted."""

@@ -44,8 +44,8 @@ def cascade_of(
     names = tuple(name.strip() for name in models.split(","))
     if len(names) != 2 or not all(names):
         raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
-    for given, option in ((model, "--model"), (adapter, "--adapter")):
-        if given:
+    for value, option in ((model, "--model"), (adapter, "--adapter")):
+        if value:
             raise ConfigError(
                 f"{option} is a single model's; leave it out beside --cascade, whose models may be adapters' folders"
             )

@@ -140,8 +140,8 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
     """What the input's fields were taken for, and how it will be judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
     console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
-    how = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
-    console.print(f"judging: {how}", markup=False, highlight=False, soft_wrap=True)
+    description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
+    console.print(f"judging: {description}", markup=False, highlight=False, soft_wrap=True)
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
         console.print("[yellow]reasons:[/] this judge saw none in its training, says its card; do not trust them")
 
@@ -157,17 +157,17 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 def _others(judge: Judge, mode: BatchMode) -> str:
     """The mode's name, its template, and all that was not left as it is by default."""
     usual = type(mode)()
-    said = [
-        f"{one.name} {value}"
-        for one in fields(cast(Any, mode))
-        if one.name not in CARD_FIELDS and (value := getattr(mode, one.name)) != getattr(usual, one.name)
+    options = [
+        f"{field.name} {value}"
+        for field in fields(cast(Any, mode))
+        if field.name not in CARD_FIELDS and (value := getattr(mode, field.name)) != getattr(usual, field.name)
     ]
-    return ", ".join([f"mode {mode.name}", _template(judge, mode), *said])
+    return ", ".join([f"mode {mode.name}", _template(judge, mode), *options])
 
 
 def _template(judge: Judge, mode: BatchMode) -> str:
     """Its name, and where it comes from unless the mode has no other."""
-    if "template" not in {one.name for one in fields(cast(Any, mode))}:
+    if "template" not in {field.name for field in fields(cast(Any, mode))}:
         return f"template {mode.template}"
     source = f"from the {judge.format.source}"
     if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
