@@ -65,12 +65,12 @@ demo: $(RUN)/judge/judge.json
 	@echo; echo "== judged with reference =="
 	$(BIN)/judgelm eval $(RUN)/judgments.jsonl --labels $(RUN)/test.jsonl --json $(RUN)/eval.json
 	$(BIN)/judgelm report $(RUN)/judgments.jsonl --labels $(RUN)/test.jsonl -o $(RUN)/report.html \
-		--title "A small judge on held-out pairs of a synthetic world"
+		--title "A small judge on held-out pairs of synthetic data"
 	@echo "open $(RUN)/report.html"
 endif
 
 $(RUN)/judge/judge.json: | $(VENV)/.installed
-	DS_ACCELERATOR=cpu $(BIN)/python data_tools/make_world.py --out $(RUN) --seed $(SEED)
+	DS_ACCELERATOR=cpu $(BIN)/python data_tools/make_synthetic.py --out $(RUN) --seed $(SEED)
 	$(LAUNCH) train/sft.py --config configs/train/demo_base.yaml --seed $(SEED) \
 		--model_name_or_path $(RUN)/base --train_data $(RUN)/pretrain.jsonl --output_dir $(RUN)/pretrained \
 		--overwrite_output_dir

@@ -109,7 +109,9 @@ def split(rows: Iterator[Converted], options: argparse.Namespace) -> Iterator[tu
     held = list(rows)
     questions = sorted({question for question, _ in held})
     if not 0 < options.holdout < len(questions):
-        raise ConfigError(f"--holdout {options.holdout}: there are {len(questions)} questions; leave some on each side")
+        raise ConfigError(
+            f"--holdout {options.holdout}: the files have {len(questions)} questions; leave some on each side"
+        )
     holdout = set(random.Random(options.seed).sample(questions, options.holdout))
     for question, row in held:
         yield ("holdout" if question in holdout else "train"), row

@@ -31,7 +31,7 @@ class SourceConfig(BaseModel):
 
 
 class SeedsConfig(BaseModel):
-    """What the config file says; see `judgelm.data.seeds.sampling.sample_seeds`."""
+    """The config file; see `judgelm.data.seeds.sampling.sample_seeds`."""
 
     model_config = ConfigDict(extra="forbid")
     sources: dict[str, SourceConfig]

@@ -24,11 +24,11 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedPair:
-    """A pair with its answers exchanged, and what that met.
+    """A pair with its answers swapped, and the ambiguous reasons.
 
     Attributes:
-        pair: the new pair; the old one where it had to stay.
-        ambiguous: what made reasons unclear, one finding each.
+        pair: the new pair, or the old one where the swap was not possible.
+        ambiguous: one finding for each ambiguous reason.
     """
 
     pair: LabelledPair
@@ -36,13 +36,13 @@ class SwappedPair:
 
 
 def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
-    """Exchange answers, models, scores, winner, votes and the names in both reasons.
+    """Swap answers, models, scores, winner, votes and the names in both reasons.
 
     Swapping what was swapped gives the pair back, unless a reason was dropped.
 
     Args:
         pair: a pair of two answers.
-        on_ambiguous: what to do where a reason does not say clearly which answer it speaks of.
+        on_ambiguous: treatment of a reason that does not say clearly which answer it is about.
     """
     sample = pair.sample
     quotable = (*sample.answers, sample.question, *([sample.reference] if sample.reference is not None else []))
@@ -56,7 +56,7 @@ def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swap
             sample,
             answers=sample.answers[::-1],
             answer_models=sample.answer_models[::-1],
-            metadata=_exchanged_keys(sample.metadata),
+            metadata=_swapped_keys(sample.metadata),
         ),
         plain=swapped_labels[0][0],
         referenced=swapped_labels[1][0],
@@ -66,14 +66,14 @@ def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swap
 
 
 def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> bool:
-    """Whether this epoch shows the pair the other way round."""
+    """True if this epoch shows the pair with its answers swapped."""
     return uniform_hash(seed, pair.sample.id, "swap", epoch) < probability
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
     """One of the two judgments that a pair with a reference carries, prompt and target chosen together.
 
-    With `probability` the reference goes, and with it the judgment made by it; else the judgment made without it goes.
+    With `probability` the reference and the judgment made with it are dropped; otherwise the judgment made without it.
     A pair that has only one of them keeps that one.
     """
     if pair.referenced is None:
@@ -84,14 +84,14 @@ def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: 
 
 
 def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
-    """The pair with another reference; the judgment made with the old one says nothing of the new (Figure 16)."""
+    """The pair with another reference, without the judgment that was made with the old one (Figure 16)."""
     if reference == pair.sample.reference:
         return pair
     return replace(pair, sample=replace(pair.sample, reference=reference), referenced=None)
 
 
 def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | None, Ambiguous | None]:
-    """The label for the exchanged answers; without its reason, and the finding, where that is ambiguous."""
+    """The label of the swapped answers; an ambiguous reason is dropped and its finding returned."""
     if label is None:
         return None, None
     assert label.winner is not None, "a pair's label names its winner"
@@ -109,23 +109,23 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
     return replace(mirrored, reason=reason.text), None
 
 
-def _exchanged_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
-    """`answer1_metadata` and the like under the other number; everything else as it is."""
-    exchanged = {}
+def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
+    """Metadata with `answer1_metadata` and similar keys under the other number."""
+    swapped = {}
     for key, value in metadata.items():
         match = _NUMBERED.fullmatch(key)
-        exchanged[key if match is None else f"{match[1]}{3 - int(match[2])}{match[3]}"] = value
-    return exchanged
+        swapped[key if match is None else f"{match[1]}{3 - int(match[2])}{match[3]}"] = value
+    return swapped
 
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
-    """What one epoch of the training set holds of a pair.
+    """The rows of a pair in one epoch of the training set.
 
     Args:
         pair: a clean pair; it is not changed.
-        options: what is drawn with which probability.
+        options: probabilities of the draws.
         epoch: from 0.
-        counts: what was done is added here.
+        counts: the outcomes are added here.
     """
     for copy in range(_copies(pair, options, epoch)):
         current = pair.named(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
@@ -134,17 +134,17 @@ def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: Build
         )
         current = _without_reasons(_with_reference(current, options, epoch), options, epoch)
         current = replace(current.named(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
-        exchanged = _swapped(current, options, counts) if swaps else None
+        swapped_pair = _swapped(current, options, counts) if swaps else None
         if not swaps:
             counts.swapped["left as it was"] += 1
-        if exchanged is None or options.swap == "both":
+        if swapped_pair is None or options.swap == "both":
             yield current
-        if exchanged is not None:
-            yield exchanged
+        if swapped_pair is not None:
+            yield swapped_pair
 
 
 def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
-    """How often an epoch holds a pair: once, or as its winner is resampled."""
+    """Number of copies of a pair in an epoch: one, or as its winner is resampled."""
     assert pair.label is not None, "a clean pair has a judgment"
     share = next((share for winner, share in options.resample.items() if winner == str(pair.label.winner)), 1.0)
     whole = int(share)
@@ -152,15 +152,15 @@ def _copies(pair: LabelledPair, options: BuildOptions, epoch: int) -> int:
 
 
 def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> LabelledPair | None:
-    """The pair the other way round, or None where its reason forbids it."""
-    done = swap_answers(pair, options.ambiguous)
-    for problem in done.ambiguous:
+    """The swapped pair, or None where its reason is ambiguous."""
+    result = swap_answers(pair, options.ambiguous)
+    for problem in result.ambiguous:
         counts.ambiguous[problem.code] += 1
-    if done.pair.swapped == pair.swapped:
+    if result.pair.swapped == pair.swapped:
         counts.swapped["kept, its reason is ambiguous"] += 1
         return None
-    counts.swapped["swapped without an ambiguous reason" if done.ambiguous else "swapped"] += 1
-    after = done.pair
+    counts.swapped["swapped without an ambiguous reason" if result.ambiguous else "swapped"] += 1
+    after = result.pair
     if options.swap == "both":
         after = after.named(f"{after.sample.id}:swapped")
     counts.add_example(pair, after, options.seed)

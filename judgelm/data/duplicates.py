@@ -6,7 +6,7 @@ on 128 permutations of which one byte each is kept, so its standard error is sqr
 Pairs are looked up by bands of the sketch; a pair at the threshold is looked at with probability 0.95, one above it
 more surely, and then goes by its estimate: a near duplicate can be missed, an exact one cannot.
 
-Near duplicates make sense for texts of some length only: one replaced word changes n shingles. With 3-grams and a
+Near duplicates are defined for longer texts only: one replaced word changes n shingles. With 3-grams and a
 threshold of 0.9 an answer needs 59 words to survive one replaced word, with 2-grams and 0.7 a question needs 13. Texts
 below `least_words`, and text in scripts without blanks between words, are compared exactly.
 
@@ -58,7 +58,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """What an earlier row has in common with this one.
+    """An earlier row that this row repeats.
 
     Attributes:
         of: id of the earlier row.
@@ -113,7 +113,7 @@ def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[
 
 
 class Duplicates:
-    """Tells for each row of a stream whether an earlier one says the same; the first stays.
+    """Finds the rows of a stream that repeat an earlier row; the first one stays.
 
     Rows are duplicates where their questions are and their answers are, one by one, in either order: a swapped copy
     is one, another pair of answers to the same question is not, nor is a pair of which only one answer differs.
@@ -140,7 +140,7 @@ class Duplicates:
         self._bands: dict[bytes, int] = {}
 
     def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
-        """The earlier row that this one repeats, or None; then it is remembered for the rows to come."""
+        """The earlier row that this one repeats, or None for a new row, which is remembered."""
         texts = [self._sketcher.text(text) for text in (question, *answers)]
         key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
         if (same := self._exact.get(key)) is not None:
@@ -156,7 +156,7 @@ class Duplicates:
         for band in bands:
             self._bands.setdefault(band, len(self._ids))
         self._ids.append(row_id)
-        self._texts.append(packed if bands else ())  # without a band nobody asks for them
+        self._texts.append(packed if bands else ())  # rows without a band are compared exactly, by their key
         return None
 
     def _bands_of(self, texts: list[_Text]) -> list[bytes]:
@@ -240,7 +240,7 @@ class QuestionGroups:
         return key.hex()
 
     def sizes(self) -> dict[str, int]:
-        """How many distinct questions each group has, largest group first."""
+        """Number of distinct questions of each group, largest group first."""
         return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
 
     def _grouped(self) -> dict[bytes, bytes]:

@@ -62,10 +62,10 @@ def read_labels(path: str, *, with_reference: bool = False, on_reject: OnReject 
 
 
 def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> InputError:
-    wanted = "score_w_reference or text_w_reference" if with_reference else "a label"
+    expected = "score_w_reference or text_w_reference" if with_reference else "a label"
     label_fields = stream.format.mapping.get("label")
     read_as = f"with labels in {label_fields}" if label_fields else "and has no field that holds labels"
-    finding = f"none of its {stream.read} rows has {wanted} that can be used"
+    finding = f"none of its {stream.read} rows has {expected} that can be used"
     return InputError(f"{path}: {finding}; it was read as {stream.format.name}, {read_as}")
 
 

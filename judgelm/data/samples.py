@@ -19,7 +19,7 @@ ReferencePolicy = Literal["auto", "use", "ignore"]
 
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
-    """Whether a number of answers is within the fewest and the most."""
+    """True for a number of answers within the minimum and the maximum."""
     fewest, most = answers
     return fewest <= count and (most is None or count <= most)
 
@@ -35,7 +35,7 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 
 class SampleStream:
-    """Samples of one file (or of two AlpacaEval output files, joined), read as they are asked for, once.
+    """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
 
     The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
     stream: a row whose id came before is a reject; rows without id are named by their content, and a repeated
@@ -45,7 +45,7 @@ class SampleStream:
         format: what was recognised, with the mapping to show.
         read: rows read so far, good and bad.
         rejected: rows that went to `on_reject` so far.
-        coerced: cells so far that were no text and were turned into text (PandaLM only).
+        coerced: cells so far that were converted to text (PandaLM only).
         references_used: samples so far whose reference came from the `references` file.
     """
 

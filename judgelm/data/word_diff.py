@@ -1,4 +1,4 @@
-"""Which words of a text another text has otherwise, for people who compare a row with what was made of it."""
+"""Word differences between two texts, to compare a row with its swapped version."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _WORD = re.compile(r"\d+(?:\.\d+)?|\w+|\s+|.", re.DOTALL)
 
 
 class DiffPiece(NamedTuple):
-    """A stretch of a text, and whether the other text has something else in its place."""
+    """A piece of a text, and whether the other text differs there."""
 
     text: str
     changed: bool
@@ -20,7 +20,7 @@ def diff_words(before: str, after: str) -> tuple[list[DiffPiece], list[DiffPiece
     """Both texts in pieces; each one's pieces joined are the text.
 
     First lines, where scores stand, are compared with each other, and so is what follows them. Texts of equally many
-    words, as exchanged names leave them, are compared word by word, so that "1 and 2" against "2 and 1" is two changed
+    words, as swapped names leave them, are compared word by word, so that "1 and 2" against "2 and 1" is two changed
     words; others by their longest common runs of words.
     """
     old, new = before.partition("\n"), after.partition("\n")

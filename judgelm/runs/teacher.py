@@ -1,8 +1,8 @@
-"""A teacher's judgments made into JudgeLM rows: which prompts a pair gives, and what their replies become.
+"""A teacher's judgments as JudgeLM rows: the prompts of each pair, and rows made of the replies.
 
-A pair gives up to four prompts: without and with its reference, each in the order given and exchanged. Each is a
-sample of its own, so that it is paid for by itself. Their ids are the pair's (`q1`), and behind it what differs:
-`q1#swapped`, `q1#reference`, `q1#reference#swapped`; scores of a swapped sample are in its own order.
+A pair has up to four prompts: without and with its reference, each in the given and in the swapped order. Each prompt
+is a sample of its own, so that a rerun pays only for missing ones. Its id is the pair's with a suffix: `q1`,
+`q1#swapped`, `q1#reference`, `q1#reference#swapped`. The scores of a swapped sample are in its own order.
 """
 
 import json
@@ -28,11 +28,11 @@ _REFERENCE, _SWAPPED = "#reference", "#swapped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrompts:
-    """Which prompts a teacher is asked about each pair.
+    """The prompts that a teacher gets about each pair.
 
     Attributes:
         reference: judge without the reference, with it (pairs that have none are left out), or both.
-        both_orders: ask a second time with the answers exchanged.
+        both_orders: prompt a second time with the answers swapped.
     """
 
     reference: ReferenceUse = "without"
@@ -40,22 +40,24 @@ class TeacherPrompts:
 
     def __post_init__(self) -> None:
         if self.reference not in get_args(ReferenceUse):
-            raise ConfigError(f"reference {self.reference!r}: there are {', '.join(get_args(ReferenceUse))}")
+            raise ConfigError(f"unknown reference {self.reference!r}; available: {', '.join(get_args(ReferenceUse))}")
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Without (False) and with (True) reference, as far as asked for and there."""
-        wanted = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
-        return tuple(with_reference for with_reference in wanted if not with_reference or sample.reference is not None)
+        """Without (False) and with (True) reference, as requested and available."""
+        requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
+        return tuple(
+            with_reference for with_reference in requested if not with_reference or sample.reference is not None
+        )
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
-        """The samples that a pair gives.
+        """The prompts of a pair as samples.
 
         Raises:
-            InputError: its id ends like one of those that are made here.
+            InputError: its id has a reserved suffix.
         """
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
             raise InputError(
-                f"id {json.dumps(sample.id)}: ids that end in {_REFERENCE} or {_SWAPPED} are made here; rename it"
+                f"id {json.dumps(sample.id)}: the suffixes {_REFERENCE} and {_SWAPPED} are reserved; rename it"
             )
         for with_reference in self.readings(sample):
             prompt = replace(
@@ -79,7 +81,7 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
 
 
 class ReplyIndex:
-    """The judgments of a run file by id, the later of two; read when asked for, so that memory holds only places."""
+    """The judgments of a run file by id, the later of two; read on demand, so that memory holds only offsets."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -106,12 +108,12 @@ class ReplyIndex:
 
 
 class RowWriter:
-    """Makes JudgeLM rows of pairs and replies; `counts` says in words what became of each.
+    """Makes JudgeLM rows of pairs and replies; `counts` has the outcomes in words.
 
     Args:
-        prompts: what was asked.
-        replies: what was answered.
-        drop_disagreeing: leave judgments out whose two orders name different winners, or of which one failed.
+        prompts: the prompts of each pair.
+        replies: the teacher's replies.
+        drop_disagreeing: leave out judgments whose two orders name different winners, or of which one failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: ReplyIndex, *, drop_disagreeing: bool = False) -> None:
@@ -137,7 +139,7 @@ class RowWriter:
         return _row(sample, labels, agree) if labels else None
 
     def _usable(self, pair: str, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
-        """The judgment of the order given, unless it failed or the other order speaks against it."""
+        """The judgment of the given order, unless it failed or the swapped order contradicts it."""
         reading = "with reference" if with_reference else "without reference"
         judgment = self._judged(pair, reading, with_reference=with_reference)
         if not self._prompts.both_orders:
@@ -157,7 +159,7 @@ class RowWriter:
         return None if self._drop else judgment
 
     def _judged(self, pair: str, reading: str, *, with_reference: bool, swapped: bool = False) -> Judgment | None:
-        """A judgment with scores; what it lacks is counted."""
+        """A judgment with scores, or None; missing parts are counted."""
         judgment = self._replies.get(prompt_id(pair, with_reference=with_reference, swapped=swapped))
         if judgment is None:
             self.counts[f"{reading}: not asked yet"] += 1

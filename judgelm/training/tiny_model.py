@@ -27,7 +27,7 @@ def make_tokenizer(texts: Iterable[str], *, vocab_size: int, max_positions: int)
     """Train a byte-level BPE tokenizer: words of the texts become tokens, any other text falls apart into bytes.
 
     Args:
-        texts: read once; a few thousand suffice, as long as every word of the world occurs twice.
+        texts: read once; a few thousand suffice, as long as every word of the data occurs twice.
         vocab_size: upper bound, special tokens and the 256 bytes included; small text may need fewer.
         max_positions: the model's window, in tokens.
 

@@ -82,7 +82,11 @@ def test_options_behind_the_command_go_before_the_files(cli, config, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [("swap_prob", "expected key=value"), ("swapp=1", "no option swapp; there are"), ("inputs=[nowhere]", "nowhere")],
+    [
+        ("swap_prob", "expected key=value"),
+        ("swapp=1", "unknown option swapp; available"),
+        ("inputs=[nowhere]", "nowhere"),
+    ],
 )
 def test_what_is_wrong_is_said(cli, config, change, words):
     code, _, err = cli("judgelm", "data", "build", "--config", config, change)

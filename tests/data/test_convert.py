@@ -124,7 +124,7 @@ def test_a_split_shares_no_question_and_repeats(folder):
     convert(*options, "--split-by", "question", "--holdout", "4", "--seed", "1")
     assert rows_of("o.holdout.jsonl") == holdout
     done = convert(*options, "--split-by", "question", "--holdout", "10")
-    assert (done.returncode, done.stderr) == (1, "--holdout 10: there are 10 questions; leave some on each side\n")
+    assert (done.returncode, done.stderr) == (1, "--holdout 10: the files have 10 questions; leave some on each side\n")
 
 
 PANDALM = {"idx": 1, "instruction": "i", "input": "c", "response1": True, "response2": "b", "cmp_key": "m_n"}

@@ -120,7 +120,7 @@ def test_references_and_ambiguous_reasons(tmp_path):
 def test_an_unbalanced_set_is_said_to_be_so(tmp_path):
     text = text_of(page(tmp_path, [row(number) for number in range(20)], swap="none"))
     assert "the first answer wins 100.0 % (95 % interval 83.9 to 100.0, n = 20)" in text
-    assert "a judge could learn to prefer the first place" in text
+    assert "a judge could learn to prefer the first position" in text
     assert "No row was to be swapped." in text
 
 
@@ -128,7 +128,7 @@ def test_both_orders_are_balanced_and_two_rows_of_a_pair_count_once(tmp_path):
     text = text_of(page(tmp_path, [row(number) for number in range(20)], swap="both"))
     # 40 rows, but 20 pairs: Wilson's interval of 10 in 20
     assert "wins 50.0 % (95 % interval 29.9 to 70.1, n = 40), against 100.0 % of 20 before augmentation" in text
-    assert "Its answers score 7.00 (6.56 to 7.44) points in the mean at place 1 and 7.00" in text
+    assert "Its answers score 7.00 (6.56 to 7.44) points on average at position 1 and 7.00" in text
 
 
 def test_ties_do_not_narrow_the_interval_of_those_that_are_none(tmp_path):

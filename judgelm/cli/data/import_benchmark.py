@@ -57,44 +57,44 @@ def import_command(
         raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
     from judgelm.data.benchmarks.importer import import_benchmark
 
-    done = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
-    write_json(json_out, _row(done))
+    result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite)
+    write_json(json_out, _row(result))
     if not quiet:
-        _show(done)
+        _show(result)
 
 
-def _row(done: "ImportResult") -> dict[str, Any]:
+def _row(result: "ImportResult") -> dict[str, Any]:
     return {
-        "benchmark": done.benchmark.name,
-        "rows": done.rows,
-        "labels": dict(done.winners),
-        "without_label": done.unlabelled,
-        "with_a_known_truth": done.truths,
-        "categories": dict(done.categories),
-        "rejected": len(done.rejects),
-        "rejected_by_reason": dict(RejectCounts(done.rejects).by_reason.most_common()),
-        "protocol": done.benchmark.protocol,
-        "written": done.paths,
+        "benchmark": result.benchmark.name,
+        "rows": result.rows,
+        "labels": dict(result.winners),
+        "without_label": result.unlabelled,
+        "with_a_known_truth": result.truths,
+        "categories": dict(result.categories),
+        "rejected": len(result.rejects),
+        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
+        "protocol": result.benchmark.protocol,
+        "written": result.paths,
     }
 
 
-def _show(done: "ImportResult") -> None:
-    labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(done.winners.items()))
-    counts = [f"{done.rows:,} rows"]
+def _show(result: "ImportResult") -> None:
+    labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(result.winners.items()))
+    counts = [f"{result.rows:,} rows"]
     counts += [f"labels {labels}"] if labels else []
-    counts += [f"{done.unlabelled:,} without label"] if done.unlabelled and labels else []
-    counts += [f"{done.truths:,} with a known truth"] if done.truths else []
-    count = len(done.categories)
+    counts += [f"{result.unlabelled:,} without label"] if result.unlabelled and labels else []
+    counts += [f"{result.truths:,} with a known truth"] if result.truths else []
+    count = len(result.categories)
     counts += [f"{count:,} {'category' if count == 1 else 'categories'}"] if count else []
-    _print(f"{done.benchmark.name}: {', '.join(counts)}")
-    if done.rejects:
-        _print(f"{len(done.rejects):,} rows rejected; they are in the rejects file:")
-    for line in RejectCounts(done.rejects).lines():
+    _print(f"{result.benchmark.name}: {', '.join(counts)}")
+    if result.rejects:
+        _print(f"{len(result.rejects):,} rows rejected; they are in the rejects file:")
+    for line in RejectCounts(result.rejects).lines():
         _print(f"  {line}")
-    _print(f"protocol: {done.benchmark.protocol}")
-    if done.benchmark.judge_with:
-        _print(f"judge with: judgelm-batch {done.benchmark.judge_with}")
-    _print(f"written: {', '.join(str(path) for path in done.paths)}")
+    _print(f"protocol: {result.benchmark.protocol}")
+    if result.benchmark.judge_with:
+        _print(f"judge with: judgelm-batch {result.benchmark.judge_with}")
+    _print(f"written: {', '.join(str(path) for path in result.paths)}")
 
 
 def _print(text: str) -> None:

@@ -29,7 +29,7 @@ from judgelm.modes.answer import Answer
 from judgelm.records import Sample
 
 REFERENCE_MODEL = "reference"
-"""The name that a reference has as an answer among others."""
+"""Model name of a reference that is used as an answer."""
 
 _QUESTION_NEEDS = "question_body, or question"
 _ANSWER_NEEDS = "question_id, model, text"
@@ -81,7 +81,7 @@ def answer_row(answer: Answer, model: str) -> dict[str, Any]:
 
 
 class Candidate(NamedTuple):
-    """An answer that may stand in a pair; the order of the fields is the order before drawing."""
+    """An answer that a pair may use; candidates are sorted by these fields before the draw."""
 
     model: str
     decoding: str
@@ -89,7 +89,7 @@ class Candidate(NamedTuple):
 
 
 class AnswerSet:
-    """The answers of any number of answer files by question; of two of one model and decoding the later stands."""
+    """The answers of several files by question; a later answer of one model and decoding replaces an earlier one."""
 
     def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
         """Read the files.
@@ -115,11 +115,11 @@ class AnswerSet:
 
     @property
     def left_out(self) -> int:
-        """How many answers cannot stand in a pair: failed, or truncated where those are dropped."""
+        """Number of answers that no pair may use: failed, or truncated where those are dropped."""
         return sum(text is None for texts in self._found.values() for text in texts.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
-        """A question's answers, sorted, so that no file's order matters; with the reference as one of them if asked."""
+        """A question's answers, sorted, whatever the order of files; with the reference where requested."""
         candidates = [
             Candidate(*key, text) for key, text in self._found.get(question.id, {}).items() if text is not None
         ]
@@ -130,7 +130,7 @@ class AnswerSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSampler:
-    """How pairs are drawn from a question's answers.
+    """Draws pairs from the answers of a question.
 
     Attributes:
         pairs: most pairs of a question.
@@ -164,7 +164,7 @@ def pair_rows(
 ) -> Iterator[dict[str, Any]]:
     """JudgeLM rows without scores: the first pair of every question, then the second, ...
 
-    So more pairs of the same questions are the same file grown at its end, and what a teacher has judged stands.
+    So a run with more pairs per question appends to the same file, and judgments that a teacher has made stay valid.
     """
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:

@@ -21,7 +21,7 @@ from judgelm.modes.answer import AnswerMode, Decoding
 from judgelm.yaml_files import parse_yaml, read_yaml
 
 Form = Literal["auto", "chat", "plain"]
-"""How a question is put: as chat, as plain text, or as chat where the model's tokenizer has a chat template."""
+"""Form of a question: chat, plain text, or (`auto`) chat where the model's tokenizer has a chat template."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _OWN, _ASKING, _DECODING = ("name", "engine", "form"), ("system", "plain", "max_tokens"), ("temperature", "seed")
@@ -29,14 +29,14 @@ _OWN, _ASKING, _DECODING = ("name", "engine", "form"), ("system", "plain", "max_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerGenerator:
-    """A model to be loaded, and how it is asked.
+    """A model that answers questions, with its prompt form and decodings.
 
     Attributes:
         name: as answer rows have it in `model`; also the name of its file.
-        options: what the engine is loaded with.
-        form: how questions are put.
-        decodings: the ways in which each question is answered.
-        asking: how; its `chat` holds only where `form` does not say `auto`.
+        options: options of the engine.
+        form: form of the questions.
+        decodings: decodings of each question.
+        asking: prompt options; its `chat` counts only where `form` is not `auto`.
     """
 
     name: str
@@ -50,17 +50,19 @@ class AnswerGenerator:
         if _NAME.fullmatch(self.name) is None:
             raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots and dashes; it names a file")
         if self.form not in get_args(Form):
-            raise ConfigError(f"generator {self.name}: form {self.form!r}: there are {', '.join(get_args(Form))}")
+            raise ConfigError(
+                f"generator {self.name}: unknown form {self.form!r}; available: {', '.join(get_args(Form))}"
+            )
 
 
-def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
-    """A generator from a mapping, each of whose names is checked.
+def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
+    """A generator from a mapping; unknown keys are errors.
 
     Raises:
-        ConfigError: a name that nothing has, a value of another type, or no `name` and `model`.
+        ConfigError: an unknown key, a value of the wrong type, or `name` or `model` missing.
     """
-    rest = dict(given)
-    label = f"generator {rest.get('name', f'of {len(given)} settings')}"
+    rest = dict(settings)
+    label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
     if not rest.get("name") or not rest.get("model"):
         raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
     own = {name: rest.pop(name) for name in _OWN if name in rest}
@@ -68,7 +70,7 @@ def build_generator(given: Mapping[str, Any]) -> AnswerGenerator:
     decodings = rest.pop("decodings", None)
     alone = {name: rest.pop(name) for name in _DECODING if name in rest}
     if decodings is not None and alone:
-        raise ConfigError(f"{label}: temperature and seed stand in decodings or alone, not in both places")
+        raise ConfigError(f"{label}: give temperature and seed in decodings or beside them, not both")
     if decodings is not None and not (isinstance(decodings, list) and decodings):
         raise ConfigError(
             f"{label}: decodings is a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]; {{}} is greedy"
@@ -107,7 +109,7 @@ def parse_generator(text: str) -> AnswerGenerator:
     Raises:
         ConfigError: as `build_generator`, or a part that cannot be read.
     """
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
         into, _, inner = name.strip().rpartition(".")
@@ -116,12 +118,12 @@ def parse_generator(text: str) -> AnswerGenerator:
                 f"--generator: expected NAME=VALUE,NAME=VALUE,..., got {name!r}; values that hold commas go into "
                 "a --config file"
             )
-        target = given.setdefault(into, {}) if into else given
+        target = settings.setdefault(into, {}) if into else settings
         try:
             target[inner] = value if inner in ("name", "model") else parse_yaml(value)
         except ConfigError as error:  # without the value, which may hold a password
             raise ConfigError(f"--generator {name}=...: the value is no YAML ({error}); quote it") from error
-    return build_generator(given)
+    return build_generator(settings)
 
 
 def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
@@ -146,16 +148,16 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
     return list(by_name.values())
 
 
-def _checked(kind: Any, given: Any, label: str, beside: Sequence[str] = ()) -> Any:
+def _checked(kind: Any, values: Any, label: str, beside: Sequence[str] = ()) -> Any:
     """A dataclass from a mapping; `beside` are names that may stand next to its own."""
     known = [option.name for option in fields(kind)]
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(given).__name__}")
-    if unknown := given.keys() - set(known):
-        there = ", ".join(dict.fromkeys((*beside, *known)))
-        raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} does not exist; there are: {there}")
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")
+    if unknown := values.keys() - set(known):
+        available = ", ".join(dict.fromkeys((*beside, *known)))
+        raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} not found; available: {available}")
     try:
-        return TypeAdapter(kind).validate_python(dict(given))
+        return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
         first: Any = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -1,4 +1,4 @@
-"""What a benchmark's loader is, and what all of them share.
+"""Benchmarks, their loaders, and functions that loaders share.
 
 A loader makes rows of judgelm's plain format, which batch runs and label readers read.
 `judgelm.data.benchmarks.importer` writes them.
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class Entry(NamedTuple):
     """One row to write.
 
-    `truth` is the line that the studies on correctness read about it (`judgelm study self-reference`, `ssr`); None
-    where the benchmark knows no objective truth.
+    `truth` is its line for the studies on correctness (`judgelm study self-reference`, `ssr`); None where the benchmark
+    has no objective truth.
     """
 
     row: dict[str, object]
@@ -41,13 +41,13 @@ class Benchmark:
     """One benchmark.
 
     Attributes:
-        name: what the command line calls it.
-        files: which files are to be given, in words.
-        protocol: how its metric is taken, in one sentence; printed, and kept beside what is imported.
-        judge_with: the options of `judgelm-batch` that the protocol asks for; empty where none.
+        name: its name on the command line.
+        files: the files to give, in words.
+        protocol: definition of its metric in one sentence; printed, and kept beside the imported rows.
+        judge_with: options of `judgelm-batch` that the protocol requires; may be empty.
         source: paper and published file.
-        load: files, what to do with rejects -> entries. Raises InputError where a file has another shape.
-        details: what the protocol needs beyond the rows, such as a table of sections.
+        load: files, a handler of rejects -> entries. Raises InputError where a file has another shape.
+        details: further facts of the protocol, such as a table of sections.
     """
 
     name: str
@@ -76,8 +76,7 @@ def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reje
     """Convert each row of a file, with its number from 1; a row that cannot be used is a reject.
 
     Raises:
-        InputError: the file cannot be read, its first good row lacks a field (it is something else), or none of its
-            rows can be used.
+        InputError: the file cannot be read, its first good row lacks a field, or none of its rows can be used.
     """
     numbers = count(1)
     return convert_rows(
@@ -154,7 +153,7 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
 
 
 def _in_json(value: object) -> object:
-    """A value as JSON can say it: NaN, which tables have for nothing, is null; a date is its text."""
+    """The value for JSON: NaN (an empty cell of a table) becomes null, a date its text."""
     if isinstance(value, Mapping):
         return {str(name): _in_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -165,7 +164,7 @@ def _in_json(value: object) -> object:
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, str]) -> str:
-    """What a field's value stands for.
+    """The meaning of a field's value.
 
     Raises:
         InputError: it is none of the known values.

@@ -27,10 +27,10 @@ def get_benchmark(name: str) -> Benchmark:
     """The benchmark of that name.
 
     Raises:
-        ConfigError: there is none; the message lists those there are.
+        ConfigError: unknown name; the message lists the available ones.
     """
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     close = difflib.get_close_matches(name, BENCHMARKS, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
-    raise ConfigError(f"benchmark {name!r} is not known{hint} There are: {', '.join(BENCHMARKS)}")
+    raise ConfigError(f"benchmark {name!r} not found{hint} Available: {', '.join(BENCHMARKS)}")

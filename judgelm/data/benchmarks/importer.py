@@ -1,11 +1,11 @@
-"""A published benchmark into files that judgelm reads: rows, the protocol of its metric, and what is known to be true.
+"""Import of published benchmarks: rows, the protocol of the metric, and objective truths.
 
     OUT.jsonl            rows in the plain format, which batch runs and label readers read
     OUT.protocol.json    how the benchmark's metric is taken, its inputs with their hashes, counts
     OUT.truth.jsonl      lines for the studies on correctness; only where the benchmark has them
     OUT.rejects.jsonl    rows that could not be used: file, line, reason, raw text; only where there are any
 
-All are written together at the end, or none is.
+All files are written together at the end, or none.
 """
 
 import hashlib
@@ -29,10 +29,10 @@ _LABELS = ("winner", "scores", "score")
 
 @dataclass(slots=True, kw_only=True)
 class ImportResult:
-    """What an import read and wrote.
+    """The result of an import.
 
     Attributes:
-        benchmark: which it was.
+        benchmark: the benchmark.
         rows: written.
         winners: label of a pair -> rows; a label of scores counts as `scores`.
         unlabelled: rows without a label (of people, or of the benchmark's makers).
@@ -84,34 +84,34 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
     if "-" in files:
         raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
     folder, stem = _checked(files, Path(out), overwrite=overwrite)
-    done = ImportResult(benchmark=benchmark)
+    result = ImportResult(benchmark=benchmark)
     seen: set[object] = set()
     try:
         with DatasetFiles(folder, "jsonl") as written:
-            for entry in benchmark.load(files, done.rejects.append):
+            for entry in benchmark.load(files, result.rejects.append):
                 if entry.row["id"] in seen:
                     finding = f"id {entry.row['id']!r} comes twice, in one file or in two"
                     raise InputError(f"{name}: {finding}; give each published file once, with each row once")
                 seen.add(entry.row["id"])
-                done.count(entry)
+                result.count(entry)
                 written.write(stem, entry.row)
                 if entry.truth is not None:
                     written.write(f"{stem}.truth", entry.truth)
-            if not done.rows:
-                if done.rejects:
-                    raise no_usable_row(", ".join(files), benchmark.files, len(done.rejects), done.rejects[0])
+            if not result.rows:
+                if result.rejects:
+                    raise no_usable_row(", ".join(files), benchmark.files, len(result.rejects), result.rejects[0])
                 raise InputError(f"{', '.join(files)}: no row can be used as {name}; it takes {benchmark.files}")
-            for reject in done.rejects:
+            for reject in result.rejects:
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
                 (folder / f"{stem}{part}").unlink(missing_ok=True)
-        text = json.dumps(_protocol(done, files), ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(_protocol(result, files), ensure_ascii=False, indent=1) + "\n"
         protocol = folder / f"{stem}.protocol.json"
         protocol.write_text(text, encoding="utf-8", errors="backslashreplace")  # half surrogates, as JSON writes them
     except OSError as error:
         raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
-    done.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
-    return done
+    result.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
+    return result
 
 
 def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:
@@ -122,15 +122,15 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
         raise RunError(f"{out}: no such folder; create {out.parent} first")
     stem = out.name.removesuffix(".jsonl")
     own = [out.parent / f"{stem}{part}" for part in _PARTS]
-    if taken := {path.resolve() for path in own} & {Path(file).resolve() for file in files}:
-        raise ConfigError(f"-o {out}: this would write over its own input {taken.pop()}; choose another -o")
+    if overlap := {path.resolve() for path in own} & {Path(file).resolve() for file in files}:
+        raise ConfigError(f"-o {out}: this would overwrite its own input {overlap.pop()}; choose another -o")
     if not overwrite and (there := [path for path in own if path.exists()]):
         raise RunError(f"{there[0]}: exists already; add --overwrite to replace it, or choose another -o")
     return out.parent, stem
 
 
-def _protocol(done: ImportResult, files: Sequence[str]) -> dict[str, object]:
-    benchmark = done.benchmark
+def _protocol(result: ImportResult, files: Sequence[str]) -> dict[str, object]:
+    benchmark = result.benchmark
     return {
         "benchmark": benchmark.name,
         "protocol": benchmark.protocol,
@@ -138,13 +138,13 @@ def _protocol(done: ImportResult, files: Sequence[str]) -> dict[str, object]:
         "source": benchmark.source,
         **({"details": dict(benchmark.details)} if benchmark.details else {}),
         "files": [{"name": Path(file).name, "sha256": _sha(file)} for file in files],
-        "rows": done.rows,
-        "labels": dict(sorted(done.winners.items())),
-        "unlabelled": done.unlabelled,
-        "truths": done.truths,
-        "categories": dict(sorted(done.categories.items())),
-        "rejected": len(done.rejects),
-        "rejected_by_reason": dict(RejectCounts(done.rejects).by_reason.most_common()),
+        "rows": result.rows,
+        "labels": dict(sorted(result.winners.items())),
+        "unlabelled": result.unlabelled,
+        "truths": result.truths,
+        "categories": dict(sorted(result.categories.items())),
+        "rejected": len(result.rejects),
+        "rejected_by_reason": dict(RejectCounts(result.rejects).by_reason.most_common()),
         "judgelm": VERSION,
     }
 

@@ -7,8 +7,6 @@ Three shapes are read:
 - a model's answers: one JSON object, id -> text;
 - the original's judge samples: JSON lines of the first with `answer1_body` and a `question_id` (the place in the file).
 
-Nothing of the data comes with judgelm.
-
 Source: MM-Vet (Yu et al. 2023), section 3 and its evaluator; baaivision/JudgeLM, `data/MM-Vet`.
 """
 
@@ -36,12 +34,12 @@ _IDS = ("id", "question_id")
 
 
 class VisualQuestion(NamedTuple):
-    """What a study needs to know of a question besides its judgment.
+    """Facts about a question that studies need besides its judgment.
 
     Attributes:
-        capabilities: what answering takes, sorted.
-        image: what tells questions about one image from others; None where the file does not say.
-        model: whose answer is judged, where the row says so: a file can hold several models' answers.
+        capabilities: required capabilities, sorted.
+        image: identifies questions about one image; None where the file has no images.
+        model: model of the judged answer, where the row names it: a file can hold several models' answers.
     """
 
     capabilities: tuple[str, ...]
@@ -67,25 +65,27 @@ def mm_vet_rows(
     Raises:
         InputError: a file cannot be read, or two files of answers have one name.
     """
-    given: dict[str, tuple[str, Mapping[str, str]]] = {}
+    by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
-        if (model := model_from_filename(path)) in given:
-            raise InputError(f"{path}: {given[model][0]} has the same name, which names the model; rename one of them")
-        given[model] = path, _answers(path)
+        if (model := model_from_filename(path)) in by_model:
+            raise InputError(
+                f"{path}: {by_model[model][0]} has the same name, which names the model; rename one of them"
+            )
+        by_model[model] = path, _answers(path)
 
-    alone = len(given) == 1
+    alone = len(by_model) == 1
 
     def convert(row: Row) -> list[dict[str, object]]:
         plain = _plain(row)
         name = str(plain["id"])
-        return [plain | _answered(row, name, model, *given[model], alone=alone) for model in given] or [plain]
+        return [plain | _answered(row, name, model, *by_model[model], alone=alone) for model in by_model] or [plain]
 
     for rows in convert_rows(_rows(questions), convert, path=questions, expected=_NEEDS, on_reject=on_reject):
         yield from rows
 
 
 def file_kind(path: str) -> Literal["answers", "questions"]:
-    """Which of MM-Vet's files this is: an object of texts holds answers, all else questions.
+    """The kind of an MM-Vet file: an object of texts holds answers, any other file questions.
 
     Raises:
         InputError: it cannot be read.
@@ -207,7 +207,7 @@ def _capabilities(row: Row) -> tuple[str, ...]:
 
 
 def _image_name(row: Row) -> str | None:
-    """What tells an image from others; of several images the list of them."""
+    """The image's name, or the list of several images."""
     for name in ("imagename", "image", "images"):
         if value := row.data.get(name):
             return value if isinstance(value, str) else json.dumps(value)

@@ -49,7 +49,7 @@ _Pair = tuple[str, str, str, int]
 
 @dataclass(slots=True, kw_only=True)
 class _Tables:
-    """What the files hold."""
+    """Contents of the files."""
 
     questions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     categories: dict[str, str] = field(default_factory=dict)
@@ -214,7 +214,7 @@ def _category(question: str) -> str | None:
 
 
 def majority(votes: tuple[Winner, ...]) -> Winner | None:
-    """What more than half of the votes say; None where nothing has so many."""
+    """The strict majority of the votes, or None."""
     winner, count = Counter(votes).most_common(1)[0] if votes else (None, 0)
     return winner if 2 * count > len(votes) else None
 

@@ -34,7 +34,7 @@ def _qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Itera
 
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
-    """Refuse a file in the shape of another set; flat rows could be of any."""
+    """Refuse a file in the shape of another set; flat rows fit any set."""
     first = next(read_qa(path, on_reject=lambda reject: None))  # without a usable question, that is an error
     data_set_found = first.metadata["data_set"]
     if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
@@ -42,7 +42,7 @@ def _check_shape(path: str, data_set: QaDataSet) -> None:
 
 
 def _has_titles(path: str) -> bool:
-    """Whether the contexts are titles with sentences, as HotpotQA's own files have them."""
+    """True if the contexts are titles with sentences, as in HotpotQA's own files."""
     row = first_row(path)
     return row is not None and isinstance(row.data.get("context"), list | dict)
 
@@ -105,7 +105,7 @@ def sample_by_type(
 
 
 def type_counts(samples: Sequence[Sample]) -> Counter[str]:
-    """How many questions of each answer type, as in the paper's Table 1."""
+    """Number of questions of each answer type, as in the paper's Table 1."""
     return Counter(_type(sample) for sample in samples)
 
 

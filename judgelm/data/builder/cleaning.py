@@ -1,6 +1,6 @@
-"""What is wrong with a labelled pair before it may teach: each finding is counted, and repaired or the reason to drop.
+"""Checks of labelled pairs before training: each finding is counted, and repaired or the reason to drop the pair.
 
-It looks at one pair at a time; duplicates are the business of `judgelm.data.duplicates`.
+Pairs are checked one at a time; `judgelm.data.duplicates` finds duplicates.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ DropReason = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningOptions:
-    """What a judgment must be to teach.
+    """Requirements of a judgment for training.
 
     Attributes:
         scale: lowest and highest score.
@@ -45,12 +45,12 @@ class CleaningOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """A pair that may teach, or why it may not.
+    """A clean pair, or the reason to drop it.
 
     Attributes:
         pair: None where no judgment was left.
-        dropped: why, as the first finding says; None where a judgment was left.
-        repaired: what was mended, or which of two judgments was left out, one entry each.
+        dropped: the first finding; None where a judgment was left.
+        repaired: repairs, and judgments that were left out, one entry each.
     """
 
     pair: LabelledPair | None
@@ -59,7 +59,7 @@ class Cleaned:
 
 
 def clean(pair: LabelledPair, options: CleaningOptions) -> Cleaned:
-    """Check both judgments of a pair; one that cannot teach goes, and the pair with it where it was the last."""
+    """Check both judgments of a pair; drop those that cannot be used, and the pair when none is left."""
     if not pair.sample.question.strip():
         return Cleaned(pair=None, dropped="empty question")
     checked = [_checked(label, pair.sample.answers, options) for label in (pair.plain, pair.referenced)]
@@ -77,7 +77,7 @@ def clean(pair: LabelledPair, options: CleaningOptions) -> Cleaned:
 def _checked(
     label: Label | None, answers: Sequence[str], options: CleaningOptions
 ) -> tuple[Label | None, DropReason | None, list[str]]:
-    """The judgment as it may teach, or why not, and what was mended in it."""
+    """The repaired judgment, or the reason to drop it, and the repairs."""
     if label is None:
         return None, None, []
     notes = []

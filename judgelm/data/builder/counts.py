@@ -1,4 +1,4 @@
-"""What became of every row of a build, in numbers that add up: for the command line, the manifest and the report."""
+"""Counts of a build by outcome, which add up to the rows read: for the command line, the manifest and the report."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -8,12 +8,12 @@ from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
 
 EXAMPLES = 20
 WORDS_STEP = 20
-"""Lengths are counted in steps of so many words."""
+"""Step of the counts of lengths, in words."""
 
 
 @dataclass(slots=True)
 class SetCounts:
-    """What one stage's pairs are like: before augmentation, or as written.
+    """Counts of the pairs of one stage: before augmentation, or as written.
 
     Attributes:
         pairs: how many.
@@ -61,10 +61,10 @@ class BuildCounts:
         rejected: rows that hold no pair or an unreadable label, by (source, reason).
         dropped: pairs by (source, reason).
         accepted: clean pairs by source.
-        repaired: by (source, what was mended).
+        repaired: by (source, repair).
         references: `both judgments`, and of these `score changed` and `winner changed` with the reference; `replaced`.
         swapped: by outcome.
-        ambiguous: reasons that could not be exchanged, by kind of finding.
+        ambiguous: ambiguous reasons, by kind of finding.
         words: of clean pairs, by (`question`, `answer` or `reason`, words in steps of 20).
         before: the clean pairs.
         train, validation: what is written.
@@ -86,7 +86,7 @@ class BuildCounts:
     examples: list[tuple[float, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
     def add_clean(self, pair: LabelledPair) -> None:
-        """Count a pair that may teach, and what its reference changed."""
+        """Count a clean pair, and the changes by its reference."""
         self.before.add(pair)
         self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced
@@ -102,7 +102,7 @@ class BuildCounts:
             self.references["winner changed"] += plain.winner != referenced.winner
 
     def add_example(self, before: LabelledPair, after: LabelledPair, seed: int) -> None:
-        """Keep a swapped pair to be looked at, if it is one of those drawn."""
+        """Keep a swapped pair as an example, if it is drawn."""
         rank = uniform_hash(seed, before.sample.id, "example", after.epoch)
         if len(self.examples) == EXAMPLES and rank >= self.examples[-1][0]:
             return

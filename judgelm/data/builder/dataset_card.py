@@ -14,7 +14,7 @@ from judgelm.version import VERSION
 
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:
-    """Markdown: what the rows are, where they come from, what was done to them, and which files there are."""
+    """The card as Markdown: sources, processing and files of the rows."""
     header = yaml.safe_dump(
         {
             "configs": _configs(built.files),
@@ -65,7 +65,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Everything that the build was told and counted, as JSON can hold it."""
+    """All options and counts of the build, ready for JSON."""
     return {
         "judgelm": VERSION,
         "options": asdict(options),

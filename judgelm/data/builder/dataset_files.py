@@ -1,4 +1,4 @@
-"""Sets of rows as files that `datasets` loads: JSONL or Parquet, whole or not there at all."""
+"""Files of rows that `datasets` loads, JSONL or Parquet; each file appears complete or not at all."""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class _Writer(Protocol):
 
 
 class DatasetFiles:
-    """Files under one folder, written beside their names and given them together at the end of the `with` block.
+    """Files of one folder, written under temporary names and renamed together at the end of the `with` block.
 
     Args:
         folder: an existing folder.
@@ -31,7 +31,7 @@ class DatasetFiles:
         rows: how many rows each file has, by its name.
 
     Raises:
-        OSError: a file cannot be written; then none has got its name.
+        OSError: a file cannot be written; then no file is renamed.
     """
 
     def __init__(self, folder: Path, kind: FileFormat) -> None:
@@ -103,7 +103,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }
-"""Columns of the sets beside the pairs, by the kind of row that stands behind the set's name."""
+"""Columns of the other sets, by the kind of row in the set's name."""
 
 
 class _ParquetWriter:
@@ -145,7 +145,7 @@ class _ParquetWriter:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small text file, whole or not at all.
+    """Write a small text file completely or not at all.
 
     Raises:
         RunError: it cannot be written.

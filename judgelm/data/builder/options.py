@@ -1,4 +1,4 @@
-"""What the data builder is told: inputs, augmentation, cleaning, split; and where defaults come from."""
+"""Options of the data builder (inputs, augmentation, cleaning, split) and the sources of their defaults."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class InputOptions:
 
     Attributes:
         path: the file, in any format that judgelm recognises.
-        name: what its rows' `source` says; the file's name without its endings where empty.
+        name: value of its rows' `source`; empty for the file's name without its endings.
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone.
     """
 
@@ -32,30 +32,30 @@ class InputOptions:
 
     @property
     def source(self) -> str:
-        """What its rows' `source` says."""
+        """Value of its rows' `source`."""
         return self.name or Path(self.path).name.partition(".")[0]
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class BuildOptions:
-    """A whole build. Probabilities the paper does not state are those of the original's script, 0.5.
+    """Options of a build. Probabilities the paper does not state are those of the original's script, 0.5.
 
     Attributes:
         inputs: the labelled files; a path alone stands for `{path: ...}`.
         out: folder to write into.
         format: of the sets: `jsonl`, or `parquet`.
-        seed: with a row's id it decides everything that is drawn.
-        epochs: how often the training set holds each pair, drawn anew each time.
-        swap: `draw` exchanges the answers of a pair with `swap_prob`; `both` writes each pair in both orders; `none`.
-        swap_prob: probability that an epoch shows a pair the other way round.
-        ambiguous: what becomes of a pair to be swapped whose reason does not say clearly which answer it means:
+        seed: every draw depends on the seed and a row's id.
+        epochs: copies of each pair in the training set, each with its own draws.
+        swap: `draw` swaps the answers of a pair with `swap_prob`; `both` writes each pair in both orders; `none`.
+        swap_prob: probability that an epoch shows a pair with its answers swapped.
+        ambiguous: treatment of a pair to be swapped whose reason does not say clearly which answer it means:
             `keep` leaves the pair unswapped, `drop_reason` swaps it without that reason.
         reference: `both` writes both judgments of a pair, and training draws; `draw` draws here, prompt and target
             together, with `reference_drop_prob`; `ignore` drops every reference and what was judged by it.
         reference_drop_prob: probability that a pair judged with a reference is shown without.
         references: file of id -> reference that replaces a row's own; what was judged by the old one goes.
         reason_prob: share of pairs that keep their reasons; the others are score lines alone.
-        scale: lowest and highest score that may teach.
+        scale: lowest and highest valid score.
         out_of_scale: `drop` a judgment outside it, or `clip` its scores.
         resample: how often a pair of this winner (`1`, `2`, `tie`, before any swap) is taken in the mean, such as 2.0
             or 0.5; those not named are taken once.
@@ -69,7 +69,7 @@ class BuildOptions:
         abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
             held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.
-        workers: processes; the files are the same whatever their number.
+        workers: number of processes; it does not change the files.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -97,7 +97,7 @@ class BuildOptions:
     workers: int = Field(default=1, ge=1)
 
     def cleaning(self, source: InputOptions) -> CleaningOptions:
-        """How the judgments of one input are checked."""
+        """Cleaning options of one input."""
         return CleaningOptions(scale=self.scale, out_of_scale=self.out_of_scale, winner_scores=source.winner_scores)
 
 
@@ -114,18 +114,18 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     Raises:
         ConfigError: one is unknown, wrong, or does not go with another.
     """
-    given = dict(values)
-    if isinstance(inputs := given.get("inputs"), list | tuple):
-        given["inputs"] = [{"path": value} if isinstance(value, str) else value for value in inputs]
-    if isinstance(resample := given.get("resample"), Mapping):
-        given["resample"] = {str(winner): share for winner, share in resample.items()}
+    options_read = dict(values)
+    if isinstance(inputs := options_read.get("inputs"), list | tuple):
+        options_read["inputs"] = [{"path": value} if isinstance(value, str) else value for value in inputs]
+    if isinstance(resample := options_read.get("resample"), Mapping):
+        options_read["resample"] = {str(winner): share for winner, share in resample.items()}
     try:
-        options = _OPTIONS.validate_python(given)
+        options = _OPTIONS.validate_python(options_read)
     except ValidationError as error:
         raise ConfigError(f"{location}: {_finding(error)}") from error
     for source, inputs_so_named in Counter(value.source for value in options.inputs).items():
         if inputs_so_named > 1:
-            raise ConfigError(f"{location}: {inputs_so_named} inputs are called {source}; give each a name of its own")
+            raise ConfigError(f"{location}: {inputs_so_named} inputs are named {source}; give each its own name")
     if options.max_tokens is not None and options.tokenizer is None:
         raise ConfigError(f"{location}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
     if any(share < 0 for share in options.resample.values()):
@@ -142,7 +142,7 @@ def _finding(error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"])
     known = ", ".join(option.name for option in fields(BuildOptions))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"no option {name}; there are: {known}"
+        return f"unknown option {name}; available: {known}"
     if first["type"].startswith("missing"):
         return f"{name} is missing; give it in the file, or as {name}=VALUE behind the command"
     return f"{name}={first['input']!r}: {first['msg'].replace('tuple', 'list')}"

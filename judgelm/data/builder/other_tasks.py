@@ -1,8 +1,8 @@
-"""Rows for what a judge can do beyond pairs, derived from labelled pairs: one answer, three or four, and chat.
+"""Rows for tasks other than pairs, derived from labelled pairs: one answer, three or four answers, and chat.
 
-No teacher was asked again, so a row knows no more than its pairs say. What is drawn depends on seed and ids or texts
-alone, and the order of the pairs does not matter. The rows of one answer and of several are plain rows, which training
-reads beside those of pairs; those of a chat are for other trainers.
+No teacher judges again, so a row holds no more information than its pairs. Draws depend on the seed and on ids or texts
+alone, not on the order of the pairs. The rows of one answer and of several are plain rows, which training reads beside
+those of pairs; chat rows are for other trainers.
 
 Source: JudgeLM, Figures 5 (a single answer) and 6 (multiple answers).
 """
@@ -86,26 +86,28 @@ def multi_rows(
 
 def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]) -> Iterator[dict[str, Any]]:
     first = pairs[0]
-    given: dict[str, list[float]] = defaultdict(list)
+    scores_of: dict[str, list[float]] = defaultdict(list)
     models: dict[str, str | None] = {}
     for pair in pairs:
         assert pair.plain is not None, "the caller has left out those without"
         for answer, score in zip(pair.sample.answers, pair.plain.scores or (), strict=True):
-            given[answer].append(score)
+            scores_of[answer].append(score)
         for answer, model in zip(pair.sample.answers, pair.sample.answer_models or (None, None), strict=True):
             models.setdefault(answer, model)
     question = first.sample.question
     drawn = iter(
-        sorted(given, key=lambda answer: (uniform_hash(seed, content_id(question, (answer,), None), "multi"), answer))
+        sorted(
+            scores_of, key=lambda answer: (uniform_hash(seed, content_id(question, (answer,), None), "multi"), answer)
+        )
     )
-    for row_number, size in enumerate(_sizes(len(given)), 1):
+    for row_number, size in enumerate(_sizes(len(scores_of)), 1):
         answers = [next(drawn) for _ in range(size)]
         names = [models[answer] for answer in answers]
         yield {
             "id": f"{first.sample.id}:multi{row_number}",
             "question": question,
             "answers": answers,
-            "scores": json_scores(tuple(_mean_on(values, given[answer]) for answer in answers)),
+            "scores": json_scores(tuple(_mean_on(values, scores_of[answer]) for answer in answers)),
             "answer_models": None if None in names else names,
             "category": first.sample.category,
             "source": first.source,
@@ -113,14 +115,14 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
 
 
 def _sizes(answers: int) -> list[int]:
-    """How many answers each row gets: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
+    """Number of answers of each row: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
     rows = min(math.ceil(answers / MAX_ANSWERS), answers // MIN_ANSWERS)
     shared = min(answers, rows * MAX_ANSWERS)
     return [shared // rows + (row < shared % rows) for row in range(rows)]
 
 
 def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
-    """The mean of scores as the nearest of some values, the higher of two as near."""
+    """The value nearest to the mean of the scores; of two equally near values the higher."""
     mean = math.fsum(scores) / len(scores)
     return min(values, key=lambda value: (abs(value - mean), -value))
 

@@ -1,8 +1,8 @@
 """The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
 
-Three stages: gather clean pairs into a cache, plan with what must be known of all of them (the validation questions,
-the nested subsets), derive the rows epoch by epoch, chunk by chunk, on as many processes as asked for. What is drawn
-depends on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
+Three stages: read clean pairs into a cache; plan the validation questions and the nested subsets, which depend on all
+pairs; write the augmented rows epoch by epoch, chunk by chunk, on several processes. Draws depend on ids alone and
+chunks are written in their order, so the files are the same bytes on any number of workers.
 """
 
 import shutil
@@ -40,13 +40,13 @@ _NOT_IN_TRAINING = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildResult:
-    """What a build has written.
+    """The result of a build.
 
     Attributes:
-        counts: what became of every row.
+        counts: rows by outcome.
         files: rows by file name.
-        subsets: the sizes that there were pairs for, and those too large.
-        left_out: the file that names every row left out.
+        subsets: the sizes that were written, and those too large.
+        left_out: the file that lists every row left out.
     """
 
     counts: BuildCounts
@@ -57,7 +57,7 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Where each pair of the cache goes: `ranks` is shape (pairs,), its rank among nested subsets, or validation."""
+    """The side of each pair: `ranks`, shape (pairs,), is its rank among nested subsets, or `_NOT_IN_TRAINING`."""
 
     ranks: NDArray[np.int64]
     sizes: SubsetSizes
@@ -71,11 +71,11 @@ def build(
     Args:
         options: the build.
         tokenizer: a fast tokenizer, where `options.max_tokens` is set.
-        progress: is told the stage and how many pairs have passed it.
+        progress: called with the stage and the number of pairs that have passed it.
 
     Raises:
         InputError: an input cannot be read, or no pair is left.
-        ConfigError: a set would be empty, or a template does not exist.
+        ConfigError: a set would be empty, or the template is unknown.
         RunError: the output cannot be written.
     """
     length_filter = (
@@ -113,7 +113,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for the cache; those that killed builds left behind go. `left_out.jsonl` lets one build in at a time."""
+    """A folder for the cache, without those of killed builds. A lock on `left_out.jsonl` admits one build at a time."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
@@ -143,7 +143,7 @@ def _write(
     counts: BuildCounts,
     progress: Callable[[str, int], None],
 ) -> None:
-    """Epoch by epoch, each pair's rows in the place of the pair; validation pairs in the first epoch, as they are."""
+    """Write the rows epoch by epoch in the order of their pairs; validation pairs unchanged, in the first epoch."""
     places = [plan.ranks[start : start + CHUNK_PAIRS] for start in range(0, len(plan.ranks), CHUNK_PAIRS)]
     for epoch in range(options.epochs):
         work = partial(_chunk, options, cache.path, epoch)
@@ -163,7 +163,7 @@ def _write(
 def _write_multi(
     options: BuildOptions, cache: PairCache, plan: _Plan, questions: list[bytes], files: DatasetFiles
 ) -> None:
-    """Rows of several answers; holds the pairs of questions that have more than one."""
+    """Write rows of several answers; pairs of questions with more than one pair are held in memory."""
     often = {question for question, pairs in Counter(questions).items() if pairs > 1}
     groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
     pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
@@ -182,7 +182,7 @@ def _side(rank: int) -> str:
 def _chunk(
     options: BuildOptions, cache_path: Path, epoch: int, offset: int, ranks: NDArray[np.int64]
 ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
-    """One chunk's rows of pairs, each with its pair's place among the subsets; rows of other sets, with their names."""
+    """One chunk's rows of pairs, each with its pair's rank; rows of other sets, with their names."""
     counts = BuildCounts()
     rows, others = [], []
     for pair, rank in zip(read_chunk(cache_path, offset), ranks.tolist(), strict=True):

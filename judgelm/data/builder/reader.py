@@ -1,7 +1,6 @@
-"""The clean pairs of all inputs, on disk: read once, checked, without duplicates; then they can be read again fast.
+"""Reader of the inputs: clean pairs without duplicates, cached on disk for the later stages.
 
-What the later stages need to know of every pair at once (its question's group, its stratum) is kept in memory; the
-pairs themselves are not.
+Memory holds only what later stages need of all pairs at once, their questions' groups and strata.
 """
 
 import pickle
@@ -52,10 +51,10 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
 
 
 class LengthFilter:
-    """Tells which pairs have a judgment that takes more tokens than a row may have, prompt and reply together.
+    """Finds pairs with a judgment above the token limit of a row, prompt and reply together.
 
     Args:
-        tokens: most tokens of a row, the end-of-sequence token among them.
+        tokens: token limit of a row, with the end-of-sequence token.
         tokenizer: a fast tokenizer.
         template: id of the trainer's template.
     """
@@ -67,7 +66,7 @@ class LengthFilter:
         self._template = get_template(template)
 
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
-        """One answer for each pair; tokenised together, which a fast tokenizer does on all cores."""
+        """True for each pair above the limit; a fast tokenizer tokenises all of them on all cores."""
         texts, owners = [], []
         for index, pair in enumerate(pairs):
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
@@ -84,15 +83,15 @@ class LengthFilter:
 
 
 class PairReader:
-    """Reads inputs to clean pairs; what is left out is counted and written down.
+    """Reads clean pairs; rows that are left out are counted and written to a file.
 
     Args:
         options: the build.
-        left_out: gets a row for every rejected line and every dropped pair.
-        length_filter: finds the pairs that are too long, where there is one.
+        left_out: receives a row for every rejected line and every dropped pair.
+        length_filter: finds pairs that are too long; None for no limit.
 
     Attributes:
-        counts: what became of the rows so far.
+        counts: rows so far by outcome.
         groups: the questions of all clean pairs.
         questions: the digest of each clean pair's question, in their order.
         strata: id and stratum of each clean pair, where subsets are asked for.
@@ -127,7 +126,7 @@ class PairReader:
                 yield pair
 
     def _note(self, pair: LabelledPair) -> None:
-        """Keep what the plan needs to know of all pairs at once."""
+        """Keep what the plan needs of every pair."""
         self.counts.add_clean(pair)
         self.questions.append(self.groups.add(pair.sample.question))
         if self._options.subsets:

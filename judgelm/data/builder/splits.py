@@ -35,13 +35,13 @@ Side = Literal["train", "validation"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Which groups of questions are for validation; all others are for training."""
+    """The groups of questions for validation; all others are for training."""
 
     groups: QuestionGroups
     validation: frozenset[str]
 
     def side(self, question: str | bytes) -> Side:
-        """Where every row with this question, or with the question of this digest, goes.
+        """The side of every row with this question, or with the question of this digest.
 
         Raises:
             ValueError: the question was not added to the groups.
@@ -83,7 +83,7 @@ def split_questions(
     if not validation or len(validation) == len(drawn):
         side = "training" if validation else "validation"
         finding = f"{request} for validation, of {len(drawn)} different questions (near copies count as one)"
-        raise ConfigError(f"{finding}, leaves none for {side}; ask for another number, or give more questions")
+        raise ConfigError(f"{finding}, leaves none for {side}; change the number, or give more questions")
     return Split(groups=groups, validation=validation)
 
 
@@ -92,7 +92,7 @@ SUBSET_SIZES = (3_500, 10_000, 30_000, 100_000)
 
 
 class Stratum(NamedTuple):
-    """What a subset keeps the proportions of."""
+    """A group of rows whose share is the same in every subset."""
 
     category: str | None
     winner: Winner | None
@@ -105,39 +105,39 @@ def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) 
 
 
 class SubsetSizes(NamedTuple):
-    """Sizes that the data has rows for, ascending, and those it has not."""
+    """Subset sizes that the data has rows for, ascending, and sizes that are too large."""
 
     sizes: tuple[int, ...]
     too_large: tuple[int, ...]
 
 
-def subset_sizes(rows: int, wanted: Sequence[int] = SUBSET_SIZES) -> SubsetSizes:
-    """Which of the wanted sizes can be had from so many rows; the caller says which cannot.
+def subset_sizes(rows: int, requested: Sequence[int] = SUBSET_SIZES) -> SubsetSizes:
+    """Split the requested sizes into those that the rows suffice for and larger ones.
 
     Raises:
         ConfigError: a size is less than 1, or comes twice.
     """
-    ascending = tuple(sorted(wanted))
+    ascending = tuple(sorted(requested))
     if any(size < 1 for size in ascending):
         raise ConfigError(f"subset size {ascending[0]}: expected at least 1")
     if len(set(ascending)) < len(ascending):
-        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: one comes twice; give each once")
+        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: a size appears twice; give each once")
     return SubsetSizes(
         tuple(size for size in ascending if size <= rows), tuple(size for size in ascending if size > rows)
     )
 
 
 def nested_order(rows: Iterable[tuple[str, Stratum]], *, seed: int) -> NDArray[np.intp]:
-    """Each row's place in the order of which every beginning is a stratified subset.
+    """Each row's rank in an order of which every beginning is a stratified subset.
 
-    The place depends on the seed and on the set of rows, not on their order. Memory: about 60 bytes per row.
+    The rank depends on the seed and on the set of rows, not on their order. Memory: about 60 bytes per row.
 
     Args:
         rows: id and stratum of each row; ids are unique.
         seed: another seed draws other subsets.
 
     Returns:
-        Shape (n,), the numbers 0 to n - 1: row i is in the subset of size k exactly where its place is below k.
+        Shape (n,), the numbers 0 to n - 1: row i is in the subset of size k if its rank is below k.
 
     Raises:
         InputError: two rows have the same id.

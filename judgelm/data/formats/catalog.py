@@ -19,12 +19,12 @@ from judgelm.records import Label, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """How the rows of one kind of file are read.
+    """One kind of file and the conversion of its rows.
 
     Attributes:
         name: what users and manifests call it.
         needs: fields without which a row is not of this format.
-        mapping: what is taken from which field. As declared here, `a / b` names alternatives; `detect_format` narrows
+        mapping: source field of each part. As declared here, `a / b` names alternatives; `detect_format` narrows
             it to the fields that are there.
         sample: row -> Sample. Raises InputError with the row's place.
         label: row, whether the label made with a reference is meant -> Label, or None where the row has none.
@@ -234,7 +234,7 @@ def detect_format(row: Row, *, label_rows: bool = False) -> Format:
         label_rows: whether a file of labels is expected.
 
     Raises:
-        InputError: no format fits; says what was found, what each format needs, and what looks misspelt.
+        InputError: no format matches; names the fields, those that each format needs, and likely misspellings.
     """
     fields = row.data.keys()
     for candidate in FORMATS:
@@ -282,7 +282,7 @@ def _unknown_fields(row: Row) -> InputError:
 
 
 def _likeness(known: Format, fields: list[str]) -> float:
-    """How nearly the fields are those that a format needs, from 0 to 1."""
+    """Similarity of the fields to those that a format needs, from 0 to 1."""
     matches = [(need, near) for need in known.needs if (near := _near(need, fields))]
     alike = (difflib.SequenceMatcher(None, need, _folded(near)).ratio() for need, near in matches)
     return sum(alike) / len(known.needs)

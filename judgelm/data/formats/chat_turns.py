@@ -25,7 +25,7 @@ _HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one side said at a time."""
+    """One message of a dialogue."""
 
     role: Role
     text: str
@@ -37,7 +37,7 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
     Args:
         row: the row.
         name: the field.
-        alone: whose turn a text is that is no dialogue.
+        alone: role of a text that is no dialogue.
         needs: what each row needs, for the error when the field is missing.
 
     Raises:
@@ -66,7 +66,7 @@ def message_list(value: object) -> list[dict[str, object]] | None:
 
 
 def json_list(text: str) -> list[object] | None:
-    """The list that a text holds as JSON; None where it holds none."""
+    """The JSON list that a text holds, or None."""
     if not text.lstrip().startswith("["):
         return None
     try:
@@ -134,7 +134,7 @@ def question_and_answers(
     """The dialogue that both sides share, as a question, and the last turn of each as the answers.
 
     Raises:
-        InputError: a side does not end with the assistant, they part before the last turn, or nobody asks anything.
+        InputError: a side does not end with the assistant, they differ before the last turn, or no user turn exists.
     """
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":

@@ -46,8 +46,10 @@ def dialogue_sample(row: Row) -> Sample:
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
         finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
         raise field_error(row, "turns", f"{finding}; put each assistant's answer beside its question")
-    given = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
-    whole = Row(row.file, row.line, given | {name: row.data[name] for name in given if row.data.get(name) is not None})
+    last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
+    whole = Row(
+        row.file, row.line, last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None}
+    )
     answers, reference = texts_field(whole, "answers"), reference_field(whole)
     sample = Sample(
         id="",

@@ -1,4 +1,4 @@
-"""What each format's label fields conclude about a pair, or one answer or more; None where there is no label."""
+"""Labels of each format's rows, for a pair, a single answer or several answers; None where a row has no label."""
 
 import re
 
@@ -172,7 +172,7 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 
 
 def any_label(row: Row, with_reference: bool) -> Label | None:
-    """Rows of labels alone, whichever of the documented fields they have."""
+    """The label of a row without answers, from any of the documented fields."""
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
     if row.data.get("annotator1") is not None:

@@ -1,7 +1,7 @@
 """Preference sets as samples and labels: chosen and rejected answers, arena battles, pairs of responses.
 
-Which row is of which kind is said in `judgelm.data.formats.catalog`; how dialogues become questions in
-`judgelm.data.formats.chat_turns`. Every function raises InputError with file, line, field, finding and way out.
+`judgelm.data.formats.catalog` detects the kind of a row; `judgelm.data.formats.chat_turns` turns dialogues into
+questions. Every function raises InputError with file, line, field, finding and way out.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _WINNER_COLUMNS: tuple[tuple[str, Winner], ...] = (
 
 
 def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
-    """What the row asks, before the answers, and the fields that it came from; nothing where no field asks."""
+    """The prompt turns of a row and the fields that they came from; empty where no field holds a prompt."""
     name = next((name for name in QUESTION_FIELDS if row.data.get(name) not in (None, "")), None)
     turns: tuple[Turn, ...] = ()
     used = set[str]()
@@ -69,10 +69,10 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
 
 
 def _chosen_first(question: str, chosen: str, rejected: str) -> bool:
-    """Whether the chosen answer stands first: the order of hashes of question and answer.
+    """True if the chosen answer is placed first, by the order of hashes of question and answer.
 
-    It depends on the texts alone, not on which was chosen, so a judge cannot learn the place; the same pair chosen the
-    other way round stands in the same order.
+    The order depends on the texts alone, so a judge cannot learn the position; the same pair with the opposite choice
+    has the same order.
     """
     first, second = (
         hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
@@ -147,7 +147,7 @@ def _two_texts(row: Row, first: str, second: str) -> tuple[str, ...]:
 
 
 def pair_id(row: Row) -> str | None:
-    """The id of a pair that is named by a question, two models and, where told, the human judge and the turn."""
+    """The id of a pair that is named by a question, two models and, where given, the human judge and the turn."""
     question = row_id(row, ("question_id",))
     if question is None:
         return None
@@ -195,8 +195,8 @@ def arena_sample(row: Row) -> Sample:
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
     cut = _until(first, row.data.get("turn")), _until(second, row.data.get("turn"))
     question, answers = question_and_answers(row, names, cut)
-    left = len(first) - len(cut[0]) + len(second) - len(cut[1])
-    return _battle(row, question, answers, set(), {"messages_after_vote": left} if left else {})
+    cut_off = len(first) - len(cut[0]) + len(second) - len(cut[1])
+    return _battle(row, question, answers, set(), {"messages_after_vote": cut_off} if cut_off else {})
 
 
 def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
@@ -277,7 +277,7 @@ def _marked(row: Row, name: str) -> bool:
 
 
 def pair_label_alone(row: Row) -> Sample:
-    """A stand-in without answers for a label that names its pair by question and models."""
+    """A sample without answers for a label that names its pair by question and models."""
     name = pair_id(row)
     if name is None:
         raise row_error(row, "no question_id; a label of two models' answers needs it")

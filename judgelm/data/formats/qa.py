@@ -45,17 +45,17 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
 
     Raises:
         InputError: the file cannot be read, or two questions have one id.
-        ConfigError: there is no such data set.
+        ConfigError: the data set is unknown.
     """
     if data_set is not None and data_set not in get_args(QaDataSet):
-        raise ConfigError(f"data set {data_set!r} is not known; there are: {', '.join(get_args(QaDataSet))}")
+        raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(get_args(QaDataSet))}")
     read = unique(lambda row: _sample(row, data_set), attrgetter("id"))
     expected = f"_id (or id), {_NEEDS}"
     yield from convert_rows(_rows(path), read, path=path, expected=expected, on_reject=on_reject)
 
 
 def has_predictions(path: str) -> bool:
-    """Whether a file's first good row has a predicted answer beside its gold answer, as only these files do.
+    """True if the first good row has a predicted answer beside its gold answer, which only these files have.
 
     Raises:
         InputError: the file cannot be read.
@@ -98,7 +98,7 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """The file as one object of passages; None for rows, and for what `read_rows` is to find fault with."""
+    """The file as one object of passages; None for rows, and for files that `read_rows` reports errors of."""
     try:
         value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
@@ -199,11 +199,11 @@ def _golds(row: Row) -> list[Gold]:
 
 def _quoref_gold(row: Row) -> Gold:
     """The spans of one answer: `[{"text": ...}, ...]`, or `{"text": [...]}`."""
-    given = row.data["answers"]
-    spans = given.get("text") if isinstance(given, dict) else given
+    answers = row.data["answers"]
+    spans = answers.get("text") if isinstance(answers, dict) else answers
     texts = [span.get("text") if isinstance(span, dict) else span for span in spans] if isinstance(spans, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
-        raise field_error(row, "answers", f"expected a list of objects with text, got {describe(given)}")
+        raise field_error(row, "answers", f"expected a list of objects with text, got {describe(answers)}")
     return tuple(str(text) for text in texts)
 
 
@@ -226,16 +226,16 @@ def _gold(row: Row, value: object) -> Gold:
 
 def _context(row: Row) -> str | None:
     """A text as it is; titles and sentences as one paragraph each, the title before it."""
-    given: Any = row.data.get("context")
-    if given is None or isinstance(given, str):
+    context: Any = row.data.get("context")
+    if context is None or isinstance(context, str):
         return optional_text(row, "context")
     try:
-        if isinstance(given, dict):
-            given = list(zip(given["title"], given["sentences"], strict=True))
+        if isinstance(context, dict):
+            context = list(zip(context["title"], context["sentences"], strict=True))
         return "\n\n".join(
-            f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in given
+            f"{title}: {' '.join(sentence.strip() for sentence in sentences)}" for title, sentences in context
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise field_error(
-            row, "context", f"expected text, or (title, sentences) pairs, got {describe(given)}"
+            row, "context", f"expected text, or (title, sentences) pairs, got {describe(context)}"
         ) from error

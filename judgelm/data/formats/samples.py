@@ -1,4 +1,4 @@
-"""How a row of each format becomes a sample; `judgelm.data.formats.catalog` says which row is of which format.
+"""Conversion of each format's rows to samples; `judgelm.data.formats.catalog` detects the format.
 
 Every function raises InputError with file, line, field, finding and way out.
 """
@@ -27,11 +27,11 @@ _PLAIN_NEEDS = "question, answer_1, answer_2"
 _LABEL_FIELDS = frozenset({"winner", "votes", "score", "text", "score_w_reference", "text_w_reference"})
 _JUDGELM_FIELDS = _LABEL_FIELDS | {
     *("question_body", "reference", "category", *ID_FIELDS),
-    *(f"answer{place}_{what}" for place in range(1, 27) for what in ("body", "model_id")),
+    *(f"answer{index}_{part}" for index in range(1, 27) for part in ("body", "model_id")),
 }
 _PANDALM_FIELDS = frozenset(
     {"instruction", "input", "response1", "response2", "reference", "motivation_app", *ID_FIELDS}
-    | {f"annotator{place}" for place in range(1, 10)}
+    | {f"annotator{index}" for index in range(1, 10)}
 )
 _ALPACA_FIELDS = frozenset(
     {"instruction", "output_1", "output_2", "generator_1", "generator_2", "dataset", "preference", *ID_FIELDS}
@@ -147,7 +147,7 @@ def llmbar_sample(row: Row) -> Sample:
 
 
 def plain_sample(row: Row) -> Sample:
-    """Plain: `question` with `answer_1`, `answer_2` and on, `answers`, or one `answer`; the unknown is metadata."""
+    """Plain: `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields are metadata."""
     data = row.data
     question = text_field(row, "question", _PLAIN_NEEDS)
     answers = plain_answers(row)
@@ -189,12 +189,12 @@ def _models(row: Row) -> tuple[str, ...]:
 
 
 def no_sample(row: Row) -> Sample:
-    """For rows that hold no pair; always an error."""
+    """Raise an error: rows of this format hold no pair."""
     raise row_error(row, "this row has no pair of answers to judge")
 
 
 def label_alone(row: Row) -> Sample:
-    """A stand-in without answers, which carries the id and the groups of a row that is only a label."""
+    """A sample without answers for a row that is only a label: its id and groups."""
     name = row_id(row, ("question_id", "id", "idx", "review_id"))
     if name is None:
         raise row_error(row, f"no id; a row of labels needs one of {', '.join(ID_FIELDS)}")

@@ -76,7 +76,7 @@ def _of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:
         raise ValueError("random_pairing: needs at least two samples, or there is no other answer to take")
     order = list(range(len(samples)))
     random.Random(seed).shuffle(order)
-    taken: list[tuple[str, ...]] = [()] * len(samples)
+    new_answers: list[tuple[str, ...]] = [()] * len(samples)
     for here, following in zip(order, [*order[1:], order[0]], strict=True):
         if len(samples[here].answers) != len(samples[following].answers):
             raise ValueError(
@@ -85,8 +85,8 @@ def _of_others(samples: Sequence[Sample], seed: int) -> list[tuple[str, ...]]:
             )
         if samples[here].question == samples[following].question:
             raise ValueError(f"random_pairing: question of {samples[here].id} occurs twice; give each question once")
-        taken[here] = samples[following].answers
-    return taken
+        new_answers[here] = samples[following].answers
+    return new_answers
 
 
 def _reversed(sentence: str) -> str:

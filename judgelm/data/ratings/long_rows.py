@@ -51,28 +51,28 @@ class WideReader:
 
     def long_rows(self, row: Row) -> Iterator[Row | Reject]:
         """The judge's rating, and the human one where this is the first row of its completion."""
-        given = row.data
-        if missing := ", ".join(sorted(WIDE_FIELDS - given.keys())):
-            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(given)[:1000])
+        values = row.data
+        if missing := ", ".join(sorted(WIDE_FIELDS - values.keys())):
+            yield Reject(row.file, row.line, f"lacks {missing}, which the rows before have", str(values)[:1000])
             return
-        data_set = str(given.get("dataset") or "").strip()
-        shared = {name: given.get(name) for name in self.extra} | {
-            "item": given["prompt_id"],
-            "dimension": str(given.get("dimension") or self.dimension),
-            "model": display_name(given["model"]),
+        data_set = str(values.get("dataset") or "").strip()
+        shared = {name: values.get(name) for name in self.extra} | {
+            "item": values["prompt_id"],
+            "dimension": str(values.get("dimension") or self.dimension),
+            "model": display_name(values["model"]),
             "task": _TASKS.get(data_set, data_set),
-            "length": given.get("pred_length"),
+            "length": values.get("pred_length"),
         }
         key = (str(shared["item"]), str(shared["dimension"]), str(shared["model"]))
-        human = str(given["gt"])
+        human = str(values["gt"])
         if key not in self._human:
             self._human[key] = human
-            yield Row(row.file, row.line, shared | {"judge": "human", "score": given["gt"]})
+            yield Row(row.file, row.line, shared | {"judge": "human", "score": values["gt"]})
         elif self._human[key] != human:
             reason = f'"gt" is {human}, but an earlier row of this completion has {self._human[key]}'
-            yield Reject(row.file, row.line, reason, str(given)[:1000])
+            yield Reject(row.file, row.line, reason, str(values)[:1000])
             return
-        yield Row(row.file, row.line, shared | {"judge": display_name(given["judge"]), "score": given["rating"]})
+        yield Row(row.file, row.line, shared | {"judge": display_name(values["judge"]), "score": values["rating"]})
 
 
 def display_name(identifier: object) -> str:

@@ -47,7 +47,7 @@ _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingColumns:
-    """What the fields are called in the file, and which further columns are kept."""
+    """Field names in the file, and further columns to keep."""
 
     item: str = "item"
     dimension: str = "dimension"
@@ -68,7 +68,7 @@ class RatingTable:
     Attributes:
         frame: one row per rating with the columns of the module's table under their own names (`score` and `length`
             are floats with NaN for what is missing, all others text), and the extra columns as they are in the file.
-        rejects: rows that could not be used, and why.
+        rejects: rows that could not be used, with reasons.
     """
 
     frame: pd.DataFrame
@@ -82,7 +82,7 @@ def read_ratings(
 
     Args:
         paths: the files.
-        columns: what their fields are called.
+        columns: their field names.
         more: ratings in long format under its own names, such as those of run files (`judgelm.data.ratings.run_files`).
 
     Raises:

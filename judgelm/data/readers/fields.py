@@ -35,7 +35,7 @@ def field_error(row: Row, name: str, finding: str) -> InputError:
 
 
 def describe(value: object) -> str:
-    """A value as an error shows it: `the number 42`, `null`, `[NaN, 3]`."""
+    """A value as errors show it: `the number 42`, `null`, `[NaN, 3]`."""
     if value is None:
         return "null"
     text = json.dumps(value, ensure_ascii=False, default=str)
@@ -58,7 +58,7 @@ def text_field(row: Row, name: str, needs: str) -> str:
 
 
 def text_error(row: Row, name: str, needs: str) -> InputError:
-    """Why a field is not text."""
+    """The error of a field that is not text."""
     if name not in row.data:
         return row_error(row, f'field "{name}" is missing; each row needs {needs}')
     value = row.data[name]
@@ -73,7 +73,7 @@ def text_error(row: Row, name: str, needs: str) -> InputError:
 
 
 def encodable(text: str) -> bool:
-    """Whether UTF-8 can say it: no half of a surrogate pair is in it."""
+    """True if UTF-8 can encode the text: it holds no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def texts_field(row: Row, name: str, count: int | None = None) -> tuple[str, ...
 
 
 def images_field(row: Row) -> tuple[str, ...]:
-    """Where the row's images lie, from `images` (a list of texts) or `image` (one text); none where there is neither.
+    """Paths or URLs of the row's images, from `images` (a list of texts) or `image` (one text); empty without both.
 
     A path is taken from the file's own folder; URLs (`data:`, `http:`, `https:`) stay as they are.
     """
@@ -131,7 +131,7 @@ def _image(row: Row, name: str, image: object) -> str:
 
 
 def numbered_fields(row: Row, pattern: str, needs: str) -> tuple[str, ...]:
-    """The texts of `pattern` with 1, 2, 3, ... for `{}`: two at least, and on while there are more."""
+    """The texts of `pattern` with 1, 2, 3, ... for `{}`: at least two."""
     first = text_field(row, pattern.format(1), needs)
     second = text_field(row, pattern.format(2), needs)
     if row.data.get(pattern.format(3)) is None:
@@ -177,7 +177,7 @@ def content_id(question: str, answers: Sequence[str], reference: str | None) -> 
 
 
 def extra_fields(row: Row, known: Collection[str]) -> dict[str, object]:
-    """The row's own `metadata` and every field that no format knows."""
+    """The row's own `metadata` and every field that the format does not use."""
     extras = {name: value for name, value in row.data.items() if name not in known}
     own = extras.get("metadata")
     if isinstance(own, dict):
@@ -193,7 +193,7 @@ def scores_field(row: Row, name: str) -> tuple[float, float]:
 
 
 def numbers_field(row: Row, name: str, count: int) -> tuple[float, ...]:
-    """As many finite numbers: `[8, 6, 5]`, or in a table `8 6 5`; one may stand alone."""
+    """`count` finite numbers: `[8, 6, 5]`, or in a table `8 6 5`; a single number needs no list."""
     value = row.data[name]
     if count == 1 and not isinstance(value, str | list):
         return (number_field(row, name),)
@@ -212,7 +212,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _as_float(value: object) -> float:
-    """NaN for what is no number, or a whole number beyond the largest float."""
+    """The value as a float; NaN for other types and for integers beyond the largest float."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:

@@ -1,7 +1,7 @@
 """Rows of a file the user gave, one at a time: JSON lines, a JSON list, CSV, TSV or Parquet, the texts also gzipped.
 
-A line that cannot be used becomes a `Reject` and reading goes on; a file that cannot be used is an `InputError`. What
-the fields mean is not known here: see `judgelm.data.formats.catalog`.
+A line that cannot be used becomes a `Reject` and reading continues; a file that cannot be used is an `InputError`. The
+fields are interpreted in `judgelm.data.formats.catalog`.
 """
 
 import codecs
@@ -42,8 +42,8 @@ def read_rows(path: str) -> Iterator[Row | Reject]:
 
     The format follows the extension; without a telling one, a file that opens with `[` is a JSON list and any other
     is JSON lines. One JSON object with its rows in a list (`data`, `rows`, `examples`, ...) is read as that list.
-    UTF-8 with or without a byte-order mark, either kind of line end; in a CSV file the separator that its first line
-    has most of: comma, semicolon, tab or bar.
+    UTF-8 with or without a byte-order mark, with any line ends. A CSV file uses the most frequent separator of its
+    first line: comma, semicolon, tab or bar.
 
     Raises:
         InputError: the file is missing, a folder, unreadable, damaged, or holds no rows at all. What can be known
@@ -121,7 +121,7 @@ def _dispatch(path: str) -> Iterator[Row | Reject]:
 
 
 def _delimiter(stream: io.BufferedReader) -> str:
-    """What stands most often between the first line's cells; where decimals have a comma, spreadsheets write `;`."""
+    """The most frequent separator of the first line; spreadsheets write `;` where decimals have a comma."""
     head = stream.peek(_BUFFER).lstrip(b"\r\n").splitlines()[:1]
     unquoted = b"".join(head).decode(errors="replace").split('"')[::2]
     return max(_DELIMITERS, key="".join(unquoted).count)

@@ -46,13 +46,13 @@ class _Source:
 
     def more(self) -> None:
         """Drop what was consumed and read on; at least doubles what is left, so re-reading a row stays linear."""
-        left = self.text[self.position :]
+        rest = self.text[self.position :]
         self.dropped += self.position
-        data = self._stream.read(max(self._chunk, len(left)))
+        data = self._stream.read(max(self._chunk, len(rest)))
         self.ended = not data
         new = self._decoder.decode(data, final=self.ended)
         self.dirty = self.dirty or has_bad_bytes(new)
-        self.text, self.position = left + new, 0
+        self.text, self.position = rest + new, 0
 
     def advance(self, position: int) -> None:
         self.line += self.text.count("\n", self.position, position)
@@ -180,8 +180,8 @@ def _separator(source: _Source, expected: str, behind: str) -> str:
     separator = source.next_character()
     if not separator or separator not in expected:
         names = " or ".join(f'"{character}"' for character in expected)
-        got = f'got "{separator}"' if separator else "the file ends: it is cut short"
-        raise _BrokenListError(f"broken JSON list: expected {names} after {behind}, {got}")
+        finding = f'got "{separator}"' if separator else "the file ends: it is cut short"
+        raise _BrokenListError(f"broken JSON list: expected {names} after {behind}, {finding}")
     source.advance(source.position + 1)
     return separator
 

@@ -1,4 +1,4 @@
-"""What a file holds, row by row, before anybody asks what its fields mean: a good row, or a reject."""
+"""Rows of files before their fields are interpreted: good rows and rejects."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One row that could not be used, and why. `raw` is its text, whole up to a million characters."""
+    """One row that could not be used, with the reason. `raw` is its text, complete up to a million characters."""
 
     file: str
     line: int
@@ -29,12 +29,12 @@ class Reject:
 
     @property
     def message(self) -> str:
-        """The finding with its place, as an error would say it."""
+        """The reason with file and line before it, as errors show it."""
         return f"{self.file}:{self.line}: {self.reason}"
 
     @property
     def kind(self) -> str:
-        """The finding with its particulars taken out, so that alike rejects are counted together."""
+        """The reason without particulars, so that similar rejects are counted together."""
         return re.sub(r"\d+(\.\d+)?", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
@@ -55,5 +55,5 @@ def escape_bad_bytes(text: str) -> str:
 
 
 def has_bad_bytes(text: str) -> bool:
-    """Whether text decoded with `surrogateescape` held bytes that are not UTF-8."""
+    """True if text decoded with `surrogateescape` holds bytes that are not UTF-8."""
     return not text.isascii() and _BAD_BYTE.search(text) is not None

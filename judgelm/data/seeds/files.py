@@ -59,7 +59,7 @@ def read_seeds(path: str, kind: SeedKind | None = None, *, source: str | None = 
         source: the seeds' `source`; None takes the kind.
 
     Raises:
-        ConfigError: there is no such kind.
+        ConfigError: the kind is unknown.
         InputError: the file cannot be read, or none of its rows can be used, such as rows of no kind.
     """
     if kind is not None and kind not in _NEEDS:
@@ -95,7 +95,7 @@ def detect_seed_kind(row: Row) -> SeedKind:
 def _seed(row: Row, kind: SeedKind, source: str) -> Seed:
     name, category = "instruction", None
     if kind == "sharegpt":
-        name, (question, reference) = "conversations", _first_exchange(row)
+        name, (question, reference) = "conversations", _first_turns(row)
     elif kind == "gpt4all":
         name, question, reference = "prompt", _text(row, "prompt", kind), _text(row, "response", kind)
         category = optional_text(row, "source")
@@ -121,7 +121,7 @@ def _text(row: Row, name: str, kind: SeedKind) -> str:
     return text_field(row, name, ", ".join(_NEEDS[kind]))
 
 
-def _first_exchange(row: Row) -> tuple[str, str | None]:
+def _first_turns(row: Row) -> tuple[str, str | None]:
     """The first human turn and the first answer to it."""
     name = row.data.get("id")
     if isinstance(name, str) and _LATER_PART.fullmatch(name):
@@ -140,7 +140,7 @@ def _first_exchange(row: Row) -> tuple[str, str | None]:
 
 
 def normalised(question: str) -> str:
-    """What makes two questions the same: their text in NFKC and lower case, each run of white space as one space."""
+    """The key of equal questions: their text in NFKC and lower case, each run of white space as one space."""
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
 
 

@@ -28,12 +28,12 @@ class SeedSource:
 
 @dataclass(slots=True, kw_only=True)
 class SourceCount:
-    """What became of a source's rows: `read` is the sum of the four after it.
+    """Counts of a source's rows; `read` is the sum of the next four.
 
     Attributes:
         rejected: rows that cannot be used.
-        other_category: rows of categories that were not asked for.
-        duplicates: rows whose normalised question another row has, in this source or, kept there, in another.
+        other_category: rows of other categories.
+        duplicates: rows whose normalised question another row has, in this source or in another one, which keeps it.
         available: distinct questions to choose from.
         requested: seeds by the mix.
         taken: seeds chosen; differs from `requested` only by redistribution.
@@ -50,23 +50,23 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedSample:
-    """What was chosen. Iterating reads the files again and gives the seeds in the order of sources and rows."""
+    """The chosen seeds. Iterating reads the files again, in the order of sources and rows."""
 
     counts: Mapping[str, SourceCount]
     _sources: Mapping[str, SeedSource] = field(repr=False)
     _chosen: Mapping[int, tuple[int, int]] = field(repr=False)
 
     def __iter__(self) -> Iterator[Seed]:
-        given = set[int]()
+        yielded = set[int]()
         for source_index, (name, source) in enumerate(self._sources.items()):
             for seed in _of_source(name, source):
                 if isinstance(seed, Seed) and _wanted(source, seed):
                     question = _question_hash(seed)
-                    if question not in given and self._chosen.get(question) == (_rank(seed), source_index):
-                        given.add(question)
+                    if question not in yielded and self._chosen.get(question) == (_rank(seed), source_index):
+                        yielded.add(question)
                         yield seed
-        if len(given) != len(self._chosen):
-            finding = f"{len(self._chosen) - len(given)} of the chosen seeds are gone from the files"
+        if len(yielded) != len(self._chosen):
+            finding = f"{len(self._chosen) - len(yielded)} of the chosen seeds are gone from the files"
             raise InputError(f"{', '.join(self._sources)}: {finding}; leave them alone until all seeds are read")
 
 
@@ -94,7 +94,7 @@ def sample_seeds(
         on_reject: called with each row that cannot be used; by default they are only counted.
 
     Raises:
-        ConfigError: sources and mix do not fit, the size is not positive, or a path is standard input (read twice).
+        ConfigError: sources and mix do not agree, the size is not positive, or a path is standard input (read twice).
         InputError: a source has too few questions (says how many are missing), or a file cannot be read.
     """
     check_mix(sources, mix, size)
@@ -161,7 +161,7 @@ def _question_hash(seed: Seed) -> int:
 
 
 def _rank(seed: Seed) -> int:
-    """Which of the rows with one question is kept: the one with the smallest."""
+    """Rank of a row among those of one question; the row with the smallest rank is kept."""
     return digest(f"{seed.source}\0{seed.question}\0{seed.reference or ''}")
 
 
@@ -170,10 +170,10 @@ def _key(seed: int, question: int) -> int:
 
 
 def check_mix(sources: Collection[str], mix: Mapping[str, float], size: int) -> None:
-    """Whether sources, mix and size fit together.
+    """Check that sources, mix and size agree.
 
     Raises:
-        ConfigError: they do not.
+        ConfigError: they do not agree.
     """
     if size < 1:
         raise ConfigError(f"size {size}: expected at least 1 seed")
@@ -193,8 +193,8 @@ def apportion(size: int, shares: Mapping[str, float]) -> dict[str, int]:
     total = math.fsum(shares.values())
     exact = {name: size * share / total for name, share in shares.items()}
     whole = {name: math.floor(value + 1e-9) for name, value in exact.items()}
-    left = size - sum(whole.values())
-    for name in sorted(exact, key=lambda name: (whole[name] - exact[name], name))[:left]:
+    remaining = size - sum(whole.values())
+    for name in sorted(exact, key=lambda name: (whole[name] - exact[name], name))[:remaining]:
         whole[name] += 1
     return whole
 
@@ -202,7 +202,7 @@ def apportion(size: int, shares: Mapping[str, float]) -> dict[str, int]:
 def redistributed(
     requested: Mapping[str, int], available: Mapping[str, int], shares: Mapping[str, float]
 ) -> dict[str, int]:
-    """What each source gives where some have too few: those give all, the others the rest by their shares.
+    """Seeds of each source where some have too few: those give all, the others the rest by their shares.
 
     Raises:
         InputError: all sources together have too few.
@@ -221,7 +221,7 @@ def redistributed(
 def shortage_message(
     requested: Mapping[str, int], available: Mapping[str, int], mix: Mapping[str, float], size: int
 ) -> str:
-    """What is missing where, and the ways out."""
+    """The error message of sources with too few seeds."""
     missing = [
         f"{name}: {requested[name]} asked (share {mix[name]:g}), {available[name]} distinct questions available, "
         f"{requested[name] - available[name]} missing"

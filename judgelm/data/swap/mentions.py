@@ -1,7 +1,7 @@
-"""Whether a word of a judgment names one of the judged answers: yes, no, or one cannot tell.
+"""Mentions of the judged answers in a judgment: each word is a name, plain, or unclear.
 
-Every rule looks at the words around and never at which answer is named, so that a text reads alike in each order of
-the answers: what is a name stays a name, and what cannot be told cannot be told after an exchange either.
+Every rule depends on the surrounding words and not on which answer is named, so the result is the same in each order of
+the answers: a name stays a name after a swap, and an unclear word stays unclear.
 """
 
 import re
@@ -84,7 +84,7 @@ class Mention:
 class MentionReader:
     """Reads the words of one text from its start; `names` are those found so far.
 
-    `count` is the number of answers, `sources` what the text may quote.
+    `count` is the number of answers, `sources` are the texts that may be quoted.
     """
 
     text: str
@@ -103,7 +103,7 @@ class MentionReader:
         return Words(PLURAL, self.text)
 
     def add(self, match: re.Match[str]) -> None:
-        """Take a word, behind all those before, as a name."""
+        """Add the next word as a name."""
         name = Mention(
             start=match.start(), end=match.end(), word=match[0], form=match.lastgroup or "", position=position_of(match)
         )
@@ -111,11 +111,11 @@ class MentionReader:
         self._starts.setdefault((name.position, name.form), []).append(name.start)
 
     def named(self, start: int, end: int) -> set[tuple[int, str]]:
-        """(place, form) of the names so far that begin in `[start, end)`."""
+        """(position, form) of the names so far that begin in `[start, end)`."""
         return {key for key, starts in self._starts.items() if bisect_left(starts, start) < bisect_left(starts, end)}
 
     def read(self, match: re.Match[str]) -> Reading:
-        """What a word that `designators` found says."""
+        """The reading of a word that `find_mentions` found."""
         match match.lastgroup:
             case "number" | "letter" | "bracketed" | "numeral":
                 return self._numbered(match)
@@ -196,7 +196,7 @@ class MentionReader:
         return "said_in_answer" if quoted else "name"
 
     def _in_list(self, match: re.Match[str]) -> Reading:
-        """What the word says as a part of a list with the name before it: "Assistants 1, 2 and 3"."""
+        """The reading of a word in a list with the name before it: "Assistants 1, 2 and 3"."""
         last, end = self.names[-1] if self.names else None, match.end()
         if last is None or last.form != match.lastgroup or match.start() - last.end > _LONGEST_JOIN:
             return "plain"
@@ -263,7 +263,7 @@ class MentionReader:
         return "position_word" if behind else "plain"
 
     def _side(self, match: re.Match[str]) -> Reading:
-        """The words "former" and "latter" go with the two names before them, which were exchanged in place: they stay.
+        """The words "former" and "latter" refer to the two names before them, which are swapped in place: they stay.
 
         "Assistant 1 and Assistant 2 ...; the latter" becomes "Assistant 2 and Assistant 1 ...; the latter", which is
         still the answer that was meant. With no two names before it, "the latter answer" is the one shown last.
@@ -277,13 +277,13 @@ class MentionReader:
         return "former_latter" if noun or NOTHING_AFTER.match(self.text, match.end()) else "plain"
 
     def _named_in_sentence(self, match: re.Match[str]) -> bool:
-        """Whether the sentence has named an answer by the same kind of word before: "Assistant 1 ... 2"."""
+        """True if the sentence names an answer by the same kind of word earlier: "Assistant 1 ... 2"."""
         before = self.named(self.sentences.opens(match.start()), match.start())
         return any(form == match.lastgroup for _, form in before)
 
 
 def position_of(match: re.Match[str]) -> int:
-    """The place, from 0, that a word of `designators` would name; -1 where it can name none."""
+    """The position, from 0, that a word of `find_mentions` would name; -1 where it can name none."""
     if match.lastgroup != "number":
         return POSITIONS.get(match[0], -1)
     return int(match[0]) - 1 if len(match[0]) == 1 else -1

@@ -1,8 +1,7 @@
 """The words by which a judgment names the answers it speaks of, and what may stand around them.
 
-Tables first, the patterns built of them after. Nothing here decides: `exchange_names` reads the patterns, and
-`exchange` puts the text together. Words are matched in three cases only (`first`, `First`, `FIRST`), because another
-one (`fIRST`) could not be given back by a second exchange.
+Word tables first, then patterns built of them; `mentions` applies the patterns and `swap_names` builds the text. Words
+are matched in three cases only (`first`, `First`, `FIRST`), because another one (`fIRST`) could not be restored.
 """
 
 import re
@@ -78,11 +77,11 @@ def _nouns(words: Iterable[str]) -> str:
     return rf"(?:{_any(word[:-1] + '(?:y|ie)' if word.endswith('y') else word for word in words)})"
 
 
-# Word in any of its three cases -> its place, from 0.
+# Word in any of its three cases -> its position, from 0.
 POSITIONS: dict[str, int] = {
-    word: place
+    word: position
     for table in (ORDINALS, NUMERALS, SIDES, LETTERS, [f"{n}{tail}" for n, tail in enumerate(_NTH, start=1)])
-    for place, low in enumerate(table)
+    for position, low in enumerate(table)
     for word in (low, low.lower(), low.capitalize(), low.upper())
 }
 

@@ -38,7 +38,7 @@ class Quote:
     content: str
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether the stretch lies within the quotation."""
+        """True if the span is within the quotation."""
         return self.start < start and end < self.end
 
 
@@ -47,12 +47,12 @@ def find_quotes(text: str) -> list[Quote]:
     if not _OPENING.search(text):
         return []
     closed = text.rfind("”") + 1
-    searched = text[:closed] + text[closed:].replace("“", "«")  # what none closes would be followed to the end in vain
+    searched = text[:closed] + text[closed:].replace("“", "«")  # unclosed quotes would be searched to the end in vain
     return [Quote(start=m.start(), end=m.end(), content=text[m.start() : m.end()]) for m in _QUOTED.finditer(searched)]
 
 
 def enclosing_quote(quotes: Sequence[Quote], start: int, end: int) -> Quote | None:
-    """The quotation that the stretch lies within, of those of a text."""
+    """The quotation around a span, or None."""
     index = bisect_left(quotes, start, key=attrgetter("start")) - 1
     return quotes[index] if index >= 0 and quotes[index].holds(start, end) else None
 
@@ -65,7 +65,7 @@ class SourceTexts:
     _plain: list[str] | None = field(default=None, init=False)
 
     def have(self, words: str) -> bool:
-        """Whether one text has the words, in order where `...` leaves some out."""
+        """True if one text contains the words; `...` stands for omitted words."""
         if self._plain is None:  # only now: most judgments quote nothing that matters
             self._plain = [_plain_words(text) for text in self.texts]
         parts = [part for raw in _GAP.split(words) if (part := _plain_words(raw).strip(_EDGE))]
@@ -87,7 +87,7 @@ def _in_order(parts: Sequence[str], text: str) -> bool:
 
 
 class Sentences:
-    """The sentences of one text. Positions asked for are those of words, never of the blanks or marks between two.
+    """The sentences of one text, by positions of words (not of the blanks or marks between sentences).
 
     Args:
         text: of the whole judgment.
@@ -103,21 +103,21 @@ class Sentences:
             self._led.append(self._led[-1] if text[before:opening].rstrip().endswith(":") else opening)
 
     def opens(self, position: int, *, back: int = 0) -> int:
-        """Where the sentence of a position begins, or the one so many before it; 0 where there are fewer."""
+        """Start of the sentence of a position, or of the sentence `back` sentences earlier; at least 0."""
         return self._opens[max(0, bisect_right(self._opens, position) - 1 - back)]
 
     def closes(self, position: int) -> int:
-        """Where the sentence of a position ends."""
+        """End of the sentence of a position."""
         index = bisect_left(self._closes, position)
         return self._closes[index] if index < len(self._closes) else self._length
 
     def led_up_to(self, position: int) -> int:
-        """Where the sentence of a position begins, with those before it that end in a colon."""
+        """Start of the sentence of a position, together with preceding sentences that end in a colon."""
         return self._led[bisect_right(self._opens, position) - 1]
 
 
 class Words:
-    """Where a pattern's words stand in one text.
+    """Positions of a pattern's words in one text.
 
     Args:
         pattern: of single words.
@@ -128,6 +128,6 @@ class Words:
         self._starts = [match.start() for match in pattern.finditer(text)]
 
     def between(self, start: int, end: int) -> bool:
-        """Whether one of them begins in `[start, end)`."""
+        """True if a word begins in `[start, end)`."""
         index = bisect_left(self._starts, start)
         return index < len(self._starts) and self._starts[index] < end

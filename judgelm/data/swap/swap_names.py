@@ -1,15 +1,14 @@
-"""The text of a judgment when its answers are shown in another order: each name becomes that of the new place.
+"""Swapped names in the text of a judgment, for answers shown in another order.
 
-Names are exchanged where they stand, word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes
-"Assistant 2 and 1 receive 8 and 6, respectively", which is still true, and a second exchange gives the text back.
-What an answer says itself, quoted, is left alone. Where one cannot tell whether a word names an answer, the whole text
-is `Ambiguous`, and is so in every order.
+Names are replaced in place, word by word: "Assistant 1 and 2 receive 8 and 6, respectively" becomes
+"Assistant 2 and 1 receive 8 and 6, respectively", which is still true, and a second swap restores the text.
+Quotations of an answer stay as they are. Where it is unclear whether a word names an answer, the whole text is
+`Ambiguous`, in every order of the answers.
 
-"The former" and "the latter" stay where two names stand before them, since those were exchanged in place; with none
-before, "the latter answer" is the one shown last, and becomes "the former answer".
+"The former" and "the latter" stay after two names, since those were swapped in place; without names before it, "the
+latter answer" is the one shown last, and becomes "the former answer".
 
-It does not read or rebuild the score line, knows English only, and does not look for an answer's words outside of
-quotation marks.
+Limits: English only; the score line is not read or rebuilt; quotations need quotation marks.
 
 Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation); there only two literals are replaced.
 """
@@ -42,7 +41,7 @@ _SCORE_DRESS = " \t*_()[].#>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedText:
-    """The text for the new order, and how many names in it were looked up in that order."""
+    """The text for the new order, and the number of names in it."""
 
     text: str
     mentions: int
@@ -50,28 +49,28 @@ class SwappedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """A text of which one cannot tell what it says of which answer; `excerpt` has the words, with some around them."""
+    """A text whose names cannot be resolved; `excerpt` has the unclear words with their context."""
 
     code: AmbiguityCode
     excerpt: str
 
 
 def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> SwappedText | Ambiguous:
-    """Make the text of a judgment speak of the answers in another order.
+    """Swap the names in the text of a judgment for answers in another order.
 
     Args:
         text: the reason, without its score line.
-        order: `order[i]` is the old place, from 0, of the answer that now stands at place i; `(1, 0)` swaps a pair.
-        answers: the texts that may be quoted: the answers, and a reference or question where there is one. Without
-            any, a quotation with a name in it is ambiguous.
+        order: `order[i]` is the old position, from 0, of the answer that is now at position i; `(1, 0)` swaps a pair.
+        answers: texts that may be quoted: the answers, the question and the reference. Without any, a quotation
+            with a name in it is ambiguous.
 
     Raises:
-        ValueError: `order` is no permutation of two to nine places.
+        ValueError: `order` is no permutation of two to nine positions.
 
     Example:
-        >>> exchange("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
+        >>> swap_names("Assistant 1 is right, Assistant 2 is not.", (1, 0)).text
         'Assistant 2 is right, Assistant 1 is not.'
-        >>> exchange("The better one is 2.", (1, 0))
+        >>> swap_names("The better one is 2.", (1, 0))
         Ambiguous(code='bare_name', excerpt='The better one is 2.')
     """
     if sorted(order) != list(range(len(order))) or len(order) not in range(2, 10):
@@ -110,7 +109,7 @@ def _names(text: str, count: int, answers: Sequence[str]) -> list[Mention] | Amb
 
 
 def _in_quote(match: re.Match[str], quote: Quote, reader: MentionReader) -> Reading:
-    """What a word says that would name an answer, were it not in a quotation.
+    """The reading of a word within a quotation that would name an answer outside of it.
 
     An answer's own words are left alone. Another quotation names an answer only where it is the name and no more
     (`"Assistant 1"`), and where no answer has that name for any of the places.
@@ -124,14 +123,14 @@ def _in_quote(match: re.Match[str], quote: Quote, reader: MentionReader) -> Read
 
 
 class _ScorePairs:
-    """Two different numbers that may be scores with nothing but "and" or the like between them, as they come up."""
+    """Pairs of different numbers that may be scores, with only "and" or similar between them."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[int, int]] = []
         self._last: re.Match[str] | None = None
 
     def add(self, match: re.Match[str]) -> None:
-        """Take the next word that names nothing."""
+        """Add the next word that names no answer."""
         if match.lastgroup != "number" or float(match[0]) > _TOP_SCORE:
             return
         text, last = match.string, self._last
@@ -145,7 +144,7 @@ class _ScorePairs:
 
 
 def _is_unnamed(pair: tuple[int, int], reader: MentionReader, words: tuple[Words, Words]) -> bool:
-    """Whether the two numbers are scores, and their sentence (with what leads up to it by a colon) names no two.
+    """True if the two numbers are scores, and their sentence (with a preceding colon clause) names less than two.
 
     `words` are those that speak of scores before and behind them.
     """

@@ -1,1 +1,1 @@
-"""A synthetic judging world: questions, answer generators of differing skill, and a programmatic teacher."""
+"""Synthetic judging data: questions, answer generators of differing skill, and a programmatic teacher."""

@@ -1,8 +1,8 @@
-"""A synthetic judging world: question-answer pairs with a programmatic teacher, as JudgeLM training rows.
+"""Synthetic judging data: question-answer pairs with a programmatic teacher, as JudgeLM training rows.
 
-A judge of about a million parameters can be trained on it from nothing in minutes, which is what tests, demos and
-the studies' laboratories need; it says nothing about judging real text. Rows are made, not read, so there are as
-many as wanted, every one a fresh sample, and validation shares no question with training by construction.
+A judge of about a million parameters can be trained on it from scratch in minutes, for tests, demos and replications
+in small; it says nothing about judging real text. Rows are generated, so any number of distinct rows is available, and
+validation shares no question with training by construction.
 
     >>> row = next(generate(1, seed=0, split="train"))
     >>> row["question_id"]
@@ -33,13 +33,13 @@ def generate(
 
     Args:
         n: how many rows; any size, nothing is held in memory.
-        seed: names the sequence; not negative. Row i depends on (seed, split, i) and the preference alone.
+        seed: seed of the sequence; not negative. Row i depends on (seed, split, i) and the preference alone.
         split: which side of the questions. Both know the same facts, and no question text stands on both sides.
         start: index of the first row, so that workers or phases can take disjoint stretches.
         position_preference: share of pairs in which the teacher gives the first answer a point more where the two are
             within a point of each other. Questions, answers and noise are the same whatever it is.
-        guessing: whether the teacher, asked about a fact that only a reference gives and not shown it, believes or
-            disbelieves an answer at random instead of calling it plausible.
+        guessing: let the teacher guess answers about facts that only a missing reference gives, instead of calling
+            them plausible.
 
     Yields:
         The JudgeLM training row (`question_id`, `question_body`, both answers with model ids and metadata, `score`,
@@ -78,7 +78,7 @@ def _row(
     question = draw_question(rng, held_out=held_out)
     first_model, second_model = rng.sample(GENERATORS, 2)
     first, second = answer(question, first_model, rng), answer(question, second_model, rng)
-    without: Review = review(question, (first, second), rng, with_reference=False, **teacher_options)
+    without_reference: Review = review(question, (first, second), rng, with_reference=False, **teacher_options)
     having: Review = review(question, (first, second), rng, with_reference=True, **teacher_options)
     return {
         "question_id": question_id,
@@ -89,8 +89,8 @@ def _row(
         "answer2_model_id": second_model.model_id,
         "answer1_metadata": {"decoding_method": "simulated"},
         "answer2_metadata": {"decoding_method": "simulated"},
-        "score": list(without.scores),
-        "text": without.text,
+        "score": list(without_reference.scores),
+        "text": without_reference.text,
         "reference": {"text": question.render(question.parts), "model": TEACHER_ID},
         "score_w_reference": list(having.scores),
         "text_w_reference": having.text,

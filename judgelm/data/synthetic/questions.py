@@ -1,7 +1,7 @@
-"""The synthetic world's questions: six kinds, several phrasings each, and what a right answer looks like.
+"""Synthetic questions: six kinds, several phrasings each, and what a right answer looks like.
 
-A `Question` describes its right answer by parts, so that one set of simulated answerers can get any kind right,
-partly right or wrong without knowing the kind. Nothing here knows of answers' vices or of scores.
+A `Question` describes its right answer by parts, so that one set of simulated generators can answer any
+kind rightly, partly rightly or wrongly without knowing the kind. Vices and scores are not defined here.
 """
 
 import random
@@ -24,10 +24,10 @@ WORDS: tuple[str, ...] = tuple(word for words in LISTS.values() for word in word
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question and the anatomy of its answers.
+    """One question and the parts of its answers.
 
     Attributes:
-        text: what the answerers are asked.
+        text: text of the question.
         parts: the pieces of the right answer; `opening + joiner.join(parts) + closing` is the right answer's text.
         pool: where wrong pieces come from; may contain right ones.
         free: any distinct pieces from `choices` are right, `parts` being only an example.
@@ -54,7 +54,7 @@ class Question:
 
 
 def _invented_words(count: int, seed: int) -> tuple[str, ...]:
-    """Distinct capitalised names of two syllables that no language owns."""
+    """Distinct invented names of two syllables, capitalised."""
     rng = random.Random(seed)
     names: dict[str, None] = {}
     while len(names) < count:
@@ -165,7 +165,7 @@ def _copy(rng: random.Random) -> Question:
 
 
 def _near(value: int) -> tuple[str, ...]:
-    """Numbers that a slip would give; all differ from `value` and none is negative."""
+    """Results of a slip; all differ from `value` and none is negative."""
     return tuple(str(value + slip) for slip in (-10, -2, -1, 1, 2, 10) if value + slip >= 0)
 
 
@@ -242,5 +242,5 @@ def draw_question(rng: random.Random, *, held_out: bool) -> Question:
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a question of this text belongs to validation; about one text in ten does."""
+    """True for questions of the validation side, about one text in ten."""
     return crc32(text.encode()) % 10 == 0

@@ -1,8 +1,8 @@
-"""The synthetic world's teacher: integer scores from 1 to 10 and a reason, with and without a reference.
+"""A programmatic teacher of synthetic pairs: integer scores from 1 to 10 and a reason, with and without a reference.
 
-The teacher knows what the world knows, with one exception: a `reference_fact` can be judged only by its reference, so
-without one it scores such answers by plausibility and manner alone, or guesses. A small noise keeps the ceiling below
-1. In some pairs it leans: it gives the answer that it reads first a point more where the two are close.
+The teacher knows all facts except `reference_fact`: these can be judged only by the reference, so without one it scores
+such answers by plausibility and style alone, or guesses. A small noise keeps the best possible agreement below 1. In
+some pairs the teacher prefers a position: the first answer gets a point more where the two scores are close.
 """
 
 import random
@@ -60,14 +60,13 @@ class Review:
 
 
 def find(question: Question, answer: Answer, *, with_reference: bool, guessing: bool = False) -> Finding:
-    """What the teacher sees in an answer, given whether it was shown the reference.
+    """The teacher's finding about an answer, with or without the reference.
 
     Args:
-        question: what was asked.
+        question: the question.
         answer: one answer to it.
         with_reference: whether the teacher is shown the right answer.
-        guessing: whether it believes what it cannot know, by the toss of a coin that is the same for the same text,
-            rather than calling it plausible.
+        guessing: guess answers that cannot be checked, by a hash of the text, instead of calling them plausible.
     """
     checkable = with_reference or question.kind != "reference_fact"
     several = len(question.parts) > 1
@@ -119,12 +118,12 @@ def review(
     leaning: bool = False,
     guessing: bool = False,
 ) -> Review:
-    """Score a pair and say why; the noise and the wording come from `rng`, all else from the world.
+    """Score a pair and give a reason; only the noise and the wording are drawn from `rng`.
 
     Args:
-        question: what was asked.
+        question: the question.
         answers: in the order in which the teacher reads them.
-        rng: drawn from as often whether the teacher leans or not.
+        rng: the number of draws does not depend on `leaning`.
         with_reference: whether the teacher is shown the right answer.
         leaning: whether the first of two answers within a point of each other gets a point more.
         guessing: as `find` takes it.

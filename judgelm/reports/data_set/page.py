@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A swapped pair: what does not change, and the row before and after."""
+    """A swapped pair: the unchanged parts, and the row before and after."""
 
     question: str
     reference: str | None
@@ -58,8 +58,8 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
     """The report as one self-contained HTML document; the same input gives the same text.
 
     Args:
-        built: what `build` returned.
-        options: what it was told.
+        built: the result of `build`.
+        options: its options.
         title: plain text.
     """
     counts = built.counts
@@ -96,7 +96,7 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
 def _figures(
     counts: BuildCounts, before: Stage, after: Stage, lengths: list[data_tables.LengthRow]
 ) -> dict[str, Markup]:
-    """Figures that there are numbers for. Their text is ours and numbers, so the SVG is passed on as it is."""
+    """Figures with data. Their text is our own, so the SVG needs no escaping."""
     figures: dict[str, Markup] = {}
     if before.counts.scores:
         figures["scores"] = Markup(data_plots.score_figure(before, after))
@@ -108,7 +108,7 @@ def _figures(
 
 
 def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[str, int, Estimate | None]]:
-    """What references do: name, count, share; nothing where no pair was judged with one."""
+    """Effects of references as (name, count, share); empty where no pair was judged with one."""
     if not before.counts.with_reference and not counts.references:
         return []
     both = counts.references["both judgments"]
@@ -118,9 +118,13 @@ def _references(counts: BuildCounts, before: Stage, after: Stage) -> list[tuple[
         for changed in [counts.references[key]]
     ]
     for stage in (before, after):
-        having = stage.counts.with_reference
+        referenced = stage.counts.with_reference
         rows.append(
-            (f"rows judged with a reference, {stage.name}", having, share(having, stage.counts.pairs, stage.units))
+            (
+                f"rows judged with a reference, {stage.name}",
+                referenced,
+                share(referenced, stage.counts.pairs, stage.units),
+            )
         )
     return rows
 
@@ -182,7 +186,7 @@ def build_data_set(
 
 
 def _earlier_files(folder: Path) -> set[str]:
-    """The sets that an earlier build wrote here, which would be taken for this one's."""
+    """Files of an earlier build in the folder, which must not be mistaken for this one's."""
     try:
         return set(json.loads((folder / "build.json").read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The figures of a data set's report, in the same dress as a run's: see `judgelm.reports.plots`."""
+"""The figures of a data set's report, in the style of a run's figures: see `judgelm.reports.plots`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -82,7 +82,7 @@ def winner_figure(before: Stage, after: Stage) -> str:
 
 
 def length_figure(words: Mapping[tuple[str, int], int], rows: Sequence[LengthRow]) -> str:
-    """How long questions, answers and reasons are; the longest hundredth is one hatched bar at the end."""
+    """Lengths of questions, answers and reasons; the longest 1 % are one hatched bar at the end."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(8.4, 2.9), layout="constrained")
         panels = np.atleast_1d(figure.subplots(1, len(rows)))

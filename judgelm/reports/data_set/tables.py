@@ -1,4 +1,4 @@
-"""The numbers of a data set's report: what a build counted, as tables whose rows add up."""
+"""The tables of a data set's report, from the counts of the build."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ _Z = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRow:
-    """What became of one source's rows."""
+    """Counts of one source's rows by outcome."""
 
     name: str
     read: int
@@ -27,7 +27,7 @@ class SourceRow:
 
     @property
     def adds_up(self) -> bool:
-        """Whether every row read is kept, dropped or rejected."""
+        """True if every row read is accepted, dropped or rejected."""
         return self.read == self.accepted + self.dropped + self.rejected
 
 
@@ -80,7 +80,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthRow:
-    """How many texts of one kind there are, and below how many words half, nine tenths and all of them lie."""
+    """Number of texts of one kind, and upper bounds in words of half, nine tenths and all of them."""
 
     text_kind: str
     n: int
@@ -138,7 +138,7 @@ def source_rows(counts: BuildCounts) -> list[SourceRow]:
 
 
 def findings(counts: BuildCounts) -> dict[str, list[Finding]]:
-    """Why rows were dropped, rejected and repaired, the most frequent first."""
+    """Reasons of dropped, rejected and repaired rows, the most frequent first."""
     return {
         "Dropped": list(_findings(counts.dropped, counts.read)),
         "Rejected": list(_findings(counts.rejected, counts.read)),
@@ -197,17 +197,17 @@ def lengths(words: Mapping[tuple[str, int], int], text_kind: str) -> dict[int, i
     return {step: count for (kind, step), count in sorted(words.items()) if kind == text_kind}
 
 
-def _bound(steps: Mapping[int, int], wanted: float) -> int:
+def _bound(steps: Mapping[int, int], target: float) -> int:
     seen = 0
     for step, count in steps.items():
         seen += count
-        if seen >= wanted:
+        if seen >= target:
             return step + WORDS_STEP
     raise ValueError("more texts are wanted than there are")
 
 
 def matrices(before: SetCounts, after: SetCounts, shown: int = MODELS_SHOWN) -> tuple[Matrix, Matrix]:
-    """Which models meet at which places, with the same names in both."""
+    """Pairs of models by position, with the same names in both matrices."""
     pairs = appearances(before) + appearances(after)
     names = [name for name, _ in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))]
     rest = len(names) - shown
@@ -230,7 +230,7 @@ def _matrix(counts: SetCounts, top: Mapping[str, int], heads: tuple[str, ...]) -
 
 
 def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[str]:
-    """How often each model stands at one of these places, from 0."""
+    """Number of appearances of each model at these positions, from 0."""
     totals: Counter[str] = Counter()
     for models, count in counts.models.items():
         for index in places:

@@ -1,4 +1,4 @@
-"""What a built data set is like, in sentences: each number with its n and its interval."""
+"""A built data set in sentences: each number with its n and its interval."""
 
 from collections import Counter
 
@@ -49,7 +49,7 @@ def facts(options: BuildOptions) -> list[tuple[str, str]]:
 
 
 def sums_note(built: BuildResult) -> str | None:
-    """What does not add up, which would be a fault of judgelm's; None where all does."""
+    """A warning about counts that do not add up, which would be a bug of judgelm; None where all do."""
     counts = built.counts
     wrong = [f"the rows of {row.name}" for row in source_rows(counts) if not row.adds_up]
     if sum(counts.accepted.values()) != counts.before.pairs:
@@ -95,9 +95,9 @@ def _balance(before: Stage, after: Stage) -> str:
         f"(95 % interval {bounds(first)}, n = {first.n:,}){earlier}"
     )
     if first.low <= 0.5 <= first.high:
-        return f"{sentence}: no lean to a place is to be seen."
+        return f"{sentence}: no preference for a position is visible."
     side = "first" if first.value > 0.5 else "second"
-    return f"{sentence}: a judge could learn to prefer the {side} place. Swapping balances it."
+    return f"{sentence}: a judge could learn to prefer the {side} position. Swapping balances it."
 
 
 def _scores(after: Stage) -> str:
@@ -105,19 +105,19 @@ def _scores(after: Stage) -> str:
     if first is None or second is None:
         return ""
     first_mean, second_mean = (f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})" for mean in (first, second))
-    means = f"{first_mean} points in the mean at place 1 and {second_mean} at place 2"
+    means = f"{first_mean} points on average at position 1 and {second_mean} at position 2"
     return f"Its answers score {means}, n = {first.n:,} each."
 
 
 def _swaps(swapped: Counter[str], before: Stage) -> str:
-    wanted = swapped.total() - swapped["left as it was"]
-    if not wanted:
+    to_swap = swapped.total() - swapped["left as it was"]
+    if not to_swap:
         return "No row was to be swapped."
     unclear = swapped["kept, its reason is ambiguous"] + swapped["swapped without an ambiguous reason"]
-    unclear_share = share(unclear, wanted, before.units * wanted / swapped.total())
+    unclear_share = share(unclear, to_swap, before.units * to_swap / swapped.total())
     assert unclear_share is not None
     return (
-        f"{wanted:,} of {swapped.total():,} rows drawn were to be swapped; in {percent(unclear_share.value)} of them "
+        f"{to_swap:,} of {swapped.total():,} rows drawn were to be swapped; in {percent(unclear_share.value)} of them "
         f"(95 % interval {bounds(unclear_share)}) a reason does not say clearly which answer it means."
     )
 

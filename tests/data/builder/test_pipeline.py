@@ -294,13 +294,13 @@ def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"swap_probability": 1}, "no option swap_probability; there are: inputs, out"),
+        ({"swap_probability": 1}, "unknown option swap_probability; available: inputs, out"),
         ({"swap_prob": 2}, r"swap_prob=2: Input should be less than or equal to 1"),
         ({"max_tokens": 100}, "max_tokens needs a tokenizer"),
         ({"validation": 2.5}, "a share below 1, or a whole number"),
         ({"validation": 4000}, "leaves none for training"),
         ({"inputs": []}, "inputs"),
-        ({"inputs": ["a/train.jsonl", "b/train.jsonl"]}, "2 inputs are called train; give each a name"),
+        ({"inputs": ["a/train.jsonl", "b/train.jsonl"]}, "2 inputs are named train; give each its own name"),
         ({"resample": {"tie": -1}}, "a share below 0"),
     ],
 )

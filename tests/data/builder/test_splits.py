@@ -216,7 +216,7 @@ def test_sizes_that_the_data_lacks_are_said():
 
 @pytest.mark.parametrize(
     ("wanted", "finding"),
-    [((5, 0), "subset size 0: expected at least 1"), ((5, 1, 5), "subset sizes 1, 5, 5: one comes twice")],
+    [((5, 0), "subset size 0: expected at least 1"), ((5, 1, 5), "subset sizes 1, 5, 5: a size appears twice")],
 )
 def test_sizes_that_make_no_sense_are_refused(wanted, finding):
     with pytest.raises(ConfigError, match=finding):

@@ -156,7 +156,7 @@ def test_ids_are_unique(tmp_path):
 
 
 def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="data set 'squad' is not known"):
+    with pytest.raises(ConfigError, match="data set 'squad' not found"):
         list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
     with pytest.raises(InputError, match="neither Quoref's nor DROP's shape"):
         list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))

@@ -19,7 +19,7 @@ from judgelm.jsonl import read_jsonl
 from tests.support.endpoint.server import endpoint
 from tests.support.teachers import AnswererBackend, Ledger, TeacherBackend
 
-TOOLS = Path(__file__).parents[3] / "data_tools"
+TOOLS = Path(__file__).parents[2] / "data_tools"
 FAULTS = ("429", "500", "stall", "cut", "drop", "torn", None)
 
 
@@ -233,14 +233,14 @@ def test_the_config_of_the_house_is_understood():
     ("text", "finding"),
     [
         ("model=x", "give it a name and a model"),
-        ("name=a,model=x,tempera=1", "tempera does not exist; there are: name, engine"),
+        ("name=a,model=x,tempera=1", "tempera not found; available: name, engine"),
         ("name=a,model=x,temperature=warm", "temperature='warm': Input should be a valid number"),
         ("name=a,model=x,temperature=-1", "temperature is -1"),
         ("name=a/b,model=x", "it names a file"),
-        ("name=a,model=x,form=poem", "there are auto, chat, plain"),
+        ("name=a,model=x,form=poem", "available: auto, chat, plain"),
         ("name=a,model=x,greedy", "expected NAME=VALUE"),
         ("name=a,model=x,decodings={}", "decodings is a list"),
-        ("name=a,model=x,decodings=[{}],seed=1", "not in both places"),
+        ("name=a,model=x,decodings=[{}],seed=1", "or beside them, not both"),
     ],
 )
 def test_an_answerer_that_cannot_be_is_said_in_words(text, finding):
