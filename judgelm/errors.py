@@ -15,6 +15,9 @@ Each message names the place, the finding and the way out. A judge's unusable re
 value (`records.Unparsed`), counted and reported.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class JudgelmError(Exception):
     """Root of the tree; the command line prints its message and exits with 1."""
@@ -26,6 +29,14 @@ class InputError(JudgelmError):
 
 class ConfigError(JudgelmError):
     """An option that does not exist or does not fit the others."""
+
+
+def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
+    """The error of a name that does not exist, with the closest of the available ones."""
+    names = [str(known) for known in available]
+    close = get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {close[0]}?" if close else ";"
+    return ConfigError(f"{kind} {name!r} does not exist{hint} available: {', '.join(names)}")
 
 
 class MissingExtraError(ConfigError):

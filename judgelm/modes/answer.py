@@ -18,7 +18,7 @@ from judgelm.prompts.qa import QA_ANSWERING
 from judgelm.records import FinishReason, Prompt, Request, Sample, Span, Unparsed
 
 PLAIN = "Question: {question}\nAnswer:"
-"""How a base model, which knows no chat, is made to answer."""
+"""The prompt of a base model, which knows no chat."""
 
 _NEXT_QUESTION = "\nQuestion:"
 """A base model, which knows no end, begins another question."""
@@ -26,7 +26,7 @@ _NEXT_QUESTION = "\nQuestion:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """How an answer is drawn: greedily at temperature 0, else with a seed."""
+    """Sampling of an answer: greedy at temperature 0, else with a seed."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -37,12 +37,12 @@ class Decoding:
 
     @property
     def name(self) -> str:
-        """As answer rows have it in `decoding_method`."""
+        """The value of `decoding_method` in answer rows."""
         return "greedy" if self.temperature == 0 else f"temperature={self.temperature:g},seed={self.seed}"
 
 
 class AnswerTask(NamedTuple):
-    """One answer to be had. `question` is a sample without answers."""
+    """One answer to generate. `question` is a sample without answers."""
 
     question: Sample
     decoding: Decoding
@@ -56,9 +56,9 @@ class AnswerTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a model answered, or why it did not; `text` is None exactly when `failure` is set.
+    """A model's answer, or the reason why there is none; `text` is None exactly when `failure` is set.
 
-    `thinking` is what it thought before it answered; None where it did not.
+    `thinking` is the thinking before it; None where there is none.
     """
 
     draw: AnswerTask
@@ -112,7 +112,7 @@ class AnswerMode:
         )
 
     def prompt(self, question: str) -> Prompt:
-        """The question as the model reads it."""
+        """The prompt that the model reads."""
         if self.chat:
             system = () if self.system is None else (Span(self.system, "template", "system"),)
             return Prompt(spans=(*system, Span(question, "question", "user")), chat=True)
@@ -122,7 +122,7 @@ class AnswerMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a model answered.
+    """A model's reply and the short answer in it.
 
     Attributes:
         text: the whole reply; empty where there is none.
@@ -189,6 +189,6 @@ class QaAnswerMode:
         )
 
     def prompt(self, sample: Sample) -> Prompt:
-        """What the model reads."""
+        """The prompt that the model reads."""
         values = {"question": sample.question, "context": context_of(sample)}
         return QA_ANSWERING.render(values, chat=self.chat)

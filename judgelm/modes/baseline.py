@@ -1,4 +1,4 @@
-"""Other open judges, PandaLM, Auto-J and Prometheus, asked with their own prompts and read by their own formats.
+"""Other open judges, PandaLM, Auto-J and Prometheus, prompted with their own prompts and parsed by their own formats.
 
 Their released checkpoints so run on the same runner and files as ours, to be compared with. Two things differ from
 their authors' code: replies are greedy by default (PandaLM's uses 4 beams and a repetition penalty of 1.2, Prometheus'
@@ -49,7 +49,7 @@ class Baseline:
     `metadata["rubric"]`, else by `rubric`.
 
     Attributes:
-        judge: whose prompt and reply format.
+        judge: the judge, with its prompt and reply format.
         both_orders: show a pair a second time, exchanged.
         accept_one_order: when one of two orders failed, take the verdict of the other instead of failing.
         reference: `auto` shows a reference where the sample has one and the prompt a place for it (Prometheus alone),
@@ -103,13 +103,13 @@ class Baseline:
 
     @property
     def prompt(self) -> JudgePrompt:
-        """How this judge is prompt."""
+        """This judge's prompt."""
         prompt = OTHER_JUDGES[self.judge]
         return prompt.with_words(self.words) if self.words else prompt
 
     @property
     def template(self) -> str:
-        """Id of that, which manifests keep."""
+        """Its id in manifests."""
         return self.prompt.id
 
     @property

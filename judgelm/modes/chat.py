@@ -27,11 +27,11 @@ from judgelm.records import Completion, Judgment, Request, Sample, Shown, Trunca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A question and what the judge said to it.
+    """A question and the judge's reply.
 
     Attributes:
         reply: None where there is none.
-        thinking: what the judge thought before it; None where it did not.
+        thinking: the thinking before it; None where there is none.
         failure: why there is no reply, or `truncated` where it has no end.
         cut: answers under judgment that had to be cut to make room for the talk.
         sanitized: confusables of turn markers sanitized in all that was said up to the question.
@@ -55,9 +55,9 @@ class FollowUp:
 
     Attributes:
         mode: that judged; it makes the prompt again.
-        sample: what was judged.
+        sample: that was judged.
         judgment: by that mode, with at least one readable reply.
-        history: what was said before.
+        history: the earlier questions and replies.
         max_tokens: room for a reply.
         temperature: 0 is greedy; otherwise each reply has a seed made of `seed`, the sample's id and its place.
 
@@ -95,7 +95,7 @@ class FollowUp:
 
     @property
     def reply(self) -> str:
-        """What the judge wrote: its score line, and the reason where there is one."""
+        """The judge's reply: its score line, and the reason where there is one."""
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:

@@ -1,6 +1,6 @@
 """Dialogues of several turns: two assistants' with the same user as a pair, or one assistant's graded.
 
-How a dialogue stands in a sample and in the prompt is said in `judgelm.prompts.conversation`.
+`judgelm.prompts.conversation` describes the form of dialogues in samples and prompts.
 
 Source: MT-bench (Zheng et al. 2023), section 3: each turn is judged, the second with the whole dialogue before the
 judge's eyes; a model's score is the mean over turns. JudgeLM, section 3.2, for the score line and both orders.
@@ -81,7 +81,7 @@ class Conversation(Pairwise):
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Judge the turns side by side, and make them one.
+        """Judge the turns concurrently and merge them.
 
         Raises:
             InputError: as `check`.
@@ -112,7 +112,7 @@ class Conversation(Pairwise):
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """What of the dialogue is judged, one prompt (or two orders of it) for each.
+        """The parts of the dialogue that are judged, each in one prompt (or in two orders).
 
         Raises:
             InputError: the sample's turns are no dialogue.
@@ -124,7 +124,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """What the judge sees of `part`, as `Shown.part` names it; the first part where it is empty."""
+        """The prompt of `part`, as `Shown.part` names it; of the first part where it is empty."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
@@ -158,7 +158,7 @@ class Conversation(Pairwise):
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """What each order says of the whole dialogue: one `Shown` for all of its turns.
+    """Merge the turns of each order into one `Shown` for the whole dialogue.
 
     Scores, expected scores and probabilities are means over the turns; the failure is that of the first turn that
     failed; the unassigned probability is that of the turn with most of it, so that an order has a P(first better) only
@@ -200,7 +200,7 @@ def _mean_distribution(turns: Sequence[PairDistribution]) -> PairDistribution:
 
 
 def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
-    """Several flows as one: each round asks what all of them ask next, so that none waits for another to end.
+    """Run several flows as one: each round sends the next requests of all, so that none waits for another to end.
 
     Returns:
         Their results, in the flows' order.

@@ -1,4 +1,4 @@
-"""Whether one answer is correct, with the judge's own answer as the reference or without.
+"""Correctness of one answer, with the judge's own answer as the reference or without.
 
 Source: Self-Reference, equation 6 (pointwise judgment), section 5.1 (self-reference), Figures 3 and 8 to 11.
 """

@@ -1,31 +1,28 @@
-"""A way of judging out of its name and options, which come from a command line, a file or a call."""
+"""Modes made of their names and options, which come from a command line, a file or a call."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, not_found
 from judgelm.former_names import current_names
 from judgelm.modes import MODES
 from judgelm.modes.flow import BatchMode
 
 CARD_FIELDS = ("template", "scale", "step")
-"""Fields that a mode takes from the judge's card, and nobody gives as options."""
+"""Fields that a mode takes from the judge's card, and that are no options."""
 
 
 def mode_type(name: str) -> type[BatchMode]:
     """The mode of that name.
 
     Raises:
-        ConfigError: there is none; the message lists those there are.
+        ConfigError: not found; the message lists the available ones.
     """
     if name not in MODES:
-        close = difflib.get_close_matches(name, MODES, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ";"
-        raise ConfigError(f"mode {name!r} does not exist{hint} there are: {', '.join(MODES)}")
+        raise not_found("mode", name, MODES)
     return MODES[name]
 
 

@@ -1,4 +1,4 @@
-"""What a mode is to the runner, and to a batch run."""
+"""The interface between modes, the runner and batch runs."""
 
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
@@ -11,7 +11,7 @@ RequestFlow = Generator[list[Request], list[Completion], Result]
 """Yields requests, is sent their completions in the same order, returns a result."""
 
 Flow = RequestFlow[Judgment]
-"""An asking that ends in a judgment."""
+"""A flow of requests that ends in a judgment."""
 
 
 class Mode(Protocol):
@@ -42,7 +42,7 @@ class BatchMode(Mode, Protocol):
 
     @property
     def name(self) -> str:
-        """What manifests call it."""
+        """The mode's name in manifests."""
         ...
 
     @property
@@ -62,5 +62,5 @@ class BatchMode(Mode, Protocol):
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """What becomes of references on their way in, see `judgelm.data.samples.ReferencePolicy`."""
+        """The policy for references in the input, see `judgelm.data.samples.ReferencePolicy`."""
         ...

@@ -68,12 +68,12 @@ class Multimodal:
 
     @property
     def prompt(self) -> MultimodalTemplate:
-        """What the judge is asked with."""
+        """The prompt of this wording."""
         return multimodal_template(self.wording)
 
     @property
     def template(self) -> str:
-        """Id of that, which manifests keep."""
+        """Its id in manifests."""
         return self.prompt.id
 
     @property
@@ -114,7 +114,7 @@ class Multimodal:
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
 
     def prompt_of(self, sample: Sample) -> Prompt:
-        """What the judge sees."""
+        """The prompt that the judge reads."""
         full_score = self.scale[1] if self.anchored else None
         return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 

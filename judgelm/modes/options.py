@@ -1,14 +1,14 @@
-"""What modes have in common in their options: the checks, and how replies are drawn."""
+"""Options that modes share: their checks, and the sampling of replies."""
 
 import hashlib
 from typing import Any, Protocol, get_args
 
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, not_found
 from judgelm.records import Sampling
 
 
 class SamplingOptions(Protocol):
-    """Options that say how a reply is drawn."""
+    """Options of the sampling of replies."""
 
     @property
     def temperature(self) -> float:
@@ -52,8 +52,7 @@ def check_choices(options: object, **choices: Any) -> None:
     """
     for name, literal in choices.items():
         if (value := getattr(options, name)) not in get_args(literal):
-            available = ", ".join(map(str, get_args(literal)))
-            raise ConfigError(f"{name} {value!r} does not exist; available: {available}")
+            raise not_found(name, value, get_args(literal))
 
 
 def check_above_zero(options: object, *names: str) -> None:

@@ -122,16 +122,16 @@ class Pairwise:
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """In which orders the answers are shown, as indices into a sample's answers."""
+        """The orders in which the answers are shown, as indices into a sample's answers."""
         return (_GIVEN, _SWAPPED) if self.both_orders else (_GIVEN,)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """What the judge sees; `part` is empty, since a pair is judged in one piece."""
+        """The prompt that the judge reads; `part` is empty, since a pair is judged in one piece."""
         reference = None if self.reference == "ignore" else sample.reference
         return get_template(self.template).render(sample, order, reference)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
-        """As a call, with prompts of the caller's own making.
+        """Judge with prompts that the caller made.
 
         Args:
             sample: its id makes the seed, and names the judgment.
@@ -232,7 +232,7 @@ def _repaired(first: Shown, retry: Shown) -> Shown:
 
 
 def _no_probability(shown: Sequence[Shown]) -> Unparsed:
-    """Why there is no P(first better) though there are scores."""
+    """The failure of scores without a P(first better)."""
     read = [reply for reply in shown if reply.failure is None]
     unassigned = [(reply.distribution.unassigned, reply.text) for reply in read if reply.distribution is not None]
     if len(unassigned) < len(read):

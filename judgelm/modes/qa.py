@@ -1,4 +1,4 @@
-"""Whether a short answer is right, given the gold answer: exact match first, and a judge where it says no.
+"""Correctness of a short answer, given the gold answer: exact match first, then a judge where it fails.
 
 Source: QA-Judge, sections 4.2 and 5.2. The judge is asked only about answers that do not match exactly; judging all
 (Table 11) gives the same to within a point or two and costs more.
@@ -75,12 +75,12 @@ class QaCorrectness:
 
     @property
     def prompt(self) -> QaTemplate:
-        """What the judge is asked with."""
+        """The judge's prompt."""
         return qa_template(self.shots, self.with_context, self.wording)
 
     @property
     def template(self) -> str:
-        """Id of that, which manifests keep."""
+        """Its id in manifests."""
         return self.prompt.id
 
     @property

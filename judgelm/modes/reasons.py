@@ -64,7 +64,7 @@ def explain(judgment: Judgment, indices: Sequence[int], prompts: Sequence[Prompt
 
 
 def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
-    """What was shown, with its reason or why there is none; a reason that has no end is kept and marked."""
+    """Add the reason or why there is none; a reason that has no end is kept and marked."""
     if (failure := failure_of(completion)) is not None:
         return replace(shown, reason_failure=failure)
     reason = completion.texts[0].strip()

@@ -3,13 +3,12 @@
 Source: Play Favorites, section 4.2 and appendix D; scores are divided by their dimension's maximum as its authors do.
 """
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.completions import read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.options import check_above_zero, sampling_for
@@ -61,9 +60,7 @@ class Rubric:
         known = [*self.rubric, *PLAY_FAVORITES]
         for name in self.dimensions:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {close[0]}?" if close else ";"
-                raise ConfigError(f"dimension {name!r} does not exist{hint} there are: {', '.join(known)}")
+                raise not_found("dimension", name, known)
         if len(set(self.dimensions)) < len(self.dimensions):
             raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is named twice; ask for each once")
 

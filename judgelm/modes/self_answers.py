@@ -111,7 +111,7 @@ class Solver:
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Where a reply that reasons first ends: a base model's where it begins another question."""
+    """Stop strings of a reply that reasons first: a base model's ends where it begins another question."""
     return () if chat else _NEXT_QUESTION
 
 

@@ -135,7 +135,7 @@ class Single:
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [block.prompt], sampling))
 
     def _ask(self, sample: Sample) -> "_Asked":
-        """What the answer stands beside, and the prompt."""
+        """The prompt, and what the answer stands beside in it."""
         template = get_template(self.template)
         anchor = sample.metadata.get(_ANCHOR)
         if self.against in ("auto", "reference") and sample.reference is not None:

@@ -1,4 +1,4 @@
-"""Which of two responses is better, with the judge's own answer beside them only where its answers agree.
+"""The better of two responses, with the judge's own answer beside them only where its answers agree.
 
 Source: SSR-Judge, sections 3.2 to 3.4 and 4.1 (k = 5, temperature 0.7, tau = 4/5).
 """

@@ -73,7 +73,7 @@ class TeacherMode:
         )
 
     def request(self, sample: Sample) -> Request:
-        """What the teacher is asked."""
+        """The request to the teacher."""
         sampling = sampling_for(self, sample.id, self.reason_tokens)
         prompt = get_template(self.template).render(sample, _ORDER, sample.reference)
         return Request(key="0", prompt=prompt, sampling=sampling)

@@ -1,4 +1,4 @@
-"""Thinking apart from replies: what stands between every flow and its engine.
+"""Separation of thinking from replies, between every flow and its engine.
 
 A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
 `Completion.thinking`. A judge that is asked to think (`Thinking.mode`) thinks once about each prompt: the reason, the
@@ -15,14 +15,14 @@ from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"
-"""What Qwen's, DeepSeek's and GLM's models write between the block and the reply."""
+"""The separator that Qwen's, DeepSeek's and GLM's models write between the block and the reply."""
 
 _Blocks = dict[tuple[tuple[Span, ...], bool], str]
-"""What the judge thought about each prompt of a flow, as it wrote it."""
+"""The judge's thinking about each prompt of a flow, as it wrote it."""
 
 
 class _Step(NamedTuple):
-    """A request as the engine is asked first, and the flow's own."""
+    """The request that the engine is sent first, and the flow's own."""
 
     sent: Request
     request: Request
@@ -138,7 +138,7 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
 
 
 def _thoughts(text: str) -> Separated:
-    """What was written up to the end of thinking; a reply without any thinking is none of the judge's reply yet."""
+    """The text up to the end of thinking; text without any thinking is not the judge's reply yet."""
     separation = separate(text)
     if separation.closed and separation.block:
         return separation._replace(block=separation.block.rstrip() + _AFTER_THINKING)

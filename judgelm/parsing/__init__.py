@@ -1,1 +1,1 @@
-"""Text that a model wrote -> scores, labels, grades or answers, or why there are none."""
+"""Parsers of replies: scores, labels, levels or answers, or why there are none."""

@@ -149,7 +149,7 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
 
 
 def is_assigned(distribution: PairDistribution) -> bool:
-    """Whether the score lines have enough probability for P(first better) to mean something."""
+    """True if the score lines have enough probability for P(first better) to mean something."""
     return 1 - distribution.unassigned >= LEAST_ASSIGNED
 
 

@@ -1,4 +1,4 @@
-r"""What a reply that reasons first ends in: a number, a letter, or a verdict in double brackets.
+r"""Endings of replies that reason first: a number, a letter, or a verdict in double brackets.
 
 Answers come out in one spelling each (`1,234.50` and `$1234.5` are `1234.5`, `(b)` is `B`), so that equal ones compare
 equal. What cannot be read, or could mean two things, is None (an answer) or `Unparsed` (a verdict): nothing is guessed.
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from judgelm.records import Unparsed
 
 Task = Literal["number", "choice", "preference"]
-"""What a question asks for: a number (GSM8K), an option's letter (MMLU-Pro), which of two answers is better."""
+"""The answer that a question asks for: a number (GSM8K), an option's letter (MMLU-Pro), the better of two answers."""
 
 MOST_LETTERS = 10
 """MMLU-Pro has options A to J; so many where a sample does not say."""
@@ -117,7 +117,7 @@ def canonical_number(text: str) -> str | None:
 
 
 def _written(value: Fraction) -> str:
-    """As a decimal where that is exact, else as a reduced fraction."""
+    """Write a decimal where that is exact, else a reduced fraction."""
     rest, places = value.denominator, 0
     for prime in (2, 5):
         power = 0
@@ -150,7 +150,7 @@ def _number_behind(text: str) -> str | None:
 
 
 def _result(calculation: str) -> str:
-    """What stands behind the last equals sign; all of it where there is none."""
+    """The text behind the last equals sign; all of it where there is none."""
     return calculation.rpartition("=")[2]
 
 
@@ -208,7 +208,7 @@ class _Word(NamedTuple):
 
 
 def _word(match: re.Match[str], start: int) -> _Word:
-    """What stands in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
+    """The word in brackets, without markup: `A` of `[[ **Assistant A** ]]`."""
     plain = match[1].lstrip(" \t*_\"'")
     plain = plain[named.end() :] if (named := _NAMED.match(plain)) else plain
     return _Word(plain.rstrip(" \t*_\"'"), start + match.end(1) - len(plain))

@@ -1,4 +1,4 @@
-"""What several answers of one judge to the same question come to.
+"""The majority among several answers of one judge to the same question.
 
 Agreement is the share of the commonest answer. Two ties need a rule: of several commonest answers the one given first
 stands, and a reply that no answer can be extracted from stays among the k but is no answer.
@@ -15,7 +15,7 @@ _ROUNDING = 1e-9  # 0.6 and 3 / 5 are not the same double in every spelling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Majority:
-    """What k answers come to.
+    """The majority of k answers.
 
     Attributes:
         answer: the commonest answer; None where no reply has one.
@@ -35,7 +35,7 @@ class Majority:
         return self.votes / self.k
 
     def passes(self, tau: float) -> bool:
-        """Whether the gate is on (SSR-Judge, equation 2); never where there is no answer to show."""
+        """True if the gate is on (SSR-Judge, equation 2); never where there is no answer to show."""
         return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
 
 

@@ -1,7 +1,7 @@
 """Replies of other open judges -> a label, a grade, or why there is neither.
 
-Whatever the judges' own parsers read is read alike; what they do not read is `Unparsed` here, never a tie (PandaLM's
-own code) nor a 0 (Auto-J's). What is stricter or wider than theirs stands at each function.
+All that the judges' own parsers read is read alike. What they do not read is `Unparsed` here, never a tie (PandaLM's
+own code) nor a 0 (Auto-J's). Each function states where it is stricter or wider.
 """
 
 import re
@@ -40,7 +40,7 @@ def read_pandalm(text: str) -> PairLabel | Unparsed:
 
 
 def read_auto_j(text: str) -> PairLabel | Unparsed:
-    """What the last `final decision is` names: Response 1, Response 2 or Tie.
+    """The answer that the last `final decision is` names: Response 1, Response 2 or Tie.
 
     Stricter than the original: a decision that names several (`Response 1 / Response 2 / Tie`, the prompt's own words)
     is no decision.

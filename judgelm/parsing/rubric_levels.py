@@ -1,4 +1,4 @@
-"""Which level of a rubric a reply ends in.
+"""The level of a rubric that a reply ends in.
 
 Source: Play Favorites, appendix D: replies of the form `Explanation: ..., Answer: ...`.
 """

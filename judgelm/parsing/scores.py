@@ -1,8 +1,8 @@
 """Model text -> `Scores` or `Unparsed`: one function per reply grammar, each total and free of side effects.
 
-What is readable in one way only is read, however it is dressed (`8, 6`, `**8** 6`, `8/10 6/10`,
-`Assistant 1: 8 Assistant 2: 6`). What could mean two things (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar` with the
-reason in words, and what lies outside the judge's scale is `out_of_range`. Nothing is ever guessed.
+Unambiguous scores are parsed regardless of formatting (`8, 6`, `**8** 6`, `8/10 6/10`,
+`Assistant 1: 8 Assistant 2: 6`). Ambiguous text (`8/6`, `8 6 5`, `8,5 6,5`) is `off_grammar` with the
+reason in words, and scores outside the judge's scale are `out_of_range`. Nothing is ever guessed.
 """
 
 import re
@@ -24,7 +24,7 @@ def _outside_numbers(signs: str) -> re.Pattern[str]:
 
 
 _DRESS = (_outside_numbers("*_`"), _outside_numbers("\u00ad\u200b-\u200f\u2060-\u2064\ufeff"))
-"""Markdown's, and what nobody sees."""
+"""Markdown's signs, and invisible ones."""
 
 
 def _named(name: str) -> re.Pattern[str]:
@@ -126,7 +126,7 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
         if len(scores) == count and len(joined) <= 1 and len({out_of is None for out_of in denominators}) == 1:
             return _in_scale([score for score, _ in scores], denominators, scale, text)
     elif _NAMED_ANY.match(plain):
-        return _parse_all_named("\n".join([plain, *below]), count, scale, text)
+        return _parse_named("\n".join([plain, *below]), count, scale, text)
     return Unparsed("off_grammar", text, _why_off_grammar(plain, count))
 
 
@@ -149,7 +149,7 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
     if out_of := _OUT_OF.fullmatch(plain):
         return _in_scale((out_of[1], out_of[3]), (out_of[2], out_of[4]), scale, text)
     if _NAMED.match(plain):
-        return _parse_named("\n".join([plain, *below]), scale, text)
+        return _parse_named("\n".join([plain, *below]), 2, scale, text, _NAMED)
     return Unparsed("off_grammar", text, _why_off_grammar(plain))
 
 
@@ -231,34 +231,24 @@ def parse_pair_original(text: str) -> Scores | Unparsed:
         return Unparsed("off_grammar", text, "the first line is not two numbers")
 
 
-def _parse_named(plain: str, scale: tuple[float, float], text: str) -> Scores | Unparsed:
-    """`Assistant 1: 8 Assistant 2: 6`, in either order, on one line or two."""
-    first = _NAMED.match(plain)
-    assert first is not None, "the caller has matched the line's start"
-    rest = plain[first.end() :]
-    rest = _BETWEEN_NAMED.sub("", rest)
-    second = _NAMED.match(rest)
-    if second is None or {first[1], second[1]} != {"1", "2"}:
-        return Unparsed("off_grammar", text, "the scores of Assistant 1 and 2 do not stand side by side")
-    if rest[second.end() :].split("\n")[0].strip(' \t.,;"“”'):
-        return Unparsed("off_grammar", text, "more text follows the two scores on their line")
-    first, second = sorted((first, second), key=lambda match: match[1])
-    return _in_scale((first[2], second[2]), (first[3], second[3]), scale, text)
-
-
-def _parse_all_named(plain: str, count: int, scale: tuple[float, float], text: str) -> Scores | Unparsed:
+def _parse_named(
+    plain: str, count: int, scale: tuple[float, float], text: str, named: re.Pattern[str] = _NAMED_ANY
+) -> Scores | Unparsed:
     """`Assistant 1: 8, Assistant 2: 6, Assistant 3: 5`, in any order, on one line or several."""
     matches: list[re.Match[str]] = []
     tail = rest = plain
-    while len(matches) < count and (match := _NAMED_ANY.match(rest)):
+    while len(matches) < count and (match := named.match(rest)):
         matches.append(match)
         tail = rest[match.end() :]
         rest = _BETWEEN_NAMED.sub("", tail)
     matches.sort(key=lambda match: int(match[1]))
     if [int(match[1]) for match in matches] != list(range(1, count + 1)):
-        return Unparsed("off_grammar", text, f"the scores of Assistant 1 to {count} do not stand side by side")
+        names = "1 and 2" if count == 2 else f"1 to {count}"
+        return Unparsed("off_grammar", text, f"the scores of Assistant {names} do not stand side by side")
     if tail.split("\n")[0].strip(' \t.,;"“”'):
-        return Unparsed("off_grammar", text, "more text follows the scores on their line")
+        return Unparsed(
+            "off_grammar", text, f"more text follows the {'two ' if count == 2 else ''}scores on their line"
+        )
     return _in_scale([match[2] for match in matches], [match[3] for match in matches], scale, text)
 
 

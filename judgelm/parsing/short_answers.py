@@ -1,4 +1,4 @@
-"""When two short answers are the same text: each data set's normalisation, and exact match with it.
+"""Exact match of short answers, with each data set's normalisation.
 
 It stands below modes and metrics, which both need it: a mode asks the judge only where the answers differ, a metric
 counts how often they do not. F1 is a metric alone, see `judgelm.metrics.qa.match`.
@@ -16,11 +16,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from judgelm.errors import ConfigError, InputError
+from judgelm.errors import InputError, not_found
 from judgelm.records import Sample
 
 QaRules = Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"]
-"""Whose rules; `strict` is ours: as HotpotQA's, but numbers keep sign, point and percent."""
+"""The data set whose rules apply; `strict` is ours: as HotpotQA's, but numbers keep sign, point and percent."""
 
 Gold = tuple[str, ...]
 """One gold answer: its spans."""
@@ -33,13 +33,13 @@ _AROUND = "\"'`“”‘’()[]{},;:!?."
 
 
 def check_rules(name: str) -> None:
-    """Refuse what is no data set's rules.
+    """Check that rules of this name exist.
 
     Raises:
         ConfigError: there are no such rules.
     """
     if name not in get_args(QaRules):
-        raise ConfigError(f"rules of {name!r} do not exist; available: {', '.join(get_args(QaRules))}")
+        raise not_found("rules", name, get_args(QaRules))
 
 
 def golds_of(sample: Sample) -> list[Gold]:
@@ -68,7 +68,7 @@ def _are_texts(value: object) -> bool:
 
 
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
-    """Whether an answer of one span is, once normalised, one of the gold answers.
+    """True if an answer of one span is, once normalised, one of the gold answers.
 
     HotpotQA's rules know no spans: a gold answer of several is compared as one text, joined by blanks. DROP's and
     Quoref's pass over a gold answer whose first span is blank, as the original code does.
@@ -96,7 +96,7 @@ def hotpot_normalised(text: str) -> str:
 
 
 def strictly_normalised(text: str) -> str:
-    """As `hotpot_normalised`, but a word with a digit in it keeps its sign, point, percent and currency.
+    """Like `hotpot_normalised`, but a word with a digit in it keeps its sign, point, percent and currency.
 
     `-5` is not `5`, `2.5` is not `25`, `93.5%` is not `93.5`; `1,000` is `1000`, and Unicode compositions count as one
     letter. This is our own rule, for those who want no false match to keep the judge from being asked.
@@ -115,13 +115,13 @@ def drop_normalised(text: str) -> str:
 
 
 def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
-    """Whether both sides have equally many spans, and the same normalised ones in any order."""
+    """True if both sides have equally many spans, and the same normalised ones in any order."""
     ours, theirs = map(drop_normalised, predicted), map(drop_normalised, gold)
     return len(predicted) == len(gold) and set(ours) == set(theirs)
 
 
 def is_number(text: str) -> bool:
-    """Whether `float` reads it, as in DROP's script: also `1e3`, `nan` and the digits of other scripts."""
+    """True if `float` reads it, as in DROP's script: also `1e3`, `nan` and the digits of other scripts."""
     try:
         float(text)
     except ValueError:

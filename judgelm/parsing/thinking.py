@@ -56,7 +56,7 @@ def separate(text: str, *, bare: bool = True) -> Separated:
 
 
 def reply_so_far(text: str) -> str:
-    """What of an unfinished reply is no thinking."""
+    """The part of an unfinished reply that is not thinking."""
     begun = text.lstrip()
     return "" if len(begun) < len(OPEN) and OPEN.startswith(begun) else separate(text, bare=False).reply
 

@@ -1,8 +1,6 @@
 """All templates by id."""
 
-import difflib
-
-from judgelm.errors import ConfigError
+from judgelm.errors import not_found
 from judgelm.prompts.judgelm import JUDGELM_CHAT, JUDGELM_COMPACT, JUDGELM_PAPER, JUDGELM_V1
 from judgelm.prompts.template import Template
 
@@ -13,7 +11,7 @@ def get_template(template_id: str) -> Template:
     """The template of that id.
 
     Raises:
-        ConfigError: there is none; the message lists those there are.
+        ConfigError: not found; the message lists the available ones.
 
     Example:
         >>> from judgelm.records import Sample
@@ -22,8 +20,6 @@ def get_template(template_id: str) -> Template:
         >>> [(span.kind, span.text) for span in prompt.spans if span.kind != "template"]
         [('question', 'What is 2 + 2?'), ('answer', '4'), ('answer', '5')]
     """
-    if template_id in TEMPLATES:
-        return TEMPLATES[template_id]
-    close = difflib.get_close_matches(template_id, TEMPLATES, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    raise ConfigError(f"template {template_id!r} does not exist{hint} There are: {', '.join(TEMPLATES)}")
+    if template_id not in TEMPLATES:
+        raise not_found("template", template_id, TEMPLATES)
+    return TEMPLATES[template_id]

@@ -54,7 +54,7 @@ def plain_form(character: str) -> str:
 
 
 def is_invisible(character: str) -> bool:
-    """Whether it is a format or control character, a combining mark or a filler, which no reader sees in a marker."""
+    """True for a format or control character, a combining mark or a filler, which no reader sees in a marker."""
     if character.isspace():
         return False
     return unicodedata.category(character) in ("Cf", "Cc", "Mn", "Me") or character in _BLANK_FILLERS

@@ -54,7 +54,7 @@ _MARKERS = ("[Turn {n}]", "[Note]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueTurn:
-    """What the user said, what each assistant answered, and what would be a good answer."""
+    """The user's question, each assistant's answer, and a good answer as reference."""
 
     question: str
     answers: tuple[str, ...]
@@ -63,7 +63,7 @@ class DialogueTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueView:
-    """What of a dialogue one prompt shows.
+    """The part of a dialogue that one prompt shows.
 
     Attributes:
         part: `turn 2`, or `dialogue`.
@@ -77,13 +77,13 @@ class DialogueView:
 
     @property
     def referenced(self) -> bool:
-        """Whether references are shown: where the judged turn has one, or of a whole dialogue any turn."""
+        """True if references are shown: where the judged turn has one, or of a whole dialogue any turn."""
         judged = self.turns if self.whole else self.turns[-1:]
         return any(turn.reference is not None for turn in judged)
 
     @property
     def anchored(self) -> bool:
-        """Whether the references make a dialogue of their own, which a single one can be judged against."""
+        """True if the references make a dialogue of their own, which a single one can be judged against."""
         return all(turn.reference is not None for turn in self.turns)
 
 
@@ -123,7 +123,7 @@ def dialogue_prompt(
 
     Args:
         template: of the judge.
-        view: what is shown; for one assistant it must be `anchored`.
+        view: the part that is shown; for one assistant it must be `anchored`.
         order: of the assistants, as indices into each turn's answers; one index or two.
         full_score: what the references get, see `Template.render`.
 
@@ -147,7 +147,7 @@ def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float
 
     Args:
         template: of the judge; it decides whether this is a chat.
-        view: what is shown.
+        view: the part that is shown.
         scale: lowest and highest score, named in the prompt.
     """
     layout = _grading_layout(scale, chat=template.chat)

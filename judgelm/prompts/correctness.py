@@ -1,4 +1,4 @@
-"""What a sample brings along for Self-Reference and SSR, and the prompts made of it.
+"""Fields of samples for Self-Reference and SSR, and the prompts made of them.
 
 Beside `question` and `answers` a row may have, in `metadata` or as fields of its own:
 
@@ -65,7 +65,7 @@ def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
 
 
 def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: bool) -> Prompt:
-    """Whether the one answer is correct: Figures 8 and 9, or 10 and 11 with a reference.
+    """The prompt that asks if the one answer is correct: Figures 8 and 9, or 10 and 11 with a reference.
 
     Raises:
         InputError: the sample lacks what the task needs, or has not exactly one answer.

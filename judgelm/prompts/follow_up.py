@@ -24,7 +24,7 @@ from judgelm.records import Prompt, Span
 
 @dataclass(frozen=True, kw_only=True)
 class PlainTurns:
-    """How plain text goes on with another turn.
+    """The text between the turns of a plain template.
 
     Attributes:
         before: stands between a reply and the next question.
@@ -38,7 +38,7 @@ class PlainTurns:
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Where a judge that has no end goes on to ask itself."""
+        """The string with which a judge would begin another question."""
         return (f"\n{self.before.strip()}",)
 
 
@@ -54,10 +54,10 @@ _PLAIN: Mapping[str, PlainTurns] = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """How a plain template goes on.
+    """The turns of a plain template.
 
     Raises:
-        ConfigError: this one does not say how.
+        ConfigError: this one has none.
     """
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
@@ -66,7 +66,7 @@ def plain_turns(template: Template) -> PlainTurns:
 
 
 def stops(template: Template) -> tuple[str, ...]:
-    """Where a reply to a follow-up question ends at the latest; a chat's ends with its message."""
+    """Stop strings of a reply to a follow-up question; a chat's ends with its message."""
     return () if template.chat else plain_turns(template).stop
 
 

@@ -1,4 +1,4 @@
-"""`judge.json`: the card beside a judge's weights that says how it must be asked.
+"""`judge.json`: the card beside a judge's weights that says how it must be prompted.
 
 A judge asked with another template than it was trained on gives other scores without any error. So training writes
 the template's id and sha256 here, and whoever loads the model compares them with the template in use.
@@ -21,7 +21,7 @@ CARD_NAME = "judge.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """How a judge was trained and must be asked.
+    """The training of a judge, and how it must be prompted.
 
     Attributes:
         template: id of the pair template.

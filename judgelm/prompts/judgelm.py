@@ -63,7 +63,7 @@ def _v1(slots: Sequence[str], referenced: bool) -> Messages:
 
 
 def _asked(slots: Sequence[str], referenced: bool) -> str:
-    """What the paper's figures have in common with the chat messages."""
+    """The text that the paper's figures have in common with the chat messages."""
     shown = _QUESTION + (_REFERENCE if referenced else "") + _blocks(slots, "\n")
     return f"{shown}[System]\n{_instruction(_opening(referenced), len(slots))}"
 

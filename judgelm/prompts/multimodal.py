@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from judgelm.errors import ConfigError
+from judgelm.errors import not_found
 from judgelm.prompts.template import Messages, fill, sha_of
 from judgelm.records import Prompt, Sample, Span, SpanKind
 
@@ -63,7 +63,7 @@ class Gold(NamedTuple):
     alternatives: tuple[tuple[str, ...], ...]
 
     def words(self) -> str:
-        """As the paper's figures write it: `0.75, or 3/4`; `oven, and dishwasher`."""
+        """The text in the form of the paper's figures: `0.75, or 3/4`; `oven, and dishwasher`."""
         return ", or ".join(", and ".join(parts) for parts in self.alternatives)
 
 
@@ -148,7 +148,7 @@ def multimodal_template(wording: Wording) -> MultimodalTemplate:
         ConfigError: there is none.
     """
     if wording not in _TEMPLATES:
-        raise ConfigError(f"wording {wording!r} does not exist; available: {', '.join(_TEMPLATES)}")
+        raise not_found("wording", wording, _TEMPLATES)
     return _TEMPLATES[wording]
 
 

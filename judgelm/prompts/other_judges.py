@@ -42,7 +42,7 @@ _KINDS: Mapping[str, SpanKind] = {"reference": "reference", "answer_1": "answer"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgePrompt:
-    """How one judge is asked.
+    """The prompt of one judge.
 
     Attributes:
         id: the template's name in manifests.
@@ -66,7 +66,7 @@ class JudgePrompt:
     words_from_user: bool = False
 
     def with_words(self, words: str) -> "JudgePrompt":
-        """The same judge asked in these words.
+        """The same judge, prompted with these words.
 
         Args:
             words: the message, with each slot of this prompt once.
@@ -89,22 +89,22 @@ class JudgePrompt:
 
     @cached_property
     def takes_reference(self) -> bool:
-        """Whether a reference has a place in it."""
+        """True if it has a place for a reference."""
         return any("{reference}" in text for text in self.texts.values())
 
     @cached_property
     def needs_reference(self) -> bool:
-        """Whether it cannot do without one."""
+        """True if it always shows a reference."""
         return all("{reference}" in text for text in self.texts.values())
 
     @cached_property
     def answers(self) -> int:
-        """How many answers it is shown."""
+        """The number of answers that it shows."""
         return 2 if any("{answer_2}" in text for text in self.texts.values()) else 1
 
     @cached_property
     def takes_rubric(self) -> bool:
-        """Whether it grades by a rubric."""
+        """True if it shows a rubric."""
         return any("{rubric}" in text for text in self.texts.values())
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal, NamedTuple, get_args
 
-from judgelm.errors import ConfigError
+from judgelm.errors import not_found
 from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Role, Span, SpanKind
 
@@ -186,9 +186,9 @@ def qa_template(shots: Shots, with_context: bool, wording: Wording = "paper") ->
     Source: QA-Judge, Table 9 and section 6.3.
     """
     if shots not in EXAMPLES:
-        raise ConfigError(f"shots is {shots}; available: {', '.join(map(str, EXAMPLES))}")
+        raise not_found("shots", shots, EXAMPLES)
     if wording not in get_args(Wording):
-        raise ConfigError(f"wording {wording!r} does not exist; available: {', '.join(get_args(Wording))}")
+        raise not_found("wording", wording, get_args(Wording))
     shown = "".join(_example(rank, example) for rank, example in enumerate(EXAMPLES[shots], 1))
     text = (
         _TEXTS[wording]

@@ -30,17 +30,17 @@ from judgelm.prompts.template import sha_of
 from judgelm.records import Prompt, Sample, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
-"""How every reply ends."""
+"""The end of every reply."""
 
 DELIMITERS = ("Candidate Response:", "Instruction:", FORM)
-"""What closes the answer's block; `Task:` alone opens nothing that a judge would score, and stays."""
+"""Delimiters that close the answer's block; `Task:` alone opens nothing that a judge would score, and stays."""
 
 _SLOTS = ("{question}", "{answer_1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What an answer of the judge is worth; None is a missing value (`not applicable`)."""
+    """The score of an answer of the judge; None is a missing value (`not applicable`)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -84,7 +84,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A dimension as it is asked.
+    """A dimension with its prompt.
 
     Attributes:
         name: of the dimension.

@@ -1,4 +1,4 @@
-"""What a tokenizer would read as more than text: its special and added tokens, and its chat template's role markers.
+"""Special and added tokens of a tokenizer, and the role markers of its chat template, in untrusted text.
 
 Special tokens are matched exactly, since only the literal text becomes the token. Some tokenizers look for them after
 folding the text (full-width letters made plain): there their look-alikes count too. Role markers that are plain text
@@ -57,7 +57,7 @@ def special_tokens(tokenizer: Any) -> set[str]:
 
 
 def role_markers(tokenizer: Any) -> set[str]:
-    """What the chat template writes around messages and could be imitated in plain text; empty without a template.
+    """Text that the chat template writes around messages and plain text could imitate; empty without a template.
 
     Found by rendering a conversation: whatever stands in brackets or behind hashes between the messages, and a word
     with a colon right before one.

@@ -1,4 +1,4 @@
-"""What a template is, and how a sample becomes a `Prompt` with it.
+"""Templates, which turn a sample into a `Prompt`.
 
 A template shows one, two or more answers; each number of them has its layout. A layout is text with `{question}`,
 `{reference}`, `{answer_1}`, `{answer_2}` and on. The bytes of the pair's are pinned by a sha that stands in every model
@@ -62,7 +62,7 @@ def fill(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How one number of answers is shown.
+    """The messages for one number of answers.
 
     Attributes:
         plain: the messages without reference; None where the answer is always shown beside one.
@@ -98,7 +98,7 @@ class Template:
 
     @property
     def chat(self) -> bool:
-        """Whether the tokenizer's chat template wraps the messages."""
+        """True if the tokenizer's chat template wraps the messages."""
         return self.layout(2).with_reference[0][0] is not None
 
     @cached_property

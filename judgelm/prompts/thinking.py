@@ -1,4 +1,4 @@
-"""How a judge is asked to think before it replies, and how its chat template is told."""
+"""Options of a judge's thinking, and the arguments of its chat template for it."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _OPENED = re.compile(rf"{OPEN}\s*\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinking:
-    """How an engine's judge thinks.
+    """The thinking of an engine's judge.
 
     Attributes:
         mode: what its chat template is told.
@@ -35,7 +35,7 @@ class Thinking:
         return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
 
     def described(self) -> dict[str, dict[str, str | int]]:
-        """For the manifest; nothing where nobody asked for anything."""
+        """The entry in manifests; empty where `mode` is `absent`."""
         return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}
 
 
@@ -49,5 +49,5 @@ def opening_of(prompt: str) -> str:
 
 
 def template_arguments(mode: ThinkingMode) -> dict[str, bool]:
-    """What chat templates are told: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
+    """Arguments for chat templates: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
     return {} if mode == "absent" else dict.fromkeys(("enable_thinking", "thinking"), mode == "on")

@@ -27,7 +27,7 @@ _CHARACTERS_PER_TOKEN = 64
 
 
 class Tokenizer(Protocol):
-    """What is used of a transformers fast tokenizer."""
+    """The used part of a transformers fast tokenizer."""
 
     all_special_tokens: list[str]
     eos_token_id: int
@@ -68,15 +68,15 @@ class TokenizedPrompt:
 
 
 class ImageTexts(Protocol):
-    """How a vision-language model's prompt says that an image stands somewhere."""
+    """The text that stands for images in a vision-language model's prompt."""
 
     @property
     def placeholder(self) -> str:
-        """What a chat template writes for one image."""
+        """The text that a chat template writes for one image."""
         ...
 
     def text_of(self, image: str) -> str:
-        """What the model reads for this one: as many tokens as it has features, and what goes around them."""
+        """The text that the model reads for this one: as many tokens as it has features, and what goes around them."""
         ...
 
 
@@ -249,7 +249,7 @@ class Truncator:
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """Whether the chat template reads lists of texts and images; one that does not would print them as they are."""
+        """True if the chat template reads lists of texts and images; one that does not would print them as they are."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
@@ -267,7 +267,7 @@ class Truncator:
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
-    """How many tokens the tokenizer puts behind every text, such as an end-of-sequence token."""
+    """The number of tokens that the tokenizer appends to every text, such as an end-of-sequence token."""
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
@@ -282,7 +282,7 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
 
 
 def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
-    """As `chat_messages`, each message a list of its texts and images, as vision-language templates take them."""
+    """Like `chat_messages`, each message a list of its texts and images, as vision-language templates take them."""
     return [{"role": str(role), "content": _parts(group)} for role, group in groupby(spans, key=lambda span: span.role)]
 
 
@@ -297,7 +297,7 @@ def _parts(spans: Iterable[Span]) -> list[dict[str, str]]:
 
 
 def prompt_key(prompt: Prompt) -> str:
-    """What is neither template nor image in a prompt, joined by `|`: how the scripted engine knows prompts."""
+    """The untrusted texts of a prompt, joined by `|`; the scripted engine knows prompts by it."""
     return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 

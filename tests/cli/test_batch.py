@@ -155,7 +155,7 @@ def test_rejected_lines_are_kept_with_place_and_reason(cli, pairs, tmp_path):
         (["nowhere.jsonl", "-o", "out.jsonl", *SCRIPTED, "8 6"], "no such file"),
         (
             ["{pairs}", "-o", "out.jsonl", "--model", "x", "--mode", "duel"],
-            "mode 'duel' does not exist; there are: pair",
+            "mode 'duel' does not exist; available: pair",
         ),
         (["{pairs}", "-o", "out.jsonl", "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
         (["{pairs}", "-o", "out.jsonl"], "--model is missing"),

@@ -114,7 +114,7 @@ def test_what_has_no_value_is_refused():
 
 
 def test_unknown_variants_are_refused():
-    with pytest.raises(ConfigError, match="shots is 3; available: 0, 2, 6"):
+    with pytest.raises(ConfigError, match="shots 3 does not exist; available: 0, 2, 6"):
         qa_template(3, True)
     with pytest.raises(ConfigError, match="wording 'mine' does not exist"):
         qa_template(0, True, "mine")
