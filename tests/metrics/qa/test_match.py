@@ -103,5 +103,5 @@ def test_a_match_with_nothing_is_undefined():
 
 
 def test_unknown_rules_are_named_with_those_there_are():
-    with pytest.raises(ConfigError, match="rules 'squad' does not exist; .*available: hotpotqa"):
+    with pytest.raises(ConfigError, match=r"rules 'squad' does not exist; .*available: hotpotqa"):
         match("x", [("x",)], "squad")
