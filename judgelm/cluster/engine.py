@@ -20,7 +20,7 @@ _LOAD_POLL_S = 1.0
 _BY_DEVICE = {"engine_args"}
 """Parts of an engine's description that may differ: all get the same arguments, and vLLM sets the rest by device."""
 _JOINING_S = 10.0
-"""How long the first ready worker waits for others to be placed; a process takes seconds to start."""
+"""Wait of the first ready worker for others to be placed; a process takes seconds to start."""
 
 
 class RayEngine:

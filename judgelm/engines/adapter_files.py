@@ -1,4 +1,4 @@
-"""The weights of a PEFT adapter, found without peft: vLLM reads adapters by itself and does not need it."""
+"""Finds the weights of a PEFT adapter without peft, which vLLM does not need."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ def check_weights(adapter: str) -> None:
     """Refuse an adapter without weights, or with pickled ones that hold more than tensors.
 
     Raises:
-        ModelError: there are no weights, or torch refuses them.
+        ModelError: there are no weights, or torch refuses to read them.
     """
     path = weights_file(Path(adapter)) if Path(adapter).is_dir() else _download(adapter)
     if path is None:
-        raise ModelError(f"{adapter}: no weights ({_SAFETENSORS} or {_PICKLED}); give the folder that PEFT saved")
+        raise ModelError(f"{adapter}: no weights ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
     check_pickled(adapter)
 
 
@@ -37,5 +37,5 @@ def _download(adapter: str) -> Path | None:
         except EntryNotFoundError:
             continue
         except (OSError, HFValidationError) as error:
-            raise ModelError(f"{adapter}: no such folder here, and not to be had from the hub: {error}") from error
+            raise ModelError(f"{adapter}: no such folder here, and not available from the hub: {error}") from error
     return None

@@ -1,4 +1,4 @@
-"""What an engine is, and what one is loaded with."""
+"""The engine protocol, and the options that engines are loaded with."""
 
 import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,16 +13,15 @@ from judgelm.prompts.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
-"""Engines, by name, that load a model on this machine or on workers."""
+"""Names of the engines that load a model on this machine or on workers."""
 
 
 class Engine(Protocol):
-    """Takes requests, gives completions in any order. Not safe for threads: one runner drives one engine.
+    """Takes requests and returns completions in any order. Not thread-safe: one runner drives one engine.
 
     Attributes:
-        max_in_flight: how many requests the engine wants at once to keep busy.
-        supports_grammar: whether it can hold a reply to `Sampling.grammar`.
-        thinking: whether its judge is asked to think, and how much room it has for that.
+        supports_grammar: whether it can constrain a reply to `Sampling.grammar`.
+        thinking: its judge's thinking settings.
     """
 
     supports_grammar: bool
@@ -30,20 +29,20 @@ class Engine(Protocol):
 
     @property
     def supports_images(self) -> bool:
-        """Whether a prompt may show images; where it may not, a request that does is refused."""
+        """Whether a prompt may show images; otherwise requests with images are refused."""
         ...
 
     @property
     def max_in_flight(self) -> int:
-        """How many requests the engine wants in hand."""
+        """Number of requests that keep the engine busy."""
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Hand requests over. Keys are unique among those in hand."""
+        """Submit requests. Keys are unique among the requests in flight."""
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait up to about `timeout_s` and give what is finished, perhaps nothing.
+        """Work or wait up to about `timeout_s` and return the finished requests, possibly none.
 
         Raises:
             EngineError: the engine as a whole broke. A single request that fails is a completion with
@@ -52,36 +51,36 @@ class Engine(Protocol):
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """What the first replies to these requests are so far, by key; an engine may know of none."""
+        """The unfinished first replies to these requests, by key; an engine may know none."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests; no completion comes for them."""
+        """Forget requests; they get no completion."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the manifest must know: model and its hash, dtype, device, versions."""
+        """Model with its hash, dtype, device and versions, for the manifest."""
         ...
 
     def stats(self) -> dict[str, Any]:
         """Counts since the engine was loaded (passes, retries, cache hits, cost, ...), for the manifest.
 
-        `notes`, where there are any, is a list of lines for the user on what the engine chose by itself.
+        `notes`, where present, is a list of lines for the user on the engine's own choices.
         """
         ...
 
     def close(self) -> None:
-        """Free what the engine holds. Safe to call twice."""
+        """Free the engine's resources. Safe to call twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What every engine is loaded with; each takes what concerns it.
+    """Options for all engines; each uses those that concern it.
 
     Attributes:
         model: local folder or hub id; for the scripted engine the reply, or a JSON file of replies.
-        adapter: folder or hub id of a PEFT adapter put on top.
+        adapter: folder or hub id of a PEFT adapter.
         revision: hub revision.
         dtype: `auto` (the checkpoint's own; on a CPU see `judgelm.engines.dtype`), `float32`, `bfloat16` or
             `float16`.
@@ -91,10 +90,9 @@ class EngineOptions:
         max_num_seqs: maximum sequences in flight.
         max_model_len: context window in tokens, where the model's config does not state it or it should be shorter.
         trust_remote_code: run Python code that comes with the model.
-        thinking: whether the judge is asked to think, through its chat template; None is what its card says, else
-            `absent`.
-        thinking_tokens: room for its thinking, at most half of its window.
-        engine_args: options that only one engine knows, by their own names.
+        thinking: whether the chat template asks the judge to think; None takes its card's setting, else `absent`.
+        thinking_tokens: maximum tokens of its thinking, at most half of its window.
+        engine_args: options of a single engine, by their own names.
     """
 
     model: str
@@ -116,7 +114,7 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
     """The thinking settings of an engine's judge.
 
     Raises:
-        ConfigError: no room for thinking.
+        ConfigError: `thinking_tokens` is below 1.
     """
     if options.thinking_tokens < 1:
         raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be above 0")
@@ -125,7 +123,7 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
 
 
 def require(module: str, *, extra: str) -> None:
-    """Say what to install before an import would fail.
+    """Check that a module is installed, with an error that names the package to install.
 
     Raises:
         MissingExtraError: the module is not installed.
@@ -135,9 +133,9 @@ def require(module: str, *, extra: str) -> None:
 
 
 def require_version(distribution: str) -> None:
-    """Say which version is needed before one that is too old fails somewhere inside.
+    """Check that the installed version is not too old.
 
-    A newer one than judgelm was tested with is not refused here; `judgelm doctor` names it.
+    A newer version than judgelm was tested with is not refused here; `judgelm doctor` names it.
 
     Raises:
         ConfigError: the installed version is below the lowest that judgelm declares.
@@ -145,24 +143,22 @@ def require_version(distribution: str) -> None:
     try:
         installed, declared = version(distribution), requires("judgelm") or []
     except PackageNotFoundError:
-        return  # judgelm runs from a folder that was never installed, or `require` says what is missing
-    for one in map(Requirement, declared):
-        lowest = [part for part in one.specifier if part.operator == ">="]
-        if one.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):
+        return  # judgelm runs from a folder that was never installed, or `require` has the error
+    for requirement in map(Requirement, declared):
+        lowest = [part for part in requirement.specifier if part.operator == ">="]
+        if requirement.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):
             raise ConfigError(
-                f"{distribution} {installed} is installed, and judgelm needs {one.specifier}; "
-                f"run: pip install '{distribution}{one.specifier}'"
+                f"{distribution} {installed} is installed, and judgelm needs {requirement.specifier}; "
+                f"run: pip install '{distribution}{requirement.specifier}'"
             )
 
 
 def refuse_engine_args(options: EngineOptions, engine: str) -> None:
-    """For engines that have no arguments of their own.
+    """Refuse engine arguments for an engine that has none.
 
     Raises:
-        ConfigError: some were given.
+        ConfigError: there are engine arguments.
     """
     if options.engine_args:
-        given = ", ".join(options.engine_args)
-        raise ConfigError(
-            f"the {engine} engine has no engine arguments of its own, but {given} was given; leave it out"
-        )
+        names = ", ".join(options.engine_args)
+        raise ConfigError(f"the {engine} engine has no engine arguments of its own, but got {names}; leave it out")

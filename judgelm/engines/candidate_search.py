@@ -1,7 +1,7 @@
-"""Finds the probabilities of given replies with few requests, for engines that can only go on from a prefix.
+"""Finds the probabilities of given replies with few requests, for engines that can only continue from a prefix.
 
-A reply's own log-probabilities already tell those of the tree's nodes along its path. The other branches are followed
-by further requests, the most probable first, until what was not followed has at most 0.01 of the mass.
+A reply's log-probabilities cover the tree's nodes along its path. Further requests follow the other branches, the most
+probable first, until the branches not followed have at most 0.01 of the probability.
 """
 
 import math
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from judgelm.engines.score_tree import ROOT, ScoreTree, Step
 
 FOLLOWED_MASS = 0.99
-"""Share of the probability that must be followed to the end of its replies."""
+"""Share of the probability that must be followed to the end of the replies."""
 
 
 class CandidateSearch:
-    """What is known of one prompt's tree.
+    """The known part of one prompt's tree.
 
     Args:
         tree: the replies.
@@ -27,31 +27,31 @@ class CandidateSearch:
         self._steps: dict[Step, float] = {}
         self._open: dict[int, float] = {ROOT: 0.0}
 
-    def learn(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Take what a reply from a node tells.
+    def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
+        """Add the log-probabilities of a reply.
 
         Args:
-            node: where the reply begins.
+            node: the node that the reply continues from.
             reply: its token ids.
-            logprobs: for each of them the log-probabilities of (at least) the tree's tokens at its place.
+            logprobs: for each token the log-probabilities of (at least) the tree's tokens at its position.
         """
-        for token, known in zip(reply, logprobs, strict=False):
+        for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:
-                self._close(node, known)
+                self._close(node, alternatives)
             follower = self.tree.node_behind.get((node, token))
             if follower is None:
                 return
             node = follower
 
-    def _close(self, node: int, known: Mapping[int, float]) -> None:
+    def _close(self, node: int, logprobs: Mapping[int, float]) -> None:
         above = self._open.pop(node)
         for token in self.tree.children[node]:
-            self._steps[node, token] = known[token]
+            self._steps[node, token] = logprobs[token]
             if (inner := self.tree.node_behind.get((node, token))) is not None:
-                self._open[inner] = above + known[token]
+                self._open[inner] = above + logprobs[token]
 
     def open_nodes(self) -> list[int]:
-        """Nodes to go on from, most probable first; none when enough is known."""
+        """Nodes to continue from, most probable first; none when enough is known."""
         by_mass = sorted(self._open, key=lambda node: self._open[node], reverse=True)
         left_out = 0.0
         while by_mass and (left_out := left_out + math.exp(self._open[by_mass[-1]])) <= self._left_out:
@@ -59,5 +59,5 @@ class CandidateSearch:
         return by_mass
 
     def logprobs(self) -> tuple[float, ...]:
-        """As `Completion.candidate_logprobs` has them; -inf for what was not followed."""
+        """The values of `Completion.candidate_logprobs`; -inf for branches not followed."""
         return self.tree.logprobs(self._steps)

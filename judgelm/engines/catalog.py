@@ -1,4 +1,4 @@
-"""All engines by name, and the door through which one is had; what an engine needs is imported only behind it."""
+"""All engines by name, and `load_engine`, which imports an engine's dependencies only when it is loaded."""
 
 import importlib.util
 from collections.abc import Callable
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """The engine of that name, its model loaded; `auto` takes `choose_engine`'s.
+    """Load the engine of that name; `auto` takes `choose_engine`'s.
 
     Raises:
-        ConfigError: no such engine.
+        ConfigError: unknown engine.
         ModelError: the model cannot be loaded.
     """
     if name == "auto":
         name, _ = choose_engine()
     if name not in ENGINES:
-        raise ConfigError(f"engine {name!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+        raise ConfigError(f"engine {name!r} does not exist; available: auto, {', '.join(ENGINES)}")
     load: Callable[[EngineOptions], Engine] = ENGINES[name]
     return load(options)
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """The options with the `dtype` that `auto` stands for on this machine, for others to load the same; and a note.
+    """The options with `dtype: auto` resolved on this machine, for other workers to load the same, and a note.
 
-    A model that cannot be read stays `auto`: loading it says what is wrong. So do engines that run no model here.
+    A model that cannot be read stays `auto`: loading it gives the error. So do engines that run no model here.
     """
     if name == "auto":
         name, _ = choose_engine()
@@ -65,7 +65,7 @@ def _resolve_vllm(options: EngineOptions) -> "DtypeChoice":
 
 
 def choose_engine() -> tuple[str, str]:
-    """The engine that `auto` takes on this machine, and why."""
+    """The engine that `auto` takes on this machine, and the reason."""
     if importlib.util.find_spec("vllm") is None:
         return "transformers", "vllm is not installed"
     import torch
@@ -94,8 +94,8 @@ def _load_transformers(options: EngineOptions) -> Engine:
 
 def _load_vllm(options: EngineOptions) -> Engine:
     require("vllm", extra="vllm")
-    for one in ("vllm", "transformers"):
-        require_version(one)
+    require_version("vllm")
+    require_version("transformers")
     from judgelm.engines.vllm.environment import quiet_imports
 
     with quiet_imports():

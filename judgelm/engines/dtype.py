@@ -1,9 +1,9 @@
-"""The numeric format that `--dtype auto` stands for.
+"""Resolves `--dtype auto` to a numeric format.
 
-It is the checkpoint's own, except on a CPU that has no instructions for it: such a CPU emulates bfloat16 and float16,
-several times slower than it computes float32. A few products of the model's shape are measured, and float32 is taken
-where it is clearly faster and fits into memory. No value is lost: nothing is rounded to fewer bits than the checkpoint
-has, except a float16 checkpoint whose float32 form does not fit.
+It is the checkpoint's own, except on a CPU without instructions for it: such a CPU emulates bfloat16 and float16,
+several times slower than float32. A few products of the model's shape are measured, and float32 is taken where it is
+clearly faster and fits into memory. Nothing is rounded to fewer bits than the checkpoint has, except a float16
+checkpoint whose float32 form does not fit.
 """
 
 import time
@@ -23,10 +23,10 @@ _FLAGS = {
     "bfloat16": {"avx512_bf16", "amx_bf16", "bf16"},
     "float16": {"avx512_fp16", "amx_fp16", "asimdhp"},
 }
-"""Names that Linux gives the instructions for products of a format, on x86-64 and Arm."""
+"""Linux' names of the instructions for products of a format, on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _CLEARLY = 1.5
-"""Another format must be so many times faster to be taken."""
+"""Minimum speed-up of another format."""
 _WEIGHTS_SHARE = 0.8
 """Of the free memory; keys, values and activations need the rest."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
@@ -35,7 +35,7 @@ _WIDE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The format to load with (`auto` where the checkpoint's is not known), and a line for the user, often empty."""
+    """The format to load (`auto` where the checkpoint's is not known), and a note for the user, often empty."""
 
     dtype: str
     note: str = ""
@@ -44,14 +44,14 @@ class DtypeChoice:
 def resolve_dtype(
     base: str, config: Any, options: EngineOptions, *, device: str, reserved_bytes: int = 0
 ) -> DtypeChoice:
-    """The format for `options.dtype` on this machine; measures for a tenth of a second on a CPU.
+    """The format for `options.dtype` on this machine; on a CPU it measures for a tenth of a second.
 
     Args:
         base: the model's folder or hub id.
         config: the model's.
-        options: `dtype`, `quantization` and `trust_remote_code` of it.
-        device: where the model will run, as torch names it.
-        reserved_bytes: memory that the engine takes beside the weights.
+        options: its `dtype`, `quantization` and `trust_remote_code` count.
+        device: torch's name of the device.
+        reserved_bytes: memory that the engine takes besides the weights.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -72,7 +72,7 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
-    """The format that the user asked for on a CPU, and what it costs where the CPU emulates it."""
+    """The format that the user requested for a CPU, with a note where the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure_products(config), flags)
@@ -88,7 +88,7 @@ def choose_cpu_dtype(
         stored: `bfloat16` or `float16`.
         seconds: time of the same product in `float32`, `bfloat16` and `float16`.
         flags: the CPU's, empty where they are not known.
-        weights: of the model; None where that is not known, and then it stays as it is stored.
+        weights: their number; None where it is not known, which keeps the stored format.
         free_bytes: memory for them.
     """
     measured = slowness(stored, seconds, flags)
@@ -110,7 +110,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """State how much slower than float32 a CPU computes a format, and why; empty where it is not clearly slower."""
+    """A format's slowdown against float32 on a CPU, and the reason; empty where it is not clear."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _CLEARLY:
         return ""
@@ -119,11 +119,11 @@ def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) ->
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
-    """State the cost of a float32 checkpoint where half its bytes would do; empty where they would not, or are few.
+    """Note on a large float32 checkpoint that a 16-bit format would halve; empty otherwise.
 
     Args:
-        half: what `half_format` gives.
-        weights: how many the model has; None where that is not known.
+        half: the result of `half_format`.
+        weights: number of weights; None where it is not known.
     """
     if half is None or weights is None or 4 * weights < _WIDE_BYTES:
         return ""
@@ -134,14 +134,14 @@ def wide_note(half: str | None, weights: int | None) -> str:
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """The 16-bit format that a device computes, for `--dtype` and in words; None where it has none."""
+    """The 16-bit format that a device supports, for `--dtype` and messages; None where there is none."""
     if device.startswith("cuda"):
-        return "bfloat16 (before Ampere float16)"  # to ask the GPU would start CUDA here, before vLLM's workers
+        return "bfloat16 (before Ampere float16)"  # asking the GPU would start CUDA before vLLM's workers
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """The checkpoint's format, by its config or by its first weights; None where neither can be read here."""
+    """The checkpoint's format, by its config or its first weights; None where neither can be read."""
     for part in (config, config.get_text_config()):
         if (dtype := getattr(part, "dtype", None)) is not None:
             return str(dtype).removeprefix("torch.")
@@ -150,15 +150,15 @@ def stored_dtype(base: str, config: Any) -> str | None:
             with safe_open(path, "pt") as file:
                 kinds = [_STORED.get(file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
         except (OSError, SafetensorError):
-            return None  # loading it says what is wrong
+            return None  # loading it gives the error
         return next(filter(None, kinds), None)
     return None
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Seconds of one matrix product of the model's shape in each format, the best of several on one thread.
+    """Seconds of one matrix product of the model's shape in each format, the minimum of several on one thread.
 
-    The thread's own time is taken, so that other processes of a busy machine do not count.
+    Measures the thread's own time, so that other processes do not count.
     """
     text = config.get_text_config()
     low, high = _SIDES
@@ -196,6 +196,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """This processor's flags; empty where the system does not state them."""
+    """This processor's flags; empty where the system has no /proc/cpuinfo."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

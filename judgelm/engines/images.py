@@ -1,4 +1,4 @@
-"""Images from where a sample says they lie: a file, or a `data:` URL. Nothing is fetched from a network here."""
+"""Reads a sample's images from files and `data:` URLs. Nothing is fetched from a network."""
 
 import base64
 import binascii
@@ -13,19 +13,19 @@ _SHOWN = 60
 
 
 class ImageError(Exception):
-    """An image that cannot be read: its place, the finding, the way out. Only the request that shows it fails."""
+    """An image cannot be read. Only the request that shows it fails."""
 
 
 def read_image(source: str) -> Any:
-    """The image as PIL's, in red, green and blue; its transparent parts are as PIL leaves them.
+    """The image as PIL's, in RGB; transparent parts are as PIL leaves them.
 
     Raises:
-        ImageError: there is no image there, or it lies on a server.
+        ImageError: there is no image, or it is on a server.
     """
     from PIL import Image, UnidentifiedImageError  # only runs with images need it
 
     if source.startswith(_REMOTE):
-        raise ImageError(f"{_named(source)}: this engine fetches nothing from a network; download the image first")
+        raise ImageError(f"{_named(source)}: this engine does not download images; download it first")
     try:
         with Image.open(BytesIO(_bytes(source))) as image:
             return image.convert("RGB")
@@ -36,16 +36,16 @@ def read_image(source: str) -> Any:
 
 
 def image_url(source: str) -> str:
-    """The image as a URL that a server takes: a file becomes a `data:` URL, all other URLs stay.
+    """The image as a URL for a server: a file becomes a `data:` URL, other URLs stay.
 
     Raises:
-        ImageError: the file cannot be read, or its name does not say that it is an image.
+        ImageError: the file cannot be read, or its name has no image extension.
     """
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
     if not kind.startswith("image/"):
-        raise ImageError(f"{_named(source)}: its ending names no kind of image; name it .png, .jpg or the like")
+        raise ImageError(f"{_named(source)}: its extension is not that of an image; use .png, .jpg or the like")
     return f"data:{kind};base64,{base64.b64encode(_bytes(source)).decode()}"
 
 

@@ -1,4 +1,4 @@
-"""What the engines that load a model's files share: tokenizer, window, adapter, and what tells two models apart."""
+"""Model files for the engines that load them: tokenizer, config, window, adapter, and the model's identity."""
 
 import hashlib
 from pathlib import Path
@@ -19,10 +19,10 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Base model and adapter; a folder that holds only an adapter names its own base.
+    """Base model and adapter; a folder with only an adapter names its base.
 
     Raises:
-        ModelError: the folder is no model's.
+        ModelError: the folder holds no model.
     """
     folder = Path(options.model)
     config = folder / "adapter_config.json"
@@ -30,7 +30,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         try:
             base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
-            raise ModelError(f"{config}: not JSON of an adapter: {error}; restore the adapter's folder") from error
+            raise ModelError(f"{config}: not an adapter's JSON: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)
@@ -41,18 +41,18 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
 
 
 def _check_base(base: str, options: EngineOptions) -> None:
-    """See that the base which an adapter names can be had, where the user may never have heard of it.
+    """Check that the base which an adapter names is available.
 
     Raises:
-        ModelError: it is no folder here, and the hub has none of that name or cannot be reached.
+        ModelError: there is no such folder, and the hub does not have it or cannot be reached.
     """
     try:
         find_card(base, options.revision)
     except CardError:
-        return  # what its card says is not asked; the adapter has its own
+        return  # its card is not used; the adapter has its own
     except ModelError as error:
         raise ModelError(
-            f"{error}; it is the base that the adapter {options.model} names: give its place as --model BASE "
+            f"{error}; the adapter {options.model} names it as its base: give its location as --model BASE "
             f"--adapter {options.model}"
         ) from error
 
@@ -66,7 +66,7 @@ def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> An
     """The adapter's fast tokenizer where it has one, else the model's.
 
     Raises:
-        ModelError: there is none, or only a slow one.
+        ModelError: there is no tokenizer, or only a slow one.
     """
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
@@ -95,9 +95,9 @@ def load_config(base: str, options: EngineOptions) -> Any:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Describe the fault of a tokenizer that transformers cannot load, and the way out.
+    """The error of a tokenizer that transformers cannot load, and the way out.
 
-    Where sentencepiece cannot read `tokenizer.model`, transformers takes it for a file of tiktoken, and says only that.
+    Where sentencepiece cannot read `tokenizer.model`, transformers takes it for a tiktoken file, and reports only that.
     """
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
@@ -111,10 +111,10 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """The shortest of what the model's config, its tokenizer and the user say, in tokens.
+    """The smallest window that the model's config, its tokenizer and the user state, in tokens.
 
     Raises:
-        ModelError: none of them says.
+        ModelError: none of them states one.
     """
     stated = (
         getattr(config.get_text_config(), "max_position_embeddings", None),
@@ -123,7 +123,7 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     )
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ModelError(f"{options.model}: neither config nor tokenizer says the window; pass --max-model-len")
+        raise ModelError(f"{options.model}: neither config nor tokenizer states the window; pass --max-model-len")
     return min(known)
 
 
@@ -136,18 +136,18 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """What tells this model from another: for a folder a hash of its files, for the hub id and revision."""
-    found: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
-    cached = None if found["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
+    """The model's identity: a hash of the files for a folder, else hub id and revision."""
+    identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
+    cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
-        found["commit"] = Path(cached).parent.name
+        identity["commit"] = Path(cached).parent.name
     if adapter is not None:
-        found |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
-    return {key: value for key, value in found.items() if value is not None}
+        identity |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
+    return {key: value for key, value in identity.items() if value is not None}
 
 
 def _folder_sha(source: str) -> str | None:
-    """sha256 over config, tokenizer and weight files; of large ones size and 256 pieces spread over the file."""
+    """sha256 of config, tokenizer and weight files; of large files the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None

@@ -1,4 +1,4 @@
-"""How many weights a judge multiplies each prompt token with: what its operations are counted by."""
+"""Number of weights that a judge multiplies each prompt token with, which gives its operations."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 
 def prefill_parameters(config: Any) -> int:
-    """Weights that each prompt token is multiplied with.
+    """Number of weights that each prompt token is multiplied with.
 
-    All of the model's but the input embedding, which is looked up, and the output head, which only the last position
-    meets; of a mixture's experts the share that one token visits.
+    All weights of the model, except the input embedding, which is a lookup, and the output head, which only the last
+    position uses; of a mixture's experts the share that a token visits.
     """
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
@@ -28,7 +28,7 @@ def prefill_parameters(config: Any) -> int:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Weights of the whole model, shared ones counted once; None where the config's kind is not known."""
+    """Number of weights of the whole model, shared ones counted once; None for an unknown model type."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -41,10 +41,10 @@ def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | Non
 
 
 def parameters_of_described(described: Mapping[str, Any]) -> int | None:
-    """`prefill_parameters` of the model that an engine says it runs; None where its config is of an unknown kind.
+    """`prefill_parameters` of an engine's model; None for an unknown model type.
 
     Args:
-        described: what the `describe` of an engine gives that runs a model on this machine.
+        described: the `describe()` of an engine that runs a model on this machine.
     """
     model = described["model"]
     try:

@@ -1,7 +1,7 @@
-"""Pickled weights (`pytorch_model*.bin`, `adapter_model.bin`), read as tensors alone or refused.
+"""Checks pickled weights (`pytorch_model*.bin`, `adapter_model.bin`), which may hold only tensors.
 
 A pickle can run any function while it is read. torch's `weights_only` unpickler builds tensors and plain containers and
-calls nothing else. transformers, PEFT and vLLM read these files with it too, but their errors do not name the file.
+calls nothing else. transformers, PEFT and vLLM use it too, but their errors do not name the file.
 """
 
 import os
@@ -22,7 +22,7 @@ _POINTER = b"version https://git-lfs"
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """The pickled weights of a model's or an adapter's folder; none where safetensors are read instead."""
+    """The pickled weights in the folder of a model or adapter; none where there are safetensors."""
     return [
         path
         for safe, pickled in _KINDS
@@ -36,14 +36,14 @@ def check_pickled(source: str, revision: str | None = None) -> None:
     """Refuse pickled weights that hold more than tensors, before a library reads them.
 
     Reads the structure of each file and no tensor data, except for files of torch 1.5 and older, which are read whole.
-    A hub id is checked as far as its files are in the cache; transformers is kept from asking the hub to convert them.
+    Of a hub id the cached files are checked; transformers is kept from asking the hub to convert them.
 
     Args:
         source: folder or hub id of a model or an adapter.
         revision: of the hub id.
 
     Raises:
-        ModelError: a file that torch does not read with `weights_only`; nothing in it was executed.
+        ModelError: torch does not read a file with `weights_only`; nothing in it was executed.
     """
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     for path in pickled_files(_folder(source, revision)):
@@ -57,10 +57,10 @@ def check_pickled(source: str, revision: str | None = None) -> None:
 
 @contextmanager
 def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
-    """Have a library load the weights within it, and name the file that torch refuses.
+    """Context in which a library loads weights; an error names the file that torch refuses.
 
     Raises:
-        ModelError: as `check_pickled`, also for files of a hub id that are downloaded only within.
+        ModelError: as `check_pickled`, also for files that are only downloaded in this context.
     """
     check_pickled(source, revision)
     try:
@@ -74,7 +74,7 @@ def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
 
 
 def _folder(source: str, revision: str | None) -> Path:
-    """The folder that holds the files; for a hub id the one in the cache."""
+    """The folder with the files; of a hub id the one in the cache."""
     if Path(source).is_dir():
         return Path(source)
     for name in ("config.json", "adapter_config.json"):

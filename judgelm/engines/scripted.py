@@ -1,7 +1,7 @@
-"""An engine whose replies are written down: for tests, documentation and dry runs of a pipeline.
+"""An engine with scripted replies, for tests, documentation and dry runs of a pipeline.
 
-It is a real engine (stop strings, `n`, token limits, failures), only without a model: a token is a word with the
-blanks before it.
+It is a real engine (stop strings, `n`, token limits, failures) without a model. A token is a word with the blanks
+before it.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.engines.base import EngineOptions, thinking_policy
+from judgelm.engines.text_candidates import longest_candidate
 from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
@@ -31,9 +32,9 @@ class ScriptedEngine:
     Args:
         script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
             reply, with the key `*` for all others; or a function of the prompt. A prompt that the script does not
-            know, or for which the function raises LookupError, fails with `error`.
-        max_in_flight: how many requests it wants at once.
-        thinking: whether the judge of the script is asked to think.
+            contain, or for which the function raises LookupError, fails with `error`.
+        max_in_flight: number of requests that it wants at once.
+        thinking: the thinking settings.
     """
 
     supports_grammar = False
@@ -47,7 +48,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """From `--model`: a JSON file of prompt key to reply, or else the reply itself.
+        """Load the script that `--model` names: a JSON file of prompt key to reply, or else the reply itself.
 
         Raises:
             ModelError: the file is not a JSON object of texts.
@@ -60,33 +61,33 @@ class ScriptedEngine:
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: cannot read the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
-            raise ModelError(f"{path}: a script is a JSON object from prompt to reply, both texts")
+            raise ModelError(f"{path}: a script is a JSON object that maps prompts to replies, both strings")
         return cls(script, thinking=thinking)
 
     @property
     def max_in_flight(self) -> int:
-        """How many requests the engine wants in hand."""
+        """Number of requests that the engine wants at once."""
         return self._max_in_flight
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Hand requests over.
+        """Submit requests.
 
         Raises:
             EngineError: a request asks for a grammar or an adapter.
         """
         for request in requests:
             if request.sampling.grammar is not None or request.adapter is not None:
-                raise EngineError("the scripted engine has neither grammars nor adapters")
+                raise EngineError("the scripted engine supports neither grammars nor adapters")
         self._waiting.extend(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Everything in hand, answered."""
+        """Answer all requests."""
         done = [self._answer(request) for request in self._waiting]
         self._waiting.clear()
         return done
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Nothing: a script's reply is there at once, so none is ever half written."""
+        """Nothing: a scripted reply is complete at once."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -95,7 +96,7 @@ class ScriptedEngine:
         self._waiting = deque(request for request in self._waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
-        """The script's hash; a function has only its name."""
+        """The script's hash, or a function's name."""
         if callable(self._script):
             script = getattr(self._script, "__qualname__", "function")
         else:
@@ -113,8 +114,7 @@ class ScriptedEngine:
         try:
             reply = self._reply(request.prompt)
         except LookupError:
-            why = f"the script has no reply for {prompt_key(request.prompt)!r}"
-            return Completion(key=request.key, texts=(), finish_reasons=("error",), error=why)
+            return Completion.failed(request.key, f"the script has no reply for {prompt_key(request.prompt)!r}")
         text, tokens, reason = _limit(reply, request.sampling)
         n = request.sampling.n
         return Completion(
@@ -134,19 +134,15 @@ class ScriptedEngine:
 
 
 def _certain(text: str, candidates: tuple[str, ...]) -> tuple[float, ...]:
-    """All of the probability on the longest candidate that the reply begins with, if there is one."""
-    longest = max((one for one in candidates if text.startswith(one)), key=len, default=None)
-    return tuple(0.0 if one == longest else -math.inf for one in candidates)
+    """All probability on the longest candidate that the reply begins with, if there is one."""
+    longest = longest_candidate(text, candidates)
+    return tuple(0.0 if candidate == longest else -math.inf for candidate in candidates)
 
 
 def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:
     """The reply up to the first stop string or the token limit, as a model would have been stopped."""
-    ends = [(place, len(mark)) for mark in sampling.stop if (place := reply.find(mark)) >= 0]
-    text = reply
-    if ends:
-        place, length = min(ends)
-        text = reply[: place + length if sampling.include_stop else place]
-    tokens = _TOKEN.findall(text)
+    stopped = sampling.cut_at_stop(reply)
+    tokens = _TOKEN.findall(reply if stopped is None else stopped)
     if len(tokens) > sampling.max_tokens:
         return "".join(tokens[: sampling.max_tokens]), sampling.max_tokens, "length"
-    return text, len(tokens), "stop"
+    return reply if stopped is None else stopped, len(tokens), "stop"

@@ -17,7 +17,7 @@ import psutil
 _MARK = "JUDGELM_RUN"
 _POLL_S = 0.05
 _CLOCK_S = 1.0
-"""How much the start times of two processes can be off: the kernel states the time of the boot in whole seconds."""
+"""Maximum error between the start times of two processes: the kernel states the time of the boot in whole seconds."""
 
 
 def mark_children(out: str) -> None:
@@ -67,7 +67,7 @@ def _is_orphan(pid: int, mark: str, run: str) -> bool:
         return False
     try:
         # both anew, so that both start times count from the same boot
-        started, parent_started = (psutil.Process(number).create_time() for number in (pid, int(parent)))
+        started, parent_started = (psutil.Process(process).create_time() for process in (pid, int(parent)))
         return not _lives(psutil.Process(int(parent))) or parent_started > started + _CLOCK_S
     except psutil.NoSuchProcess:
         return True

@@ -19,7 +19,7 @@ _GRAMMAR = "ZQ[0-9]{2}"  # no model would write this by itself
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """What the server supports.
+    """Features that the server supports.
 
     Attributes:
         api: the API that takes the prompts.

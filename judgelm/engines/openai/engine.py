@@ -88,7 +88,7 @@ class OpenAIEngine:
         tokenizer = None if endpoint_args.tokenizer is None else _tokenizer(endpoint_args.tokenizer, options)
         hello = None if tokenizer is None else list(tokenizer("Hello")["input_ids"])
         pool = EndpointPool(endpoint_args, min(endpoint_args.concurrency, options.max_num_seqs))
-        loop = LoopThread()
+        loop = LoopThread("openai-engine")
         try:
             server = loop.run(discover_servers(pool, options.model, endpoint_args, hello))
             window = server.window if tokenizer is None else _window(tokenizer, server, options)

@@ -1,8 +1,8 @@
-"""The throughput engine: vLLM, on the GPU build or the CPU build alike.
+"""The throughput engine: vLLM, on the GPU build or the CPU build.
 
-Prompts are tokenised and fitted here, by the same code as in training and in the transformers engine, and replies are
-read here too, so that both engines see and say the same. vLLM gives continuous batching, prefix caching, tensor and
-pipeline parallelism, quantised weights, LoRA adapters and grammars.
+Prompts are tokenised and truncated here, by the same code as in training and in the transformers engine, and replies
+are decoded here too, so that both engines give the same results. vLLM provides continuous batching, prefix caching,
+tensor and pipeline parallelism, quantised weights, LoRA adapters and grammars.
 """
 
 import time
@@ -40,26 +40,11 @@ from judgelm.engines.vllm.engine_args import (
     max_adapters,
     resolved_args,
 )
-from judgelm.engines.vllm.prompts import tokens_prompt
-from judgelm.engines.vllm.sampling import branch_sampling, reply_sampling
+from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
 from judgelm.errors import EngineError, ModelError
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
-
-
-class _InFlight:
-    """A request under way: its reply as far as it is written, and the branches of its candidates' tree."""
-
-    __slots__ = ("failure", "output", "pending", "request", "search", "tokenized")
-
-    def __init__(self, request: Request, tokenized: TokenizedPrompt, search: CandidateSearch | None) -> None:
-        self.request = request
-        self.tokenized = tokenized
-        self.search = search
-        self.output: RequestOutput | None = None
-        self.pending: dict[str, int] = {}
-        self.failure = ""
 
 
 class VllmEngine:
@@ -67,14 +52,14 @@ class VllmEngine:
 
     Args:
         backend: the running engine.
-        arguments: what it was made with.
-        tokenizer: the model's, fast.
+        arguments: its arguments.
+        tokenizer: the model's fast tokenizer.
         identity: of the model, for the manifest.
-        stops: token ids that end a reply.
+        eos_ids: token ids that end a reply.
         followed_mass: share of the probability at which the search for candidates stops.
         vision: the processor of a vision-language model.
-        notes: lines for the user on what was chosen.
-        thinking: whether the model is asked to think.
+        notes: lines for the user on the choices made.
+        thinking: the thinking settings.
     """
 
     supports_grammar = True
@@ -86,7 +71,7 @@ class VllmEngine:
         tokenizer: Any,
         *,
         identity: dict[str, Any],
-        stops: frozenset[int],
+        eos_ids: frozenset[int],
         followed_mass: float = FOLLOWED_MASS,
         vision: Vision | None = None,
         notes: tuple[str, ...] = (),
@@ -99,7 +84,7 @@ class VllmEngine:
         self._arguments = arguments
         self._tokenizer = tokenizer
         self._identity = identity
-        self._stops = stops
+        self._eos_ids = eos_ids
         self._followed_mass = followed_mass
         self._vision = vision
         self.thinking = thinking
@@ -107,8 +92,8 @@ class VllmEngine:
         self._candidates = CandidateTokenizer(tokenizer)
         self._adapters: dict[str, LoRARequest] = {}
         self._adapter: LoRARequest | None = None
-        self._in_hand: dict[str, _InFlight] = {}
-        self._by_id: dict[str, _InFlight] = {}
+        self._in_flight: dict[str, RequestState] = {}
+        self._by_vllm_id: dict[str, RequestState] = {}
         self._serial = count()
         self._finished: list[Completion] = []
         self._counts = Counter(requests=0, branches=0, prompt_tokens=0, cached_prompt_tokens=0)
@@ -131,7 +116,7 @@ class VllmEngine:
             arguments,
             tokenizer,
             identity=identity_of(base, adapter, options),
-            stops=eos_ids(generation_config(base, options), tokenizer),
+            eos_ids=eos_ids(generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
             notes=tuple(note for note in (choice.note, batch_note(backend.config, options)) if note),
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
@@ -151,53 +136,53 @@ class VllmEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice what runs at once, so that a request is always waiting where one ends."""
+        """Twice the running sequences, so that a request is always queued when one finishes."""
         return 2 * int(self._arguments.max_num_seqs or 1)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Tokenise requests and hand them to vLLM, those that begin alike next to each other.
+        """Tokenise requests and pass them to vLLM, those that begin alike next to each other.
 
         Raises:
-            EngineError: an adapter that cannot be loaded, or a way of sampling that vLLM does not have.
-            ModelError: an adapter without weights, or with unsafe ones.
+            EngineError: an adapter cannot be loaded, or vLLM does not support the sampling.
+            ModelError: an adapter has no weights, or unsafe ones.
         """
-        fresh: list[_InFlight] = []
+        fresh: list[RequestState] = []
         for request in requests:
             if self._vision is None:
                 refuse_images(request, "its config has no vision part; choose a vision-language model")
-            admitted = prepare_request(self._truncator, request)
-            if isinstance(admitted, Completion):
-                self._finished.append(admitted)
+            prepared = prepare_request(self._truncator, request)
+            if isinstance(prepared, Completion):
+                self._finished.append(prepared)
             else:
-                fresh.append(_InFlight(*admitted, self._search(*admitted)))
-        for one in sorted(fresh, key=lambda one: one.tokenized.ids):  # the prefix cache forgets what is far apart
-            self._in_hand[one.request.key] = one
+                fresh.append(RequestState(*prepared, self._search(*prepared)))
+        for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache keeps only recent prompts
+            self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
-            self._add(one, ROOT, reply_sampling(one.request.sampling, one.search))
+            self._add(state, ROOT, reply_sampling(state.request.sampling, state.search))
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Run until a request is finished or the time is up.
 
         Raises:
-            EngineError: vLLM is dead.
+            EngineError: vLLM has died.
         """
         until = time.monotonic() + timeout_s
-        while not self._finished and self._by_id and (left := until - time.monotonic()) > 0:
-            for output in self._running.collect(left):
+        while not self._finished and self._by_vllm_id and (left := until - time.monotonic()) > 0:
+            for output in self._live_backend.collect(left):
                 self._receive(output)
         finished, self._finished = self._finished, []
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """What the replies to these requests are so far; of several to one request nothing is known before the end."""
-        under_way = ((key, self._in_hand[key]) for key in keys if key in self._in_hand)
-        return {key: self._read(one, one.output.outputs[0])[0] for key, one in under_way if one.output is not None}
+        """The unfinished replies to these requests; vLLM outputs several replies to one request only at the end."""
+        states = {key: self._in_flight[key] for key in keys if key in self._in_flight}
+        return {key: self._decode(state, state.output.outputs[0])[0] for key, state in states.items() if state.output}
 
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests, their branches too."""
         dropped = set(keys)
-        for key in dropped & self._in_hand.keys():
-            self._forget(self._in_hand.pop(key))
+        for key in dropped & self._in_flight.keys():
+            self._cancel(self._in_flight.pop(key))
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
     def describe(self) -> dict[str, Any]:
@@ -220,19 +205,19 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Requests, those for branches of candidates, prompt tokens, how many came from the prefix cache, and notes."""
+        """Notes, requests, requests for branches of candidates, prompt tokens, and those from the prefix cache."""
         return {"notes": list(self._notes), **self._counts}
 
     def close(self) -> None:
-        """Drop what is in hand, end vLLM and its processes."""
+        """Drop all requests, end vLLM and its processes."""
         backend, self._backend = self._backend, None
-        self._in_hand.clear()
-        self._by_id.clear()
+        self._in_flight.clear()
+        self._by_vllm_id.clear()
         if backend is not None:
             backend.close()
 
     @property
-    def _running(self) -> Backend:
+    def _live_backend(self) -> Backend:
         if self._backend is None:
             raise EngineError("the engine is closed")
         return self._backend
@@ -243,108 +228,105 @@ class VllmEngine:
         tree = self._candidates.tree(tokenized.text, request.candidates)
         if len(tree.vocabulary) > MAX_LOGPROB_TOKEN_IDS:
             raise EngineError(
-                f"the candidates have {len(tree.vocabulary)} different tokens and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
+                f"the candidates have {len(tree.vocabulary)} different tokens, and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
                 "use --engine transformers, or a coarser scale"
             )
         return CandidateSearch(tree, self._followed_mass)
 
-    def _add(self, one: _InFlight, node: int, sampling: SamplingParams) -> None:
-        """Ask vLLM to go on from a node of the tree; the root is the prompt's end."""
-        number = str(next(self._serial))
-        self._by_id[number] = one
-        one.pending[number] = node
-        behind = [] if node == ROOT or one.search is None else one.search.tree.way_to(node)
-        chat = one.request.prompt.chat
-        prompt = tokens_prompt(one.tokenized, behind, chat=chat, truncator=self._truncator, vision=self._vision)
-        adapter = self._adapter if one.request.adapter is None else self._lora(one.request.adapter)
+    def _add(self, state: RequestState, node: int, sampling: SamplingParams) -> None:
+        """Have vLLM continue from a node of the tree; the root is the prompt's end."""
+        vllm_id = str(next(self._serial))
+        self._by_vllm_id[vllm_id] = state
+        state.pending[vllm_id] = node
+        path = [] if node == ROOT or state.search is None else state.search.tree.path_to(node)
+        prompt = tokens_prompt(state, path, truncator=self._truncator, vision=self._vision)
+        adapter = self._adapter if state.request.adapter is None else self._lora(state.request.adapter)
         try:
-            self._running.add(number, prompt, sampling, adapter)
+            self._live_backend.add(vllm_id, prompt, sampling, adapter)
         except RefusedError as error:
-            self._receive((number, str(error)))
+            self._receive((vllm_id, str(error)))
 
     def _receive(self, output: RequestOutput | tuple[str, str]) -> None:
-        number = output[0] if isinstance(output, tuple) else output.request_id
-        one = self._by_id.get(number)
-        if one is None:
-            return  # a branch beside one that failed
+        vllm_id = output[0] if isinstance(output, tuple) else output.request_id
+        state = self._by_vllm_id.get(vllm_id)
+        if state is None:
+            return  # a branch of a failed request
         if not isinstance(output, tuple) and not output.finished:
-            one.output = output
+            state.output = output
             return
-        del self._by_id[number]
-        node = one.pending.pop(number)
+        del self._by_vllm_id[vllm_id]
+        node = state.pending.pop(vllm_id)
         if isinstance(output, tuple):
-            one.failure = output[1] or "vLLM refused the request"
+            state.failure = output[1] or "vLLM refused the request"
         else:
-            self._learn(one, node, output)
-        if one.failure:
-            self._forget(one)
-        elif not one.pending and one.search is not None:
-            for open_node in one.search.open_nodes():
-                self._add(one, open_node, branch_sampling(one.search, open_node))
+            self._record(state, node, output)
+        if state.failure:
+            self._cancel(state)
+        elif not state.pending and state.search is not None:
+            for open_node in state.search.open_nodes():
+                self._add(state, open_node, branch_sampling(state.search, open_node))
                 self._counts["branches"] += 1
-        if not one.pending and self._in_hand.pop(one.request.key, None) is not None:
-            self._finished.append(self._completion(one))
+        if not state.pending and self._in_flight.pop(state.request.key, None) is not None:
+            self._finished.append(self._completion(state))
 
-    def _learn(self, one: _InFlight, node: int, output: RequestOutput) -> None:
+    def _record(self, state: RequestState, node: int, output: RequestOutput) -> None:
         self._counts["prompt_tokens"] += len(output.prompt_token_ids or ())
         self._counts["cached_prompt_tokens"] += output.num_cached_tokens or 0
         if node == ROOT:
-            one.output = output
+            state.output = output
         reply = output.outputs[0]
         if reply.finish_reason not in ("stop", "length"):
-            one.failure = f"vLLM ended the reply with {reply.finish_reason!r}"
-        elif one.search is not None:
-            places = [{token: found.logprob for token, found in place.items()} for place in reply.logprobs or ()]
-            one.search.learn(node, list(reply.token_ids), places)
+            state.failure = f"vLLM ended the reply with {reply.finish_reason!r}"
+        elif state.search is not None:
+            logprobs = [{token: entry.logprob for token, entry in step.items()} for step in reply.logprobs or ()]
+            state.search.add(node, list(reply.token_ids), logprobs)
 
-    def _forget(self, one: _InFlight) -> None:
-        for number in one.pending:
-            del self._by_id[number]
-        self._running.abort(one.pending)
-        one.pending.clear()
+    def _cancel(self, state: RequestState) -> None:
+        for vllm_id in state.pending:
+            del self._by_vllm_id[vllm_id]
+        self._live_backend.abort(state.pending)
+        state.pending.clear()
 
-    def _completion(self, one: _InFlight) -> Completion:
-        request, tokenized = one.request, one.tokenized
-        texts: list[str] = []
-        reasons: list[FinishReason] = ["error"] if one.output is None or one.failure else []
-        tokens = 0
-        replies = list(one.output.outputs) if one.output is not None and not one.failure else []
-        for reply in replies * (request.sampling.n // max(1, len(replies))):
-            text, reason = self._read(one, reply)
-            texts.append(text)
-            reasons.append(reason or "stop")  # a grammar that is fulfilled ends a reply too
-            tokens += len(reply.token_ids)
+    def _completion(self, state: RequestState) -> Completion:
+        request, tokenized = state.request, state.tokenized
+        prompt: dict[str, Any] = {
+            "prompt_tokens": len(tokenized.ids),
+            "truncations": tokenized.truncations,
+            "sanitized": tokenized.sanitized,
+        }
+        if state.output is None or state.failure:
+            return Completion.failed(request.key, state.failure, **prompt)
+        outputs = list(state.output.outputs)
+        outputs *= request.sampling.n // max(1, len(outputs))
+        replies = [self._decode(state, output) for output in outputs]
         return Completion(
             key=request.key,
-            texts=tuple(texts),
-            finish_reasons=tuple(reasons),
-            candidate_logprobs=one.search.logprobs() if one.search and not one.failure else None,
-            prompt_tokens=len(tokenized.ids),
-            completion_tokens=tokens,
-            truncations=tokenized.truncations,
-            sanitized=tokenized.sanitized,
-            error=one.failure,
+            texts=tuple(text for text, _ in replies),
+            finish_reasons=tuple(reason or "stop" for _, reason in replies),  # a fulfilled grammar ends a reply too
+            candidate_logprobs=state.search.logprobs() if state.search else None,
+            completion_tokens=sum(len(output.token_ids) for output in outputs),
+            **prompt,
         )
 
-    def _read(self, one: _InFlight, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
-        text, reason = decode_reply(list(reply.token_ids), one.request.sampling, self._tokenizer, self._stops)
-        return one.tokenized.opening + text, reason
+    def _decode(self, state: RequestState, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
+        text, reason = decode_reply(list(reply.token_ids), state.request.sampling, self._tokenizer, self._eos_ids)
+        return state.tokenized.opening + text, reason
 
     def _lora(self, adapter: str) -> LoRARequest:
         if adapter not in self._adapters:
             if not self._arguments.enable_lora:
                 raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
             check_weights(adapter)
-            most = max_adapters(self._arguments)
-            if most is not None and len(self._adapters) >= most:
+            limit = max_adapters(self._arguments)
+            if limit is not None and len(self._adapters) >= limit:
                 raise EngineError(
-                    f"adapter {adapter}: on a CPU this engine has room for {most}; load it with "
-                    f"--engine-arg max_loras={most + 1}"
+                    f"adapter {adapter}: on a CPU this engine has room for {limit}; load it with "
+                    f"--engine-arg max_loras={limit + 1}"
                 )
             lora = LoRARequest(adapter, len(self._adapters) + 1, adapter)
             try:
-                self._running.load_adapter(lora)
-            except Exception as error:  # whatever the worker that reads it raises
+                self._live_backend.load_adapter(lora)
+            except Exception as error:  # the worker that loads it may raise anything
                 raise EngineError(f"{adapter}: vLLM cannot load the adapter: {first_line(error)}") from error
             self._adapters[adapter] = lora
         return self._adapters[adapter]

@@ -1,4 +1,4 @@
-"""vLLM's engine arguments out of judgelm's options, and a vLLM engine made of them."""
+"""vLLM's engine arguments from judgelm's options, and the start of vLLM with them."""
 
 import dataclasses
 import difflib
@@ -47,26 +47,26 @@ _CPU_DEFAULTS: dict[str, Any] = {
 def engine_args(
     base: str, adapter: str | None, tokenizer: Any, options: EngineOptions, *, dtype: str | None = None
 ) -> EngineArgs:
-    """The arguments for vLLM; what the user gave under `engine_args` goes before every default.
+    """The arguments for vLLM; the user's `engine_args` override every default.
 
-    docs/judging.md lists them beside vLLM's own defaults, each with a reason.
+    docs/judging.md lists them beside vLLM's own defaults, with reasons.
 
     Args:
         base: the model's folder or hub id.
-        adapter: a LoRA adapter's.
+        adapter: the LoRA adapter's folder or hub id.
         tokenizer: the model's.
-        options: what the user asked for.
-        dtype: what `choose_dtype` gave; None for `options.dtype` as it is.
+        options: the user's options.
+        dtype: the result of `choose_dtype`; None takes `options.dtype`.
 
     Raises:
-        ConfigError: an argument that vLLM does not have, or that has an option of its own.
-        ModelError: the model's config cannot be read, or it has no weights that may be loaded.
+        ConfigError: vLLM does not have the argument, or it has its own option.
+        ModelError: the model's config cannot be read, or there are no weights that may be loaded.
     """
     _check_names(options)
     _check_weights(base, options)
     config = load_config(base, options)
     _check_heads(base, config)
-    chosen: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "model": base,
         "tokenizer": tokenizer.name_or_path,
         "revision": options.revision,
@@ -83,17 +83,17 @@ def engine_args(
         "seed": 0,
     }
     if current_platform.is_cpu():
-        chosen |= _CPU_DEFAULTS
+        arguments |= _CPU_DEFAULTS
     if adapter is not None:
-        chosen |= {"enable_lora": True, "max_lora_rank": lora_rank(adapter)}
+        arguments |= {"enable_lora": True, "max_lora_rank": lora_rank(adapter)}
     if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
-        chosen["enforce_eager"] = False  # CPU workers make the buffers between stages in a warm-up that eager skips
-    chosen |= dict(options.engine_args)
-    if current_platform.is_cpu() and chosen.get("enable_lora"):
+        arguments["enforce_eager"] = False  # CPU workers make the buffers between stages in a warm-up that eager skips
+    arguments |= dict(options.engine_args)
+    if current_platform.is_cpu() and arguments.get("enable_lora"):
         # The CPU kernels give a request without adapter the weights of the last slot: that one must stay empty.
-        chosen["max_loras"] = int(chosen.get("max_loras", 1)) + 1
+        arguments["max_loras"] = int(arguments.get("max_loras", 1)) + 1
     try:
-        return EngineArgs(**chosen)
+        return EngineArgs(**arguments)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"vLLM refuses its arguments: {first_line(error)}") from error
 
@@ -110,7 +110,7 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
-    """Arguments as vLLM settled them: those that decide speed and memory, for the manifest."""
+    """The arguments that decide speed and memory, as vLLM resolved them, for the manifest."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,
@@ -127,7 +127,7 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
 
 
 def batch_note(config: VllmConfig, options: EngineOptions) -> str:
-    """The prompt tokens of a step, where they are vLLM's choice for this device; else empty."""
+    """A note on the prompt tokens of a step, where vLLM chose them for this device; else empty."""
     if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
@@ -138,7 +138,7 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
 
 
 def generation_config(base: str, options: EngineOptions) -> Any:
-    """The model's own settings of generation; None where it states none, as many checkpoints do."""
+    """The model's generation settings; None where it has none, as many checkpoints."""
     try:
         return GenerationConfig.from_pretrained(base, revision=options.revision or "main")
     except OSError:
@@ -146,12 +146,12 @@ def generation_config(base: str, options: EngineOptions) -> Any:
 
 
 def device_count(arguments: EngineArgs) -> int:
-    """How many devices the arguments ask for."""
+    """Number of devices that the arguments request."""
     return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
 
 
 def max_adapters(arguments: EngineArgs) -> int | None:
-    """How many adapters the engine can ever load; None where vLLM exchanges them as they are needed."""
+    """Maximum adapters that the engine can load; None where vLLM swaps them as needed."""
     return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
 
 
@@ -160,13 +160,13 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
     """Start vLLM and leave this process's environment and torch as they were.
 
     Raises:
-        ModelError: vLLM could not load the model; its own words are in it.
+        ModelError: vLLM could not load the model; the message quotes vLLM.
     """
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
-            _show_llvmlite_as_it_is()
+            _protect_llvmlite()
             yield
     except Exception as error:  # whatever its many loaders raise
         check_pickled(base)
@@ -179,8 +179,8 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
         torch.set_num_threads = set_num_threads
 
 
-def _show_llvmlite_as_it_is() -> None:
-    """Let llvmlite's library say that it has no attributes of its own, where numba was imported before vLLM starts.
+def _protect_llvmlite() -> None:
+    """Give llvmlite's library an empty `__dict__`, where numba was imported before vLLM starts.
 
     vLLM 0.32 on the CPU reads the `__dict__` of everything in every module. This object answers any name it
     does not know, `__dict__` too, with a C function, which ends vLLM's start.
@@ -190,10 +190,10 @@ def _show_llvmlite_as_it_is() -> None:
 
 
 def lora_rank(adapter: str) -> int:
-    """The smallest rank vLLM has room for that is no less than the adapter's.
+    """The smallest rank that vLLM supports and that is at least the adapter's.
 
     Raises:
-        ModelError: the adapter's config cannot be read, or its rank is larger than vLLM's largest.
+        ModelError: the adapter's config cannot be read, or its rank is above vLLM's largest.
     """
     path = Path(adapter) / "adapter_config.json"
     if not Path(adapter).is_dir():
@@ -202,9 +202,9 @@ def lora_rank(adapter: str) -> int:
         rank = int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path}: not a LoRA adapter's config ({error}); check --adapter") from error
-    for known in _LORA_RANKS:
-        if rank <= known:
-            return known
+    for supported in _LORA_RANKS:
+        if rank <= supported:
+            return supported
     raise ModelError(f"{path}: rank {rank} is above vLLM's largest, {_LORA_RANKS[-1]}; merge the adapter into its base")
 
 
@@ -212,10 +212,10 @@ def _check_names(options: EngineOptions) -> None:
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in options.engine_args:
         if name in _OWN_OPTIONS:
-            raise ConfigError(f"--engine-arg {name}: has an option of its own, {_OWN_OPTIONS[name]}")
+            raise ConfigError(f"--engine-arg {name}: use its own option, {_OWN_OPTIONS[name]}")
         if name not in known:
-            near = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
-            raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; near it: {near}")
+            similar = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
+            raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; similar: {similar}")
     if options.device not in ("auto", current_platform.device_type):
         raise ConfigError(
             f"--device {options.device}: this vLLM runs on {current_platform.device_type}; choose devices with "
@@ -229,7 +229,7 @@ def has_vision(base: str, options: EngineOptions) -> bool:
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Refuse at once what the CPU build would refuse only at the first prompt."""
+    """Refuse at once a head size that the CPU build would refuse only at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()
@@ -245,12 +245,12 @@ def _quantization(options: EngineOptions) -> str | None:
         return "bitsandbytes" if options.quantization else None
     raise ConfigError(
         f"quantization {options.quantization!r}: vLLM quantises to 4bit while loading (bitsandbytes), or to 8 bits "
-        "with --engine-arg quantization=fp8; checkpoints in AWQ, GPTQ or FP8 are recognised by themselves"
+        "with --engine-arg quantization=fp8; checkpoints in AWQ, GPTQ or FP8 are recognised automatically"
     )
 
 
 def _root_words(error: BaseException) -> str:
-    """The first line that says something: vLLM and pydantic wrap what happened."""
+    """The first informative line: vLLM and pydantic wrap the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -258,7 +258,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """Most of vLLM's vision models import torchvision, and what it says of its absence stands in the log alone."""
+    """A hint to install torchvision, which most vision models import; only vLLM's log states that it is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
     return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"

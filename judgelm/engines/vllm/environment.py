@@ -1,4 +1,4 @@
-"""What torch and vLLM must find when they are imported: no lines of theirs between a run's own, nothing sent out."""
+"""The environment for importing torch and vLLM: no log lines between a run's own, no usage statistics sent."""
 
 import logging
 import os
@@ -16,9 +16,9 @@ _DEFAULTS = {
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import vLLM within it; what the user has set in the environment stays."""
+    """Import vLLM in this context; variables that the user has set stay."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("vllm").setLevel(logging.ERROR)  # it tells which of its optional parts are not installed
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs the optional parts that are not installed
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield

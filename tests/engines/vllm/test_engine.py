@@ -174,8 +174,8 @@ def test_aborted_branches_never_come_back(vllm_engine):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"tensor_paralel_size": 2}, "near it: tensor_parallel_size"),
-        ({"dtype": "float16"}, "has an option of its own, --dtype"),
+        ({"tensor_paralel_size": 2}, "similar: tensor_parallel_size"),
+        ({"dtype": "float16"}, "use its own option, --dtype"),
     ],
 )
 def test_a_wrong_engine_argument_is_named(vllm_engine, tiny_judge, arguments, words):
