@@ -64,7 +64,7 @@ def test_rank_takes_two_answers_or_more():
 
 
 def test_engine_arguments_go_to_the_engine():
-    with pytest.raises(ConfigError, match="the scripted engine has no engine arguments of its own, but retries"):
+    with pytest.raises(ConfigError, match="the scripted engine has no engine arguments of its own, but got retries"):
         Judge("8 6", engine="scripted", engine_args={"retries": 3})
 
 

@@ -116,7 +116,7 @@ def test_the_probability_rule_decides(scripted, tmp_path):
         (["--engine-arg", "a={1"], "the value is no YAML"),
         (
             ["--engine-arg", "retries=3"],
-            "the scripted engine has no engine arguments of its own, but retries was given",
+            "the scripted engine has no engine arguments of its own, but got retries",
         ),
         (["--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
     ],

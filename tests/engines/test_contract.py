@@ -186,14 +186,14 @@ def test_a_long_answer_is_cut_and_said(engine):
 
 
 def test_an_unknown_engine_is_named():
-    with pytest.raises(ConfigError, match="there are: auto, transformers, vllm, openai, scripted"):
+    with pytest.raises(ConfigError, match="available: auto, transformers, vllm, openai, scripted"):
         load_engine("vlm", EngineOptions(model="x"))
 
 
 def test_a_script_that_is_no_script(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"q|a|b": 8}')
-    with pytest.raises(ModelError, match="a script is a JSON object from prompt to reply"):
+    with pytest.raises(ModelError, match="a script is a JSON object that maps prompts to replies"):
         load_engine("scripted", EngineOptions(model=str(path)))
 
 

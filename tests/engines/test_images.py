@@ -201,7 +201,7 @@ def test_the_scripted_engine_ignores_images(pictures):
 @pytest.mark.parametrize(
     ("source", "finding"),
     [
-        ("https://example.org/a.png", "fetches nothing from a network; download the image first"),
+        ("https://example.org/a.png", "does not download images; download it first"),
         ("data:image/png;base64,!!", "its base64 is damaged"),
         ("data:image/png;base64", "without a comma"),
         ("data:text/plain," + "x" * 90, "not an image that can be read"),
@@ -216,7 +216,7 @@ def test_sources_that_are_no_image_are_named(source, finding):
 def test_only_image_files_become_urls(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("x")
-    with pytest.raises(ImageError, match="names no kind of image"):
+    with pytest.raises(ImageError, match="is not that of an image"):
         image_url(str(path))
     picture = write_image(tmp_path / "a.png", 1)
     assert base64.b64decode(image_url(str(picture)).partition(",")[2]) == picture.read_bytes()

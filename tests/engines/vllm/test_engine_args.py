@@ -56,7 +56,7 @@ def arguments(model, *, adapter=None, **options):
 
 def rows():
     """Of each argument in the table, the cells of vLLM's default and of judgelm's value."""
-    section = DOCS.read_text().partition("### vLLM arguments")[2].partition("\n\nOptions can stand")[0]
+    section = DOCS.read_text().partition("### vLLM arguments")[2].partition("\n\nOptions can be set")[0]
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| `"):
