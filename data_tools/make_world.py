@@ -1,4 +1,4 @@
-"""Write a synthetic data set: the former name of `make_synthetic.py`."""
+"""Write a synthetic data set: `python data_tools/make_world.py` runs `make_synthetic.py`, its present name."""
 
 import runpy
 from pathlib import Path

@@ -1,18 +1,18 @@
-"""Rows that studies need and no run makes: spoiled answers, sampled questions, own references, right and wrong pairs.
+"""Rows for studies: spoiled answers, sampled questions, a judge's own references, contrastive pairs.
 
     python data_tools/study_rows.py attention rows.jsonl -o spoiled.jsonl --check reversed_words
     python data_tools/study_rows.py questions hotpot_dev.json -o questions.jsonl --target 1000
     python data_tools/study_rows.py own-references run.jsonl -o references.jsonl --tau 0.8
-    python data_tools/study_rows.py asked questions.jsonl -o asked.jsonl
+    python data_tools/study_rows.py generator-prompts questions.jsonl -o prompts.jsonl
     python data_tools/study_rows.py pairs questions.jsonl --answers answers/generator.jsonl -o pairs.jsonl
 
-`attention` spoils answers, so that a judge who reads them scores them low: put them behind the other rows, judge all
-with `--mode rubric`, and `judgelm study self-bias` tells them apart. `questions` draws about a thousand questions of a
-QA set, every answer type among them. `own-references` writes the judge's commonest own answer to each question of a run
-with self-solves, where enough of them agree, for `judgelm-batch --references` in any mode, for two answers or many.
-`asked` has a generator argue for the right option of a multiple-choice question and for a wrong one that is drawn
-(`collect_answers.py collect asked.jsonl` lets it answer); `pairs` takes one right and one wrong response of such
-answers, or of any others, for mode `ssr`, and writes OUT.truth.jsonl beside for `judgelm study ssr`.
+`attention` spoils answers, which an attentive judge scores low: append them to the other rows, judge all with `--mode
+rubric`, and `judgelm study self-bias` tells them apart. `questions` draws about a thousand questions of a QA set, with
+every answer type. `own-references` writes the most frequent own answer of the judge to each question of a run with
+self-answers, where enough of them agree, for `judgelm-batch --references` in any mode. `generator-prompts` (formerly
+`asked`) lets a generator argue for the right option of a multiple-choice question and for a random wrong one;
+`judgelm data answers collect prompts.jsonl` collects its answers. `pairs` draws a right and a wrong response from these
+or other answers, for mode `ssr`, and writes OUT.truth.jsonl for `judgelm study ssr`.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> int:
     """Read the options, make the rows, say how many."""
     options = parse_options()
     try:
-        rows = WAYS[options.what](options)
+        rows = COMMANDS[{"asked": "generator-prompts"}.get(options.command, options.command)](options)
         write(options.out, rows)
     except JudgelmError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -54,7 +54,7 @@ def main() -> int:
 def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ways = parser.add_subparsers(dest="what", required=True, metavar="|".join(WAYS))
+    ways = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     attention = ways.add_parser("attention", help="answers that must be scored low")
     attention.add_argument("--check", required=True, choices=("random_pairing", "reversed_words", "dropped_characters"))
     drawn = ways.add_parser("questions", help="a sample of a QA set by answer type")
@@ -62,9 +62,11 @@ def parse_options() -> argparse.Namespace:
     own = ways.add_parser("own-references", help="a judge's own answers as references")
     own.add_argument("--tau", type=float, default=0.8, help="least agreement of its answers, 0 to 1 (default 0.8)")
     own.add_argument("--whole", action="store_true", help="the answer's whole text, its reasoning included")
-    generating = ways.add_parser("asked", help="questions for a generator: for the right option and for a wrong one")
+    generating = ways.add_parser(
+        "generator-prompts", aliases=["asked"], help="prompts for a right and for a wrong option"
+    )
     pairing = ways.add_parser("pairs", help="a right and a wrong response to each question")
-    pairing.add_argument("--answers", required=True, nargs="+", metavar="FILE", help="of collect_answers.py collect")
+    pairing.add_argument("--answers", required=True, nargs="+", metavar="FILE", help="of judgelm data answers collect")
     pairing.add_argument("--task", choices=("choice", "number"), default="choice", help="what responses end in")
     for way in (attention, drawn, own, generating, pairing):
         way.add_argument("file", metavar="FILE", help="a run file" if way is own else "rows that judgelm reads")
@@ -109,7 +111,7 @@ def generator_questions(options: argparse.Namespace) -> list[Mapping[str, object
     return [plain_row(sample) for sample in generator_prompts(read_solved_questions(options.file), seed=options.seed)]
 
 
-def right_and_wrong(options: argparse.Namespace) -> list[Mapping[str, object]]:
+def contrastive_pairs(options: argparse.Namespace) -> list[Mapping[str, object]]:
     """The pairs; their truths go into a file of their own."""
     texts: dict[str, list[str]] = {}
     for key, text in read_answers(options.answers):
@@ -137,12 +139,12 @@ def write(out: Path, rows: Iterable[Mapping[str, object]]) -> None:
             file.write(row)
 
 
-WAYS = {
+COMMANDS = {
     "attention": spoiled,
     "questions": questions,
     "own-references": own_references,
-    "asked": generator_questions,
-    "pairs": right_and_wrong,
+    "generator-prompts": generator_questions,
+    "pairs": contrastive_pairs,
 }
 
 if __name__ == "__main__":

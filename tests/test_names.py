@@ -35,7 +35,7 @@ NOUNS = frozenset(
 )
 """Words of the field that end like a gerund, and that modules may be called by."""
 
-UNREAD = ("cli", "cluster", "data", "data_tools", "doctor", "engines", "jsonl.py", "judge.py", "modes", "parsing",
+UNREAD = ("cli", "cluster", "doctor", "engines", "jsonl.py", "judge.py", "modes", "parsing",
           "prompts", "records", "reports", "runs", "serve", "serving")  # fmt: skip
 """Parts whose local names are not all renamed yet."""
 

@@ -38,8 +38,8 @@ class SampleStream:
     """Samples of one file (or of two joined AlpacaEval output files), read once and lazily.
 
     The format is recognised when the stream is made, which reads up to the first good row. Ids are unique in the
-    stream: a row whose id came before is a reject; rows without id are named by their content, and a repeated
-    content gets `-2`, `-3`, ... at the end.
+    stream: a row with a repeated id is a reject. Rows without id are named by a hash of their content; a repeated
+    content gets the suffix `-2`, `-3`, ...
 
     Attributes:
         format: what was recognised, with the mapping to show.
@@ -69,20 +69,20 @@ class SampleStream:
             paths: one path (`-` is standard input), or two files of AlpacaEval outputs.
             on_reject: called with each row that cannot be used. By default the first one is raised as an error.
             limit: stop after this many samples.
-            reference: what to do with references.
-            references: a file of id -> reference, which goes before the row's own.
+            reference: treatment of references.
+            references: a file of id -> reference, which overrides the row's own.
             label_rows: accept rows that are only labels; their samples have no answers.
             answers: fewest and most answers of a sample (None is no limit); a row with others is a reject.
             check: raises an InputError for a sample that cannot be used, whose row is then a reject.
 
         Raises:
             InputError: a file cannot be read, or its fields are not recognised.
-            ConfigError: more than two paths, or references that are to be ignored.
+            ConfigError: more than two paths, or a `references` file with `reference` set to ignore.
         """
         if len(paths) not in (1, 2):
             raise ConfigError(f"expected one input file, or two of AlpacaEval outputs, got {len(paths)}")
         if references is not None and reference == "ignore":
-            raise ConfigError(f"references {references} are given, but reference is ignore; leave one of them out")
+            raise ConfigError(f"references {references} contradict reference ignore; leave one of them out")
         self.read = self.rejected = self.coerced = self.references_used = 0
         self._on_reject = on_reject
         self._limit = limit
@@ -216,7 +216,7 @@ def read_references(path: str) -> dict[str, str]:
 def join_outputs(first_path: str, second_path: str) -> Iterator[Row | Reject]:
     """AlpacaEval outputs of two models, joined by instruction; the second file is held in memory.
 
-    A row without partner, or whose instruction came before in its file, is a reject.
+    A row without partner, or with a repeated instruction, is a reject.
 
     Raises:
         InputError: one of the files cannot be read, or does not hold AlpacaEval outputs.
@@ -248,7 +248,7 @@ def _joined(first: dict[str, object], second: dict[str, object]) -> dict[str, ob
 
 
 def _outputs(path: str) -> Iterator[Row | Reject]:
-    """Rows with an instruction that did not come before in the file; the others as rejects."""
+    """Rows with a new instruction; the others as rejects."""
     seen: set[str] = set()
     any_good = False
     for row in read_rows(path):

@@ -100,7 +100,7 @@ class ReplyIndex:
         self._file.close()
 
     def get(self, name: str) -> Judgment | None:
-        """The judgment of that id, None where there is none yet."""
+        """The judgment of an id, or None."""
         if name not in self._places:
             return None
         self._file.seek(self._places[name])
@@ -123,7 +123,7 @@ class RowWriter:
         self.counts: Counter[str] = Counter()
 
     def row(self, sample: Sample) -> dict[str, Any] | None:
-        """The row of a pair, or None where no judgment of it can be used."""
+        """The row of a pair, or None without a usable judgment."""
         labels: dict[str, Any] = {}
         agree: dict[str, bool] = {}
         readings = self._prompts.readings(sample)

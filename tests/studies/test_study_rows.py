@@ -116,7 +116,7 @@ def answer(key, text, **fields):
 
 def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path, capsys):
     known, questions = write(tmp_path / "known.jsonl", [QUESTION]), tmp_path / "asked.jsonl"
-    assert made(capsys, "asked", known, "-o", questions)[0] == 0
+    assert made(capsys, "generator-prompts", known, "-o", questions)[0] == 0
     first, second = rows(questions)
     assert first["id"] == "q#concludes-B"
     assert second["id"] in ("q#concludes-A", "q#concludes-C")

@@ -26,7 +26,7 @@ Exit codes: 0 done, 1 usage or input error.
 def build_command(
     config: Annotated[Path, typer.Option("--config", help="YAML file of the build; see configs/data/.")],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options that go before the file's.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options that override the file's.")
     ] = None,
     json_out: JsonOut = None,
     quiet: Quiet = False,
@@ -48,10 +48,10 @@ def build_command(
 
 
 def _values(config: Path, changes: list[str]) -> dict[str, Any]:
-    """The file's options, and those of the command line before them.
+    """The file's options, overridden by those of the command line.
 
     Raises:
-        ConfigError: the file cannot be read, or something is no `key=value`.
+        ConfigError: the file cannot be read, or an argument is not `key=value`.
     """
     values = read_yaml(config) or {}
     if not isinstance(values, dict):

@@ -28,10 +28,12 @@ The first lists all benchmarks and the files that each takes. Exit codes: 0 done
 def import_command(
     name: Annotated[
         str | None,
-        typer.Argument(help="Which benchmark; without it, all are listed.", autocompletion=completion.benchmarks),
+        typer.Argument(help="Benchmark; without it, all are listed.", autocompletion=completion.benchmarks),
     ] = None,
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Its published files.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol stands beside.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Rows as JSONL; the protocol is written beside it.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier import.")] = False,
     json_out: JsonOut = None,
     quiet: Quiet = False,

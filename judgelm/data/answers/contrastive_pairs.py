@@ -1,7 +1,7 @@
 """Pairs of a right and a wrong response to one question, written by a generator model that is not the judge.
 
 Source: SSR-Judge, section 4.1: one response concludes with the correct answer, one with a randomly drawn incorrect one.
-The paper does not print the generator's prompt; the words here are ours.
+The paper does not print the generator's prompt; this wording is ours.
 """
 
 import random
@@ -79,11 +79,11 @@ def _answer(row: Row) -> tuple[str, str] | None:
 
 
 def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
-    """Two questions to the generator for each multiple-choice question: for the right option and for a wrong one.
+    """Two prompts for a generator for each multiple-choice question: for the right option and for a wrong one.
 
     Args:
         questions: with `options` in their metadata and the right letter as their reference.
-        seed: with a question's id it decides which wrong option is drawn.
+        seed: with the question's id, it decides the wrong option.
 
     Raises:
         InputError: a question has no options, or its reference is none of their letters.
@@ -101,7 +101,7 @@ def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator
 
 
 def source_question_id(question_id: str) -> str:
-    """The id of the question that one of `generator_prompts` is about; any other id as it is."""
+    """The id of the question behind one of `generator_prompts`; any other id unchanged."""
     return question_id.partition(_MARK)[0]
 
 
@@ -110,20 +110,20 @@ def contrastive_pair(
 ) -> tuple[Sample, Mapping[str, object]] | None:
     """One right and one wrong response out of a generator's, each drawn at random, in random places.
 
-    What a response concludes is read from its text, not taken from what was asked for; a response without an
-    extractable answer is neither right nor wrong.
+    The conclusion of a response is read from its text, not taken from the prompt; a response without an extractable
+    answer is neither right nor wrong.
 
     Args:
         question: with its right answer as the reference, which the pair does not show.
         texts: the generator's responses.
-        task: what they end in.
-        seed: with the question's id it decides.
+        task: kind of their final answers.
+        seed: seed of the draw, with the question's id.
 
     Returns:
         The pair and its line of a truth file; None where no response is right, or none is wrong.
 
     Raises:
-        InputError: the question has no right answer that the task can end in.
+        InputError: the reference is no final answer of the task.
     """
     gold = None if question.reference is None else canonical(question.reference, task)
     if gold is None:

@@ -134,7 +134,7 @@ class PairSampler:
 
     Attributes:
         pairs: most pairs of a question.
-        seed: with the question's id it decides which, and which answer stands first.
+        seed: with the question's id, it decides the pairs and the order of their answers.
         same_model: pair two answers of one model as well.
     """
 

@@ -178,7 +178,7 @@ def choice_field(row: Row, name: str, values: Mapping[object, str]) -> str:
 
 
 def model_from_filename(path: str) -> str:
-    """A file's name without its endings, which names the model whose answers it holds."""
+    """The model of a file of answers: the file's name without its endings."""
     name = Path(path).name
     for ending in (".gz", ".jsonl", ".json"):
         name = name.removesuffix(ending)

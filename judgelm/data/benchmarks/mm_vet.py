@@ -53,7 +53,7 @@ def mm_vet_rows(
     """Plain rows: `id`, `question`, `answer`, `answer_models`, `reference`, `category`, `images`, `capabilities`.
 
     The reference keeps its `<OR>` and `<AND>`, which mode `multimodal` reads. `images` are relative to the folder of
-    `questions`. A row's id is its question's; where several models answered, the model's name stands behind it.
+    `questions`. A row's id is its question's; with several models, the model's name is appended.
 
     Args:
         questions: in the first or the third shape.

@@ -50,7 +50,7 @@ def _entry(stem: str, row: Row, row_number: int) -> Entry:
 
 
 def _parts(row: Row, prompt: str) -> dict[str, str]:
-    """The texts below the prompt's headings, each of which stands once and in their order; a reference may lack."""
+    """The texts below the prompt's headings, each once and in order; the reference may be missing."""
     headings = {name: heading for name, heading in _HEADINGS.items() if name != "reference" or heading in prompt}
     starts = [prompt.find(heading) for heading in headings.values()]
     ends = [*starts[1:], prompt.rfind(_END)]

@@ -41,7 +41,7 @@ class BuildOptions:
     """Options of a build. Probabilities the paper does not state are those of the original's script, 0.5.
 
     Attributes:
-        inputs: the labelled files; a path alone stands for `{path: ...}`.
+        inputs: the labelled files; a plain path means `{path: ...}`.
         out: folder to write into.
         format: of the sets: `jsonl`, or `parquet`.
         seed: every draw depends on the seed and a row's id.
@@ -65,7 +65,7 @@ class BuildOptions:
         tokenizer: folder or hub id, for `max_tokens`.
         template: with which prompts are measured; the trainer's own.
         max_tokens: longer rows, prompt and reply together, are dropped. None measures nothing.
-        subsets: sizes of nested training subsets, written beside the whole.
+        subsets: sizes of nested training subsets, written in addition to the whole set.
         abilities: rows beside the pairs, each kind in files of its own: `single` answers (Figure 5, from pairs
             judged with a reference), `multi` (three or four answers of one question, from its pairs; their texts are
             held in memory), `chat` (every row as messages, for other trainers). See `judgelm.data.builder.other_tasks`.

@@ -27,8 +27,8 @@ MIN_ANSWERS, MAX_ANSWERS = 3, 4
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
     """One of the two answers, with the score that it got in the judgment made with the reference.
 
-    That score was given beside the other answer, by a teacher who did not see the reference as an answer with full
-    marks, as the row shows it. The reason speaks of both answers and is left out.
+    The teacher scored both answers together and did not see the reference as an answer with full marks, as the row
+    shows it. The reason is about both answers and is left out.
 
     Args:
         pair: a clean pair with its answers as the source has them; which place is drawn depends on its id alone.
@@ -59,8 +59,8 @@ def multi_rows(
     """Three or four answers to one question, out of pairs of one source that were judged without reference.
 
     An answer's score is the mean of those that it got, on the nearest step of the scale, the higher of two as near.
-    They were not given side by side: an answer that met weak ones may stand above a better one that met strong ones.
-    There is no reason. An answer stands in one row at most; of five one is left out, since five make no two rows.
+    The scores come from different pairs: an answer compared with weak ones may rank above a better one compared with
+    strong ones. There is no reason. Each answer is in at most one row; of five answers one is left out.
 
     Args:
         pairs: clean pairs of one question; those of another source or other words of the question stay apart.

@@ -33,7 +33,7 @@ class PairCache:
         self.offsets: list[int] = []
 
     def write(self, pairs: Iterable[LabelledPair]) -> Iterator[LabelledPair]:
-        """Write pairs as they come by."""
+        """Write pairs and pass them on."""
         source = iter(pairs)
         with self.path.open("wb") as file:
             while chunk := list(islice(source, CHUNK_PAIRS)):
@@ -94,7 +94,7 @@ class PairReader:
         counts: rows so far by outcome.
         groups: the questions of all clean pairs.
         questions: the digest of each clean pair's question, in their order.
-        strata: id and stratum of each clean pair, where subsets are asked for.
+        strata: id and stratum of each clean pair, where subsets are requested.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:

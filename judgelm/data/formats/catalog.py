@@ -215,7 +215,7 @@ PAIR_LABELS = replace(
     sample=preferences.pair_label_alone,
     label=preferences.pair_label,
 )
-"""Labels of pairs that are named by a question and two models, whose answers stand in another file."""
+"""Labels of pairs named by a question and two models; the answers are in another file."""
 
 _PAIR_LABEL_FIELDS = (
     {"question_id", "model_a", "model_b", "label"},
@@ -223,7 +223,7 @@ _PAIR_LABEL_FIELDS = (
 )
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
 _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
-"""Fields that are labels only where a file of labels is expected; elsewhere they may be anything."""
+"""Fields that count as labels only where a file of labels is expected."""
 
 
 def detect_format(row: Row, *, label_rows: bool = False) -> Format:

@@ -110,10 +110,10 @@ def _hh_turns(text: str) -> tuple[Turn, ...]:
 
 
 def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
-    """The whole dialogue of one side, whose field may hold the answer alone or repeat the prompt before it.
+    """The whole dialogue of one side; its field holds the answer alone, or the prompt and the answer.
 
     Raises:
-        InputError: the side holds a dialogue of its own in which the prompt does not occur.
+        InputError: the side holds a dialogue without the prompt.
     """
     if not prompt or side[0].role == "assistant":
         return prompt + side
@@ -149,7 +149,7 @@ def question_and_answers(
         way_out = "a pair is one dialogue with two last answers, so cut both after that turn or leave the row out"
         raise row_error(row, f"{location}, before the last one; {way_out}")
     if not any(turn.role == "user" for turn in first[:-1]):
-        raise row_error(row, f"no question stands before the answers in {names[0]} and {names[1]}; add a prompt")
+        raise row_error(row, f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     return render_turns(first[:-1]), (first[-1].text, second[-1].text)
 
 

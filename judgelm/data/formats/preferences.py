@@ -124,7 +124,7 @@ def preference_sample(row: Row) -> Sample:
 def preference_label(row: Row, with_reference: bool) -> Label | None:
     """The chosen answer wins, at the place where `preference_sample` put it.
 
-    `score_chosen` and `score_rejected` must say so too: rows whose scores are equal or the other way round are errors.
+    `score_chosen` must be above `score_rejected`; other rows are errors.
     """
     first = _chosen_first(*_preference(row)[:3])
     reason = optional_text(row, "reason") or None

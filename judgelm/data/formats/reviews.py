@@ -2,7 +2,7 @@
 
 A row names its question and its two answers by id and holds the two scores: `question_id`, `answer1_id`, `answer2_id`,
 `score`, and `text`, the reply. The same two answers in the other order are another row, mostly of another file; the ids
-say which, the files' names do not: QLoRA's are not named by who stood first.
+tell which; file names do not (QLoRA's are not named by the first model).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Review:
         question: its id.
         answers: ids, in the order shown.
         scores: in the order shown; None where the source could not read the reply.
-        by_hand: whether the scores do not open the reply: somebody took them from further down.
+        by_hand: whether the scores are not the first line of the reply, so were extracted by hand.
         location: file and line.
     """
 
@@ -66,17 +66,17 @@ def _review(row: Row) -> Review:
 
 
 def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Group the files that hold the two orders of the same pairs, to join their reviews with each other alone.
+    """Group the files that hold the two orders of the same pairs, to match reviews within a group only.
 
-    Two models that write the same text have one answer id (QLoRA's are hashes of the text), so that over all files one
-    key stands for two pairs. Files called `X-vs-Y...` and `Y-vs-X...` belong together; of the others those of one
-    name; what is left is one set.
+    Two models that write the same text share an answer id (QLoRA's are hashes of the text), so over all files one
+    key can mean two pairs. Files called `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the others are
+    one group.
 
     Args:
-        files: the name that the user gave each, and its path.
+        files: the user's name for each file, and its path.
 
     Returns:
-        Sets of places in `files`, each place in one of them.
+        Groups of indices into `files`, each index in one group.
     """
     left = list(range(len(files)))
     sets: list[list[int]] = []
@@ -105,10 +105,10 @@ def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]]
     """Reviews of one question and the same two answers, put together, and those left alone.
 
     Returns:
-        Pairs in the order of their first review, and the reviews whose other order is not there.
+        Pairs in the order of their first review, and reviews without the other order.
 
     Raises:
-        InputError: the same answers come twice in one order.
+        InputError: the same answers appear twice in one order.
     """
     by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:

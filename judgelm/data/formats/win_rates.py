@@ -1,4 +1,4 @@
-"""Comparisons of a model with a baseline, of which win rates are taken: AlpacaEval's annotations, or a judge's own run.
+"""Comparisons of a model with a baseline, for win rates: AlpacaEval's annotations, or a judge's own run.
 
 AlpacaEval's rows hold `instruction`, `output_1` (the baseline's), `output_2` (the model's), `generator_1`,
 `generator_2`, `annotator` and `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie, and a
@@ -29,9 +29,9 @@ class Comparison:
     Attributes:
         instruction: its text.
         index: its id where the row has one, which a table of difficulties may name it by.
-        baseline: whose the first output is.
-        model: whose the second output is.
-        annotator: who judged.
+        baseline: model of the first output.
+        model: model of the second output.
+        annotator: name of the judge.
         preference: probability that the model's output is better, 0.5 for a tie; None where the judge failed.
         lengths: of the baseline's and of the model's output, in characters.
     """
@@ -87,7 +87,7 @@ def comparisons_of_run(
     Where the run has probabilities they are the preference, else the winner is.
 
     Raises:
-        InputError: a judgment is none of a pair, or its row is not there.
+        InputError: a judgment is not of a pair, or its row is missing.
     """
     for key, judgment in judgments.items():
         sample = samples.get(key)

@@ -5,13 +5,13 @@ One row per (item, dimension, judge, model), as CSV, TSV, JSON lines, a JSON lis
 | field | needed | meaning |
 |---|---|---|
 | `item` | yes | the prompt; every model answers the same items |
-| `judge` | yes | who rated; `human` is the reference, `gold` is a more expert team that checks the humans |
-| `model` | yes | whose completion it is; of a judge's own completions `model` is spelled as `judge` |
+| `judge` | yes | the rater; `human` is the reference, `gold` a more expert team that checks the humans |
+| `model` | yes | model of the completion; of a judge's own completions `model` is spelled as `judge` |
 | `score` | yes | on the dimension's own scale, higher is better |
 | `dimension` | no | what was rated; all rows are one dimension without it |
 | `task` | no | type of task, to fit each apart |
 | `length` | no | length of the completion in tokens, for length control |
-| `annotator` | no | who of the humans: their scores of one completion are averaged into the reference |
+| `annotator` | no | one of the human raters: their scores of one completion are averaged into the reference |
 | `check` | no | name of an attention check: the row serves that check and nothing else |
 
 An empty score, null, and the rubrics' NA options (`NA: not enough information ...`) are missing values, never numbers:
@@ -86,7 +86,7 @@ def read_ratings(
         more: ratings in long format under its own names, such as those of run files (`judgelm.data.ratings.run_files`).
 
     Raises:
-        InputError: a file cannot be read, a column asked for is nowhere, or no row can be used.
+        InputError: a file cannot be read, a requested column is missing, or no row can be used.
     """
     columns = columns or RatingColumns()
     ratings: list[dict[str, object]] = []

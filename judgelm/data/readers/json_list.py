@@ -28,7 +28,7 @@ WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "record
 
 
 class _Source:
-    """The undecoded rest of the file, and the part of it that is in memory.
+    """The undecoded rest of the file, partly in memory.
 
     Bytes that are not UTF-8 become lone surrogates (`surrogateescape`), so that one bad row costs only itself.
     """

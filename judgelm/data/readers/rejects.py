@@ -1,6 +1,6 @@
-"""Rows that a reader cannot use: each is a reject with its reason, and a file of nothing else is an error.
+"""Rejects: rows that a reader cannot use, with their reasons; a file without usable rows is an error.
 
-Every reader of foreign files goes through `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`.
+Every reader of foreign files uses `convert_rows` or, where its rows come from a `SampleStream`, `FileUse`.
 """
 
 import json
@@ -64,7 +64,7 @@ class RejectCounts:
 
 @dataclass(slots=True, kw_only=True)
 class FileUse:
-    """Counts of one file's rows; they show a file of which nothing can be used.
+    """Counts of one file's rows, to detect a file without usable rows.
 
     Attributes:
         path: the file, as errors name it.
@@ -85,7 +85,7 @@ class FileUse:
         """Count a reject and pass it on.
 
         Raises:
-            InputError: rejects are to be raised.
+            InputError: `on_reject` is `raise_reject`.
         """
         self.rejected += 1
         self._first = self._first or reject
@@ -94,7 +94,7 @@ class FileUse:
         self.on_reject(reject)
 
     def require_used(self) -> None:
-        """Refuse a file none of whose rows was used; to be called at its end.
+        """Refuse a file without a usable row; to be called at its end.
 
         Raises:
             InputError: names the file, the fields expected, and those of its first reject.
@@ -115,7 +115,7 @@ def convert_rows(
 
     Args:
         rows: of one file.
-        convert: row -> whatever the reader makes of it.
+        convert: row -> value.
         path: the file, as errors name it.
         expected: the fields that each row needs, in words.
         on_reject: called with each row that cannot be used. By default the first one is raised as an error.
@@ -179,7 +179,7 @@ def no_usable_row(path: str, expected: str, count: int, first: Reject) -> InputE
 
 
 def _hint(expected: str, reject: Reject) -> str:
-    """Name the fields that rows need and those of this row, unless its reason does."""
+    """The fields that rows need and those of this row, unless the reason names them."""
     needs = "" if expected in reject.reason else f"; each row needs {expected}"
     fields = _fields(reject)
     has = "" if not fields or fields in reject.reason else f"; its fields are {fields}"

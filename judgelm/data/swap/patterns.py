@@ -1,4 +1,4 @@
-"""The words by which a judgment names the answers it speaks of, and what may stand around them.
+"""Word tables and patterns of the names that judgments give answers, and of their contexts.
 
 Word tables first, then patterns built of them; `mentions` applies the patterns and `swap_names` builds the text. Words
 are matched in three cases only (`first`, `First`, `FIRST`), because another one (`fIRST`) could not be restored.
@@ -134,7 +134,7 @@ _REACH = 64
 class NounBefore(NamedTuple):
     """The noun before a number, in lower case and singular.
 
-    `lead` is the word before it, in lower case; `gap` what stands between the noun and the number.
+    `lead` is the word before it, in lower case; `gap` the text between the noun and the number.
     """
 
     noun: str
@@ -255,7 +255,7 @@ def rename_mention(word: str, form: str, position: int) -> str:
     """The word of the same form and case that names another place.
 
     Args:
-        word: as it stands in the text: `2`, `B`, `Second`, `2ND`, `TWO`, `former`.
+        word: as in the text: `2`, `B`, `Second`, `2ND`, `TWO`, `former`.
         form: the form of the match of `find_mentions` that found it.
         position: from 0, below the number of answers.
     """

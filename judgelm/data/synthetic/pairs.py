@@ -34,7 +34,7 @@ def generate(
     Args:
         n: how many rows; any size, nothing is held in memory.
         seed: seed of the sequence; not negative. Row i depends on (seed, split, i) and the preference alone.
-        split: which side of the questions. Both know the same facts, and no question text stands on both sides.
+        split: the side of the questions. Both know the same facts, and no question text is on both sides.
         start: index of the first row, so that workers or phases can take disjoint stretches.
         position_preference: share of pairs in which the teacher gives the first answer a point more where the two are
             within a point of each other. Questions, answers and noise are the same whatever it is.

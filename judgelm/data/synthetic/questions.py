@@ -29,11 +29,11 @@ class Question:
     Attributes:
         text: text of the question.
         parts: the pieces of the right answer; `opening + joiner.join(parts) + closing` is the right answer's text.
-        pool: where wrong pieces come from; may contain right ones.
+        pool: source of wrong pieces; may contain right ones.
         free: any distinct pieces from `choices` are right, `parts` being only an example.
         choices: the acceptable pieces of a free question.
-        sentence: whether "The answer is X." is as good as "X" (not where a form was asked for).
-        bad_joiner: what stands between the pieces when the asked form is missed; None where no form was asked for.
+        sentence: whether "The answer is X." is as good as "X" (not where the question requires a form).
+        bad_joiner: joiner of an answer in the wrong form; None where the question requires no form.
     """
 
     kind: Kind
@@ -49,7 +49,7 @@ class Question:
     bad_joiner: str | None = None
 
     def render(self, parts: tuple[str, ...]) -> str:
-        """The text of an answer of the asked form with these pieces."""
+        """The text of an answer with these pieces, in the required form."""
         return self.opening + self.joiner.join(parts) + self.closing
 
 
@@ -230,9 +230,9 @@ _MAKERS: Mapping[Kind, Callable[[random.Random], Question]] = {
 
 
 def draw_question(rng: random.Random, *, held_out: bool) -> Question:
-    """Draw a question of a random kind that belongs to the asked side of the split.
+    """Draw a question of a random kind on one side of the split.
 
-    The side is a hash of the question's text, so no text can ever stand on both sides, whatever the seed.
+    The side is a hash of the question's text, so no text is on both sides, whatever the seed.
     """
     maker = _MAKERS[rng.choice(KINDS)]
     while True:

@@ -241,10 +241,9 @@ def appearances(counts: SetCounts, places: Iterable[int] = (0, 1)) -> Counter[st
 def first_places(
     before: Stage, after: Stage, shown: int = MODELS_SHOWN
 ) -> list[tuple[str, Estimate | None, Estimate | None]]:
-    """Of the models that appear most: the share of their appearances at place 1, in either stage.
+    """Share of appearances at position 1, in either stage, of the models that appear most.
 
-    A model that meets itself stands at both places, so that pair is counted twice; the interval is narrower for it
-    than it should be.
+    A model paired with itself is at both positions, so that pair is counted twice and the interval is too narrow.
     """
     seen = appearances(before.counts)
     models = sorted(seen, key=lambda name: (-seen[name], name))[:shown]

@@ -398,7 +398,7 @@ def test_references_from_a_file_of_their_own(write):
     references = write({"question_id": 7, "reference": {"text": "r"}}, {"id": "9", "reference": "s"}, name="r.jsonl")
     stream, samples, messages = stream_with_rejects([path], references=references, reference="use")
     assert ([sample.reference for sample in samples], stream.references_used, len(messages)) == (["r"], 1, 1)
-    with pytest.raises(ConfigError, match=r"references r\.jsonl are given, but reference is ignore"):
+    with pytest.raises(ConfigError, match=r"references r\.jsonl contradict reference ignore"):
         SampleStream([path], references=references, reference="ignore")
 
 

@@ -233,7 +233,7 @@ def test_rewardbench_rows_are_named_by_subset_and_id(write):
         ),
         (
             {"system": "s", "chosen": "g", "rejected": "b"},
-            "no question stands before the answers in chosen and rejected; add a prompt",
+            "no question before the answers in chosen and rejected; add a prompt",
         ),
         (
             PLAIN | {"score_chosen": 5, "score_rejected": 5},
@@ -357,7 +357,7 @@ def test_a_text_in_brackets_is_no_list_of_turns(write):
         ({"winner_model_a": 0}, "expected 1 in one of winner_model_a, winner_model_b, winner_tie, got 0 such"),
         ({"winner_model_a": 0.4}, 'field "winner_model_a": expected 0 or 1, got the number 0.4'),
         ({"winner_model_b": None}, 'field "winner_model_b": expected 0 or 1, got null; fill it in'),
-        ({"prompt": ""}, "no question stands before the answers in response_a and response_b"),
+        ({"prompt": ""}, "no question before the answers in response_a and response_b"),
         ({"prompt": None}, 'field "prompt": expected text, got null'),
     ],
 )
