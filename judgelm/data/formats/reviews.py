@@ -69,7 +69,7 @@ def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
     """Group the files that hold the two orders of the same pairs, to match reviews within a group only.
 
     Two models that write the same text share an answer id (QLoRA's are hashes of the text), so over all files one
-    key can mean two pairs. Files called `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; the others are
+    key can mean two pairs. Files called `X-vs-Y...` and `Y-vs-X...` form a group, then files of one name; others are
     one group.
 
     Args:
