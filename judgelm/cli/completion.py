@@ -1,4 +1,4 @@
-"""What the shell offers after an option's name; the modules that know it are imported only then."""
+"""Values that the shell completes; the modules that list them are imported only then."""
 
 from dataclasses import fields
 from typing import Any, cast
@@ -17,7 +17,7 @@ def modes() -> list[str]:
 
 
 def mode_args(ctx: typer.Context) -> list[str]:
-    """The options of the mode that the line names before, each up to its `=`."""
+    """The options of the mode that the line names, each up to its `=`."""
     from judgelm.modes import MODES
     from judgelm.modes.factory import CARD_FIELDS
 

@@ -1,4 +1,4 @@
-"""What the commands share: where messages go, how errors end, how a run is watched."""
+"""Messages, errors, configuration files and progress of all commands."""
 
 import signal
 import sys
@@ -53,7 +53,7 @@ def fail(message: str) -> NoReturn:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take a YAML file's values as the command's defaults; flags go before them.
+    """Use a YAML file's values as the command's defaults; flags override them.
 
     Raises:
         typer.BadParameter: no such file, not YAML, or an option that the command does not have.
@@ -82,24 +82,24 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-def _pairs(path: Path, option: str, given: Any) -> list[str]:
-    """Arguments as the command line gives them: `name=value`, from a list of such texts or from a mapping.
+def _pairs(path: Path, option: str, values: Any) -> list[str]:
+    """Convert a list of `name=value` texts, or a mapping, to arguments as on the command line.
 
     Raises:
-        typer.BadParameter: they are neither.
+        typer.BadParameter: neither a list nor a mapping.
     """
     import yaml  # this and other late imports: help and completion come without them
 
-    if isinstance(given, dict):
-        return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in given.items()]
-    if isinstance(given, list) and all(isinstance(pair, str) for pair in given):
-        return given
+    if isinstance(values, dict):
+        return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in values.items()]
+    if isinstance(values, list) and all(isinstance(pair, str) for pair in values):
+        return values
     raise typer.BadParameter(f"{path}: {option}: expected a mapping, or a list of texts such as name=value")
 
 
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM (a scheduler's preemption) like Ctrl-C: what is finished stays, the run can be resumed."""
+    """Treat SIGTERM (a scheduler's preemption) like Ctrl-C, so that the run can be resumed."""
 
     def interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -168,5 +168,5 @@ def rates(stats: "RunStats") -> str:
 
 
 def json_default(value: Any) -> Any:
-    """What `json` cannot say by itself."""
+    """Convert values that `json` cannot encode."""
     return value.item() if hasattr(value, "item") else str(value)

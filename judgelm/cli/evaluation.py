@@ -79,7 +79,7 @@ def score(options: ScoringOptions) -> Scored:
 
 
 def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
-    """Which judge of a cascade decided, as a grouping; none outside of one."""
+    """Groups by the deciding judge of a cascade; none outside of one."""
     judges = {
         sample_id: f"{judgment.decided_by} judge"
         for sample_id, judgment in judgments.items()
@@ -91,13 +91,13 @@ def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:
 def _cascade(
     scored: Scored, path: Path, protocol: EvaluationOptions, clusters: dict[str, str] | None
 ) -> CascadeReport | None:
-    """What a cascade saved and changed; what each judge is worth only where the small one's run lies beside it."""
+    """A cascade's savings and changes; each judge's agreement only where the small judge's run is beside it."""
     if "cascade" not in scored.manifest:
         return None
     report = read_counts(scored.manifest["cascade"])
     small, _ = cascade_paths(path)
     if not small.is_file():
-        console.print(f"{small} is not there: the small judge alone is not compared", markup=False, highlight=False)
+        console.print(f"{small} not found: the small judge alone is not compared", markup=False, highlight=False)
         return report
     agreement = cascade_agreement(
         scored.judgments,
@@ -147,13 +147,13 @@ def load_manifest(judgments: Path) -> dict[str, Any]:
 
 
 def is_run_file(path: Path) -> bool:
-    """Whether the file holds judgments as judgelm-batch writes them."""
+    """True where the file holds judgments of judgelm-batch."""
     first = next(iter(read_rows(str(path))), None)
     return isinstance(first, Row) and is_judgment_row(first.data)
 
 
 def load_labels(path: Path, choice: LabelChoice, manifest: dict[str, Any]) -> LabelledSet:
-    """The labels made as the judge was asked, with reference or without, where `auto` asks the run's manifest.
+    """The labels made with or without reference, as the judge was; `auto` reads the run's manifest.
 
     Rows that cannot be used are shown by reason.
 
@@ -179,7 +179,7 @@ def _shown_labels(path: Path, *, with_reference: bool) -> LabelledSet:
 def _default_rule(
     options: ScoringOptions, judgments: dict[str, Judgment], manifest: dict[str, Any]
 ) -> LabelRule | None:
-    """The protocol's rule, None for JudgeLM's; a run that chose how its orders decide keeps its verdicts."""
+    """The protocol's rule, None for JudgeLM's; a run with an order rule of its own keeps its verdicts."""
     if options.protocol == "pandalm":
         return "tie" if any(len(judgment.shown) > 1 for judgment in judgments.values()) else "as_judged"
     mode = _mode(manifest)
@@ -188,12 +188,12 @@ def _default_rule(
 
 
 def _mode(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The options that the run's judge was asked with; empty where nobody recorded them."""
+    """The options of the run's mode; empty where they are not recorded."""
     return dict(manifest.get("fingerprint", {}).get("mode", {}))
 
 
 def _tie_threshold(options: ScoringOptions, manifest: dict[str, Any]) -> float:
-    """As given, else the run's own."""
+    """The option, else the run's own value."""
     if options.tie_threshold is not None:
         return options.tie_threshold
     return float(_mode(manifest).get("tie_threshold", TIE_THRESHOLD))
@@ -210,7 +210,7 @@ def _scale(text: str) -> tuple[float, float]:
 
 
 def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | None:
-    """Of a run its mode's scale, of foreign replies what the parser was told."""
+    """The scale of a run's mode; for foreign replies the parser's."""
     if manifest:
         low, high = _mode(manifest).get("scale", (None, None))
         return None if low is None else f"{low:g}-{high:g}"

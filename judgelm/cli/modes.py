@@ -1,4 +1,4 @@
-"""`judgelm modes`: the ways of judging, and what can be said of each."""
+"""`judgelm modes`: the ways of judging and their options."""
 
 import inspect
 import re
@@ -72,7 +72,7 @@ def _print_one(kind: Any, out: Console) -> None:
 
 
 def _row(kind: Any) -> dict[str, Any]:
-    """What there is to say of a mode, as `--json` writes it."""
+    """The description of a mode, as `--json` writes it."""
     from judgelm.data.samples import count_range_text
     from judgelm.modes.factory import CARD_FIELDS
 
@@ -90,7 +90,7 @@ def _row(kind: Any) -> dict[str, Any]:
 
 
 def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
-    """A field as it is given: modes share some flags, and each has options of its own."""
+    """An option with its flag: modes share some flags, and each has options of its own."""
     flag = (
         f"--{field.name.replace('_', '-')}"
         if field.name in ModeFlags.__dataclass_fields__
@@ -114,7 +114,7 @@ def _prose(kind: Any) -> str:
 
 
 def _meanings(kind: Any) -> dict[str, str]:
-    """What the docstrings of a mode, and of the mode it is made from, say of each field."""
+    """The meaning of each field, from the docstrings of the mode and of the mode it derives from."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         section = re.search(r"\nAttributes:\n((?:    .*\n|\n(?=    ))+)", f"{inspect.cleandoc(base.__doc__ or '')}\n")
@@ -124,7 +124,7 @@ def _meanings(kind: Any) -> dict[str, str]:
 
 
 def _shown(default: Any) -> str:
-    """A default as one would write it: YAML, as the option's value is."""
+    """A default as YAML, as the option's value is written."""
     if isinstance(default, bool):
         return str(default).lower()
     return str(default) if default or default == 0 else "none"

@@ -1,4 +1,4 @@
-"""What scripts read: `--json` and `--quiet`, which mean the same in every command that reports something."""
+"""`--json` and `--quiet`, with one meaning in every command."""
 
 import json
 from pathlib import Path
@@ -13,12 +13,12 @@ from judgelm.jsonl import json_ready
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
 JsonOut = Annotated[
     Path | None,
-    typer.Option("--json", metavar="FILE", help="Write all that is found as JSON too; - is standard output."),
+    typer.Option("--json", metavar="FILE", help="Also write all results as JSON; - is standard output."),
 ]
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write what was found where `--json` says, if it says so.
+    """Write results as JSON to the path of `--json`, where there is one.
 
     Raises:
         RunError: it cannot be written.
@@ -28,7 +28,7 @@ def write_json(path: Path | None, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Into a file, whole or not at all, or to standard output as `-`.
+    """Write a file, whole or not at all; `-` is standard output.
 
     Raises:
         RunError: it cannot be written.
@@ -47,5 +47,5 @@ def write_text(path: Path, text: str) -> None:
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether `--json -` was given, beside which standard output holds nothing else."""
+    """True for `--json -`: standard output then holds nothing else."""
     return str(path) == "-"

@@ -37,7 +37,7 @@ def panel_command(
         ),
     ] = None,
     quorum: Annotated[
-        int | None, typer.Option(min=1, help="Judges (families) that must have a verdict; default: more than half.")
+        int | None, typer.Option(min=1, help="Minimum of judges (families) with a verdict; default: more than half.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Start OUT over.")] = False,
     json_out: JsonOut = None,
@@ -45,7 +45,7 @@ def panel_command(
 ) -> None:
     """Join several judges' runs over the same samples into one, by vote or by mean score.
 
-    A judge is named by its run file, or its model. What a judge failed on or lacks is no vote.
+    A judge is named by its run file, or its model. Failed and missing judgments are no votes.
     """
     from judgelm.runs.panel import Panel, aggregate
 
@@ -66,7 +66,7 @@ def panel_command(
     console.print(_judges(counts))
     console.print(_summary(stats, counts))
     if not counts.same_input:
-        console.print("[bold yellow]note:[/] the runs read different files; they are joined by id all the same")
+        console.print("[bold yellow]note:[/] the runs read different files; they are joined by id")
     console.print(f"judgments in {out}", markup=False, highlight=False)
 
 

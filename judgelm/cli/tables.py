@@ -8,6 +8,7 @@ from rich.table import Table
 
 from judgelm.cli.evaluation import Scored
 from judgelm.metrics.resampling import Estimate
+from judgelm.records import failure_name
 from judgelm.reports.wording import headline
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
@@ -20,7 +21,7 @@ _SHOWN_GROUPS = 12
 
 
 def print_evaluation(scored: Scored) -> None:
-    """The evaluation as tables on standard output."""
+    """Print the evaluation as tables on standard output."""
     out = Console()
     evaluation = scored.evaluation
     for sentence in headline(evaluation):
@@ -46,7 +47,7 @@ def print_evaluation(scored: Scored) -> None:
 
 
 def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
-    """What a cascade saved and changed."""
+    """A cascade's savings and changes."""
     table = Table(title="cascade", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
@@ -56,13 +57,15 @@ def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def _print_counts(out: Console, scored: Scored) -> None:
-    """What did not take part, by reason; never silent."""
+    """Print what was left out, by reason."""
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     if scored.evaluation.mean_thinking_characters is not None:
         mean = scored.evaluation.mean_thinking_characters
         sentence = f"{counts.thinking} of {counts.joined} judgments with thinking, {mean:,.0f} characters a prompt"
         out.print(sentence, highlight=False)
-    codes = ", ".join(f"{code} {count}" for code, count in scored.evaluation.failure_codes.items()) or "none"
+    codes = (
+        ", ".join(f"{failure_name(code)} {count}" for code, count in scored.evaluation.failure_codes.items()) or "none"
+    )
     out.print(f"failures: {codes}", highlight=False)
     for count, meaning in (
         (counts.labels_without_judgment, "labels without judgment"),

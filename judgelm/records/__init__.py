@@ -19,6 +19,7 @@ from judgelm.records.judgments import (
     Shown,
     Unparsed,
     Verdict,
+    failure_name,
 )
 from judgelm.records.requests import (
     Completion,
@@ -61,4 +62,5 @@ __all__ = [
     "Unparsed",
     "Verdict",
     "Winner",
+    "failure_name",
 ]

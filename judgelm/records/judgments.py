@@ -8,7 +8,12 @@ from judgelm.records.requests import Truncation
 from judgelm.records.samples import Winner
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "engine", "undecided"]
-"""Why there is no score: the engine's fault (`engine`), a panel's (`undecided`), else the judge's or the input's."""
+"""The cause of a missing score: the engine (`engine`), a panel (`undecided`), else the judge or the input."""
+
+
+def failure_name(code: str) -> str:
+    """A failure's code, or another outcome's, in words."""
+    return "unparseable" if code == "off_grammar" else code.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)

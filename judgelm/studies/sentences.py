@@ -20,11 +20,6 @@ def format_number(estimate: Estimate, form: str = ".3f") -> str:
     return f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
-def failure_name(code: str) -> str:
-    """A failure's code, or another outcome's, in words."""
-    return "unparseable" if code == "off_grammar" else code.replace("_", " ")
-
-
 def excerpt(text: str) -> str:
     """The first words of a text, in one line: enough to know it by."""
     line = " ".join(text.split())

@@ -46,7 +46,7 @@ def test_a_torn_last_line_is_mended_and_its_sample_judged_again(cli, pairs, tmp_
     (tmp_path / "out.jsonl").write_bytes(whole[:-40])
     code, _, err = cli(*command)
     assert code == 0
-    assert "mended a torn last line" in err
+    assert "removed an incomplete last line" in err
     assert len(read_judgments(tmp_path / "out.jsonl")) == 5
 
 
@@ -104,7 +104,7 @@ def test_failures_are_counted_and_set_the_exit_code(cli, pairs, tmp_path):
     command = ("judgelm-batch", pairs(4), "-o", tmp_path / "out.jsonl", *SCRIPTED, script)
     code, _, err = cli(*command)
     assert code == 2
-    assert "off_grammar 1" in err
+    assert "unparseable 1" in err
     assert "out_of_range 1" in err
     assert "engine 1" in err
     failures = {row["id"]: row["failure"] and row["failure"]["code"] for row in rows_of(tmp_path / "out.jsonl")}
@@ -157,7 +157,7 @@ def test_rejected_lines_are_kept_with_place_and_reason(cli, pairs, tmp_path):
             ["{pairs}", "-o", "out.jsonl", "--model", "x", "--mode", "duel"],
             "mode 'duel' does not exist; available: pair",
         ),
-        (["{pairs}", "-o", "out.jsonl", "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
+        (["{pairs}", "-o", "out.jsonl", "--model", "x", "--engine", "vlm"], "engine 'vlm' not found"),
         (["{pairs}", "-o", "out.jsonl"], "--model is missing"),
         (["{pairs}", *SCRIPTED, "8 6"], "-o is missing"),
         (["{pairs}", "-o", "nowhere/out.jsonl", *SCRIPTED, "8 6"], "no such folder"),

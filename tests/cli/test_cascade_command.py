@@ -71,10 +71,10 @@ def test_the_report_has_it_too_and_says_when_the_small_judges_run_is_missing(cli
     [
         (["--cascade", "one"], "expected two models, the smaller first, as SMALL,LARGE"),
         (["--cascade", "a,b,c"], "expected two models"),
-        (["--cascade", "a,b", "--model", "c"], "--model is a single model's"),
-        (["--cascade", "a,b", "--adapter", "c"], "--adapter is a single model's"),
+        (["--cascade", "a,b", "--model", "c"], "--model does not go with --cascade"),
+        (["--cascade", "a,b", "--adapter", "c"], "--adapter does not go with --cascade"),
         (["--cascade", "a,b", "--cascade-band", "wide"], "expected LOW,HIGH, such as 0.3,0.7"),
-        (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band is a cascade's"),
+        (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band needs --cascade"),
     ],
 )
 def test_usage_errors_end_with_1_and_a_sentence(cli, pairs, tmp_path, arguments, finding):

@@ -44,7 +44,7 @@ def test_pairs_of_dialogues_and_single_ones_in_one_file(cli, tmp_path):
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", path, "-o", out, *SCRIPTED, tmp_path / "script.json", "--mode", "conversation")
     assert code == 2  # one of two failed
-    assert "off_grammar 1" in err
+    assert "unparseable 1" in err
     found = read_judgments(out)
     assert found["d1"].verdict == PairVerdict(winner=2)
     assert found["d1"].scores == (3.5, 8.5)

@@ -190,7 +190,7 @@ def test_the_probability_rule_asks_for_a_run_with_distributions(cli, judged):
 def test_the_table_says_what_was_left_out(cli, judged):
     code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
     assert code == 0
-    assert "failures: off_grammar 1" in out
+    assert "failures: unparseable 1" in out
     assert "1 judgments whose other order failed" in out
     assert "agreement, given order" in out
     assert "agreement, mean of both orders" in out

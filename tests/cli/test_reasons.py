@@ -206,7 +206,7 @@ def test_a_rerun_ends_what_a_killed_run_left_behind(cli, pairs, tmp_path):
     try:
         exit_code, _, err = cli("judgelm-batch", pairs(1), "-o", out, *SCRIPTED, "8 6")
         assert exit_code == 0
-        assert "ended 1 process that a killed run left behind" in err
+        assert "ended 1 process left by a killed run" in err
         assert state(child) in "ZX"
     finally:
         if state(child) not in "ZX":

@@ -83,7 +83,7 @@ def test_the_summary_shows_repairs_retries_and_cost(done):
         console.print(done[2])
     text = " ".join(printed.get().split())
     for row in (
-        "only after a retry held to the grammar │ 1",
+        "only after a constrained retry │ 1",
         "engine: retries │ 3 (server error 2, timeout 1)",
         "engine: not taken by server │ seed",
         "cost │ 0.0125 USD",

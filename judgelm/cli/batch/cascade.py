@@ -1,4 +1,4 @@
-"""`judgelm-batch --cascade SMALL,LARGE`: two runs one after the other, and what the second was spared."""
+"""`judgelm-batch --cascade SMALL,LARGE`: two runs one after the other, and the savings."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -30,24 +30,24 @@ class Run(Protocol):
 def cascade_of(
     job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str, adapter: str | None
 ) -> Cascade | None:
-    """What `--cascade` and `--cascade-band` ask for; None without the first.
+    """The cascade of `--cascade` and `--cascade-band`; None without the first.
 
     Raises:
         ConfigError: not two models, no band, or options that go with a single model.
     """
     if models is None:
         if band is not None:
-            raise ConfigError("--cascade-band is a cascade's; give its two models as --cascade SMALL,LARGE")
+            raise ConfigError("--cascade-band needs --cascade SMALL,LARGE")
         return None
     if mode != "pair":
-        raise ConfigError(f"--cascade passes on pairs by P(first better), which mode {mode} has not; use --mode pair")
+        raise ConfigError(f"--cascade selects pairs by P(first better), which mode {mode} lacks; use --mode pair")
     names = tuple(name.strip() for name in models.split(","))
     if len(names) != 2 or not all(names):
         raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
     for value, option in ((model, "--model"), (adapter, "--adapter")):
         if value:
             raise ConfigError(
-                f"{option} is a single model's; leave it out beside --cascade, whose models may be adapters' folders"
+                f"{option} does not go with --cascade, whose models may be folders of adapters; leave it out"
             )
     return Cascade(job=job, models=(names[0], names[1]), band=BAND if band is None else _band(band))
 

@@ -1,4 +1,4 @@
-"""How `judgelm-batch` runs: what is checked before the model is loaded, and a run with its progress and its table."""
+"""A run of `judgelm-batch`: checks before the model is loaded, progress, messages and the final table."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -34,16 +34,16 @@ def check_names(engine: str, model: str | None) -> None:
         ConfigError: either.
     """
     if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
     if not model:
         raise ConfigError("--model is missing; give a local folder or a hub id (owner/name)")
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """Where the judgments go; what comes from standard input alone goes to standard output.
+    """The path of the judgments; input from standard input alone goes to standard output.
 
     Raises:
-        ConfigError: nobody says where, it is no JSONL file, or `--json` asks for standard output as well.
+        ConfigError: no path, not a JSONL file, or `--json` asks for standard output as well.
     """
     if out is None and inputs == ["-"]:
         out = "-"
@@ -57,7 +57,7 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
 
 
 def check_paths(job: BatchJob) -> None:
-    """See what a mistyped path would only show after the model has been loaded."""
+    """Refuse mistyped paths before the model is loaded."""
     for path in job.inputs:
         if path != "-" and not Path(path).exists():
             SampleStream([path])  # raises with a hint at similar names
@@ -73,12 +73,12 @@ def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
         return
     if (ended := end_orphans(job.out)) and not quiet:
         processes = "1 process" if len(ended) == 1 else f"{len(ended)} processes"
-        console.print(f"ended {processes} that a killed run left behind", highlight=False)
+        console.print(f"ended {processes} left by a killed run", highlight=False)
     mark_children(job.out)
 
 
 def announced(model: str, engine: str, cluster: Cluster | None, *, quiet: bool) -> str:
-    """The engine's name, said together with the reason where it was judgelm's choice; workers choose for themselves."""
+    """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
     name, why = choose_engine() if engine == "auto" and cluster is None else (engine, "")
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
@@ -98,7 +98,7 @@ def run(
 ) -> RunStats:
     """Run with progress and a table at the end; Ctrl-C and SIGTERM leave a resumable run.
 
-    `total` is how many there are to judge, where that is not the input's rows; `look` sees each judgment.
+    `total` is the number of samples to judge, where it is not the number of rows; `look` is called with each judgment.
     """
     done = 0
     if not quiet:
@@ -121,7 +121,7 @@ def run(
             with heap_frozen():
                 stats = run_batch(job, mode, judge.engine, load_s=judge.load_s, hooks=hooks)
         except KeyboardInterrupt:
-            again = "" if job.out == "-" else "; run the same command again to go on"
+            again = "" if job.out == "-" else "; run the same command again to continue"
             console.print(f"\n[yellow]interrupted[/] after {done} judgments{again}")
             raise typer.Exit(EXIT_INTERRUPTED) from None
     if not quiet:
@@ -137,13 +137,13 @@ def _total(job: BatchJob) -> int | None:
 
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
-    """What the input's fields were taken for, and how it will be judged."""
+    """Print the mapping of the input's fields, and how the samples are judged."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.format.mapping.items())
     console.print(f"input: {stream.format.name} ({mapping})", markup=False, highlight=False, soft_wrap=True)
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.print(f"judging: {description}", markup=False, highlight=False, soft_wrap=True)
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
-        console.print("[yellow]reasons:[/] this judge saw none in its training, says its card; do not trust them")
+        console.print("[yellow]reasons:[/] by its card this judge was trained without reasons; do not trust them")
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
@@ -155,18 +155,18 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
 
 
 def _others(judge: Judge, mode: BatchMode) -> str:
-    """The mode's name, its template, and all that was not left as it is by default."""
-    usual = type(mode)()
+    """The mode's name, its template, and all options that differ from their defaults."""
+    defaults = type(mode)()
     options = [
         f"{field.name} {value}"
         for field in fields(cast(Any, mode))
-        if field.name not in CARD_FIELDS and (value := getattr(mode, field.name)) != getattr(usual, field.name)
+        if field.name not in CARD_FIELDS and (value := getattr(mode, field.name)) != getattr(defaults, field.name)
     ]
     return ", ".join([f"mode {mode.name}", _template(judge, mode), *options])
 
 
 def _template(judge: Judge, mode: BatchMode) -> str:
-    """Its name, and where it comes from unless the mode has no other."""
+    """The template's name, and its source unless the mode has only one."""
     if "template" not in {field.name for field in fields(cast(Any, mode))}:
         return f"template {mode.template}"
     source = f"from the {judge.format.source}"
@@ -176,15 +176,15 @@ def _template(judge: Judge, mode: BatchMode) -> str:
 
 
 def show_resume(finished: int, repaired: int) -> None:
-    """What earlier sessions left."""
+    """Print what earlier sessions left."""
     if repaired:
-        console.print(f"mended a torn last line ({repaired} bytes removed)", highlight=False)
+        console.print(f"removed an incomplete last line ({repaired} bytes)", highlight=False)
     if finished:
         console.print(f"resuming: {finished} samples are already judged", highlight=False)
 
 
 class RejectPrinter:
-    """Prints the first rejects, as all of them are in the rejects file; all of them where there is no such file."""
+    """Prints the first rejects; all of them where there is no rejects file."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -196,4 +196,4 @@ class RejectPrinter:
         if self._most is None or self._count <= self._most:
             console.print(f"rejected {reject.message}", markup=False, highlight=False, soft_wrap=True)
         elif self._count == self._most + 1:
-            console.print("more rejects follow; all are in the rejects file", highlight=False)
+            console.print("further rejects are in the rejects file", highlight=False)

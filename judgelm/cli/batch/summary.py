@@ -1,4 +1,4 @@
-"""What a batch run has done, as the table at its end."""
+"""The table at the end of a batch run."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from judgelm.modes import BatchMode
+from judgelm.records import failure_name
 from judgelm.runs.stats import RunStats
 
 _SHOWN_STATS = (
@@ -14,21 +15,22 @@ _SHOWN_STATS = (
 
 
 def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Table:
-    """What a session has done, for the end of the run; `engine_stats` are the engine's own counts."""
+    """The counts of a session; `engine_stats` are the engine's own."""
     table = Table(title="judgments", title_justify="left", show_header=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_row("judged", str(stats.judged))
     for name, value in _verdicts(stats):
         table.add_row(f"  {name}", value)
-    table.add_row("  failed", _counts(stats.failures))
+    failures = {failure_name(code): count for code, count in stats.failures.items()}
+    table.add_row("  failed", _counts(failures))
     if stats.both_orders:
         share = stats.consistent / stats.both_orders
         table.add_row(
             "same ranking in all orders" if stats.rankings else "same winner in both orders",
             f"{share:.1%} of {stats.both_orders}",
         )
-    for name, value in (*_asked(stats, mode), *_noticed(stats)):
+    for name, value in (*_requested(stats, mode), *_noticed(stats)):
         table.add_row(name, value)
     table.add_row("prompt / reply tokens", f"{stats.prompt_tokens:,} / {stats.completion_tokens:,}")
     for name in _SHOWN_STATS:
@@ -46,7 +48,7 @@ def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, A
 
 
 def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """What was concluded; of pairs where there is nothing else to say."""
+    """Verdicts by kind; those of pairs where there is no other kind."""
     for label, count in stats.labels.most_common():
         yield label, str(count)
     if stats.rankings:
@@ -57,10 +59,10 @@ def _verdicts(stats: RunStats) -> Iterator[tuple[str, str]]:
         yield "first / tie / second better", " / ".join(str(stats.winners[name]) for name in ("1", "tie", "2"))
 
 
-def _asked(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
-    """Repairs, reasons and probabilities where they were asked for, a count of 0 as well."""
+def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
+    """Retries, reasons and probabilities where they were requested, counts of 0 included."""
     if getattr(mode, "retry_unparseable", False):
-        yield "replies readable only after a retry held to the grammar", str(stats.repaired)
+        yield "replies parsed only after a constrained retry", str(stats.repaired)
     if getattr(mode, "reasons", "none") != "none":
         incomplete = f" ({stats.reasons_incomplete} incomplete)" if stats.reasons_incomplete else ""
         yield "reasons written / failed", f"{stats.reasons}{incomplete} / {stats.reasons_failed}"
@@ -80,12 +82,12 @@ def _asked(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
 
 
 def _probability(stats: RunStats) -> str:
-    """Of what a judgment's probability is: the first word of two, or the first answer of a pair."""
+    """The event whose probability a judgment has: the first of two labels, or the first answer of a pair."""
     return f"P({'correct' if stats.labels else 'first better'})"
 
 
 def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """What is worth a line only where it happened."""
+    """Counts that have a line only above 0."""
     if stats.thinking:
         mean = stats.thinking_characters / stats.thinking
         yield "replies with thinking", f"{stats.thinking} of {stats.shown}, {mean:,.0f} characters on average"
@@ -93,10 +95,10 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("failed in earlier sessions (see --retry)", sum(stats.earlier_failures.values())),
         ("rejected input lines", stats.rejected),
         ("judged in an earlier session", stats.skipped),
-        ("input cells that were no text, coerced", stats.coerced),
-        ("unreadable replies of judgments that stand without them", stats.parts_failed),
-        ("samples with an answer cut to fit", stats.cut),
-        ("samples with look-alikes neutralised", stats.neutralised),
+        ("input cells coerced to text", stats.coerced),
+        ("unparseable replies in judgments that have a verdict", stats.parts_failed),
+        ("samples with a truncated answer", stats.cut),
+        ("samples with sanitized confusables", stats.neutralised),
     ):
         if count:
             yield name, str(count)
@@ -110,6 +112,6 @@ def _stat(value: object) -> str:
 
 
 def _counts(kinds: Mapping[str, int]) -> str:
-    """`3 (off_grammar 2, engine 1)`, the most frequent first."""
+    """`3 (unparseable 2, engine 1)`, the most frequent first."""
     named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
     return f"{sum(kinds.values())} ({named})" if named else "0"

@@ -15,12 +15,11 @@ from judgelm.metrics.agreement import confusion
 from judgelm.metrics.paired import McNemar, cohens_kappa, mcnemar, paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.parsing.distribution import LabelRule
-from judgelm.records import Judgment
+from judgelm.records import Judgment, failure_name
 from judgelm.studies.evaluation import FailureHandling
 from judgelm.studies.join import JoinedPair, failure_code, join, labelled
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.pair_metrics import PairMetrics, pair_metrics
-from judgelm.studies.sentences import failure_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ import numpy as np
 
 from judgelm.metrics.qa.answer_types import ANSWER_TYPES
 from judgelm.metrics.resampling import Estimate, Resampling, mean, share
+from judgelm.records import failure_name
 from judgelm.studies.qa.answers import FailureHandling, QaAnswer, QaRun
 from judgelm.studies.result import Bars, Row, Table, bars, columns, table
-from judgelm.studies.sentences import failure_name
 
 Labelling = Callable[[QaAnswer], bool | None]
 
