@@ -7,7 +7,6 @@ import queue
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import openai
@@ -16,13 +15,12 @@ from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.event_loop import LoopThread
 from judgelm.engines.images import ImageError
 from judgelm.engines.openai.candidates import CandidateScorer
-from judgelm.engines.openai.cost import OverBudgetError, max_usage
+from judgelm.engines.openai.cost import OverBudgetError
 from judgelm.engines.openai.discovery import ServerCapabilities, discover_servers
 from judgelm.engines.openai.endpoint import RetriesExhaustedError
 from judgelm.engines.openai.options import EndpointOptions, endpoint_options
 from judgelm.engines.openai.pool import EndpointPool
-from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt, request_body
-from judgelm.engines.openai.response import Usage
+from judgelm.engines.openai.request_body import PromptRenderer, RenderedPrompt
 from judgelm.engines.openai.sampling import ReplySampler, UnusableReplyError, reply_of
 from judgelm.engines.openai.unsupported_params import RefusedError
 from judgelm.engines.request_preparation import prepare_request, refuse_images
@@ -189,25 +187,6 @@ class OpenAIEngine:
         cut off, late or without usage. Cached tokens count in full.
         """
         return self._pool.stats()
-
-    def cost_at_most_usd(self, requests: Sequence[Request]) -> float:
-        """The maximum cost before anything is sent: all replies at their maximum length, each request once.
-
-        Further requests for candidates are not included.
-
-        Raises:
-            ConfigError: the prices are missing.
-        """
-        if self._options.price_in is None:
-            raise ConfigError("pass --engine-arg price_in=... and price_out=... (USD per million tokens)")
-        total = Usage()
-        for request in requests:
-            prepared = self._prepared(request)
-            if not isinstance(prepared, Completion):
-                request, rendered = prepared
-                sampling = replace(request.sampling, n=1) if request.sampling.temperature == 0 else request.sampling
-                total += max_usage(request_body(self._model, rendered, sampling, logprobs=False))
-        return self._pool.cost.usd(total)
 
     def close(self) -> None:
         """Cancel all requests, drop the connections, end the thread."""
