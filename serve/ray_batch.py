@@ -4,8 +4,8 @@
     ray job submit --working-dir . -- python serve/ray_batch.py /shared/*.jsonl -o /shared/judged --model /shared/judge
 
 Each file's judgments, manifest and rejects are written to the folder as `judgelm-batch` writes them, and the same
-command goes on where it was stopped. `--config` holds options of `judgelm-batch` (how to judge, model and engine). For
-one file `judgelm-batch --ray auto` does the same and shows its progress. Exit codes: 0, 1, 2 and 130, as there.
+command resumes an interrupted run. `--config` holds options of `judgelm-batch` (mode, model and engine). For one file
+`judgelm-batch --ray auto` does the same and shows its progress. Exit codes: 0, 1, 2 and 130, as there.
 """
 
 import argparse
@@ -118,5 +118,5 @@ if __name__ == "__main__":
         print(f"error: {error}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)
+        print("interrupted; run the same command again to resume", file=sys.stderr)
         sys.exit(EXIT_INTERRUPTED)

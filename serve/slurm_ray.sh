@@ -2,9 +2,9 @@
 # Judge on the GPUs of several machines: a Ray cluster for the length of the job, one worker per GPU. From the checkout's
 # root with its environment active:
 #   sbatch serve/slurm_ray.sh pairs.jsonl -o judgments.jsonl --model my-judge --config configs/judge/vllm.yaml
-# What stands behind the script's name goes to judgelm-batch. All machines must see the model and the environment.
-# Partition and account are yours to add. Two minutes before its time is over the job is told to stop; submitted again
-# with the same line, it goes on from there.
+# The arguments after the script's name go to judgelm-batch. All machines must see the model and the environment. Add your
+# partition and account. Two minutes before its time limit the job is told to stop; submitted again with the same line,
+# it resumes.
 #SBATCH --job-name=judgelm-batch
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -19,11 +19,11 @@ set -euo pipefail
 machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 first="${machines%%$'\n'*}"
 export RAY_USAGE_STATS_ENABLED=0 HEAD_ADDRESS="$first:$((20000 + SLURM_JOB_ID % 10000))"
-# A word of this job alone, without which nobody on the network can use its cluster (Ray 2.52 and later).
+# A secret of this job, without which nobody on the network can use its cluster (Ray 2.52 and later).
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 
-# SLURM_NODEID is known only inside srun. A node that comes before the head waits for it.
+# SLURM_NODEID is known only inside srun. A node that starts before the head waits for it.
 srun --kill-on-bad-exit=0 bash -c '
     cores=(--num-cpus "${SLURM_CPUS_PER_TASK:-1}")
     if [ "$SLURM_NODEID" -eq 0 ]; then

@@ -84,7 +84,7 @@ class RayEngine:
             if (left := until - time.monotonic()) <= 0:
                 break
             self._watch(left)
-        self._send()  # workers go on while the caller handles what is finished
+        self._send()  # workers continue while the caller handles the completions
         finished, self._finished = self._finished, []
         return finished
 

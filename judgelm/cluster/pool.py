@@ -110,12 +110,12 @@ class WorkerPool:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a placed worker is still loading."""
+        """True if a placed worker is still loading."""
         return any(slot.location is not None and not slot.is_ready for slot in self._slots.values())
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a worker is not placed yet."""
+        """True if a worker is not placed yet."""
         return any(slot.location is None for slot in self._slots.values())
 
     @property
@@ -129,7 +129,7 @@ class WorkerPool:
         return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
 
     def wants_calls(self, worker: int) -> bool:
-        """Whether a worker needs another call to work on its requests."""
+        """True if a worker needs another call to work on its requests."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
     def step(self, worker: int, aborted: Sequence[str], requests: Sequence[Request]) -> None:

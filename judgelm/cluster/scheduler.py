@@ -84,7 +84,7 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any request waits or is in flight."""
+        """True if any request waits or is in flight."""
         return bool(self._waiting or self._suspects or any(queue.tasks for queue in self._queues.values()))
 
     def in_flight(self, worker: int) -> int:

@@ -29,7 +29,7 @@ class Engine(Protocol):
 
     @property
     def supports_images(self) -> bool:
-        """Whether a prompt may show images; otherwise requests with images are refused."""
+        """True if a prompt may show images; otherwise requests with images are refused."""
         ...
 
     @property

@@ -58,7 +58,7 @@ def _check_base(base: str, options: EngineOptions) -> None:
 
 
 def has_tokenizer(folder: str) -> bool:
-    """Whether a local folder holds a tokenizer."""
+    """True if a local folder holds a tokenizer."""
     return any((Path(folder) / name).is_file() for name in _TOKENIZER_FILES)
 
 

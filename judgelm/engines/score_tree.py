@@ -55,7 +55,7 @@ class ScoreTree:
 
     @cached_property
     def depth_below(self) -> dict[int, int]:
-        """Tokens from each node to the end of the longest reply behind it."""
+        """Tokens from each node to the end of the longest reply through it."""
         depths: dict[int, int] = {}
         for path in self.paths:
             for index, (node, _) in enumerate(path):

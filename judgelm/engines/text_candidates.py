@@ -93,7 +93,7 @@ class TextTree:
         """Give each open node the continuations of the known node with the most endings in common.
 
         Returns:
-            Whether a node was open; nodes behind it may be open now.
+            Whether a node was open; further nodes may be open now.
         """
         needed = self.needed()
         for node in needed:

@@ -61,7 +61,7 @@ def _end(processes: Sequence[psutil.Process], grace_s: float) -> None:
 
 
 def _is_orphan(pid: int, mark: str, run: str) -> bool:
-    """Whether a process was started for this run by a process that no longer lives."""
+    """True if a process was started for this run by a process that no longer lives."""
     name, parent = (*mark.split(":"), "")[:2]  # version 0.1 wrote a third part
     if name != run or not parent.isdigit():
         return False
@@ -74,7 +74,7 @@ def _is_orphan(pid: int, mark: str, run: str) -> bool:
 
 
 def _lives(process: psutil.Process) -> bool:
-    """Whether a process still runs; a zombie does not."""
+    """True if a process still runs; a zombie does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -101,6 +101,6 @@ class CandidateScorer:
 
 
 def _covers_reply(choice: Choice) -> bool:
-    """Whether there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
+    """True if there are log-probabilities of the reply itself: some servers list those of the reasoning first."""
     text, tokens = (choice.text or "").lstrip(), "".join(step.token for step in choice.steps or ()).lstrip()
     return bool(choice.steps) and text[:1] in ("", tokens[:1])

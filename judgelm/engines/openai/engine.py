@@ -104,7 +104,7 @@ class OpenAIEngine:
 
     @property
     def supports_images(self) -> bool:
-        """Whether images can be sent; only the server knows whether the model uses them."""
+        """True if images can be sent; only the server knows whether the model uses them."""
         return self._options.api != "completions"
 
     @property

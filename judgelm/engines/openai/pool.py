@@ -38,7 +38,7 @@ class _Member:
     down_until: float = 0.0
 
     def is_available(self, now: float) -> bool:
-        """Whether it may get a request: it works, or no other request tests whether it is back."""
+        """True if it may get a request: it works, or no other request tests whether it is back."""
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:

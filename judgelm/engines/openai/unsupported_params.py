@@ -32,18 +32,18 @@ class RefusedError(Exception):
 
     @property
     def too_long(self) -> bool:
-        """Whether the prompt does not fit into the model's window."""
+        """True if the prompt does not fit into the model's window."""
         text = self.code + " " + self.message
         return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
     @property
     def fatal(self) -> bool:
-        """Whether every other request would be refused as well: key, money, quota, model."""
+        """True if every other request would be refused as well: key, money, quota, model."""
         return self.status in (401, 402, 403, 404) or self.code == "insufficient_quota"
 
     @property
     def exceeds_rate_limit(self) -> bool:
-        """Whether this single request has more tokens than the rate limit allows (OpenAI's words)."""
+        """True if this single request has more tokens than the rate limit allows (OpenAI's words)."""
         return self.status == 429 and "request too large" in self.message.lower()
 
     def __str__(self) -> str:
@@ -87,6 +87,6 @@ def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -
 
 
 def _names(refused: RefusedError, name: str) -> bool:
-    """Whether the server's message names this field; a single letter counts only in quotes."""
+    """True if the server's message names this field; a single letter counts only in quotes."""
     quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
     return refused.param == name or re.search(quoted, refused.message) is not None

@@ -76,7 +76,7 @@ class TransformersEngine:
 
     @property
     def supports_images(self) -> bool:
-        """Whether the model takes images."""
+        """True if the model takes images."""
         return self._loaded.vision is not None
 
     @property

@@ -122,7 +122,7 @@ def load(options: EngineOptions) -> LoadedModel:
 
 
 def _runs_vision(source: str, options: EngineOptions) -> bool:
-    """Whether it is a vision-language model that this engine can run with images.
+    """True if it is a vision-language model that this engine can run with images.
 
     Raises:
         ModelError: a vision-language model of another kind, which cannot be loaded for text alone either.
@@ -203,7 +203,7 @@ def _load_hint(source: str) -> str:
 
 
 def runs_packed(model: Any) -> bool:
-    """Whether the model's attention can be replaced and its layers have no state but keys and values."""
+    """True if the model's attention can be replaced and its layers have no state but keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 

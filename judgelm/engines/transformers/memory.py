@@ -21,7 +21,7 @@ def kv_capacity(model: Any, device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a pass ran out of memory; on the CPU torch has no error class for it."""
+    """True if a pass ran out of memory; on the CPU torch has no error class for it."""
     text = str(error)
     kinds = (torch.OutOfMemoryError, MemoryError)
     return isinstance(error, kinds) or "can't allocate memory" in text or "not enough memory" in text

@@ -213,7 +213,7 @@ def _causal(query: Tensor, keys: Tensor, values: Tensor, scaling: float | None, 
 
 
 def _slow_for_one_token(query: Tensor) -> bool:
-    """Whether torch's fused kernel is slow for a single query, as on the CPU in 16 bits."""
+    """True if torch's fused kernel is slow for a single query, as on the CPU in 16 bits."""
     return query.device.type == "cpu" and query.dtype != torch.float32
 
 

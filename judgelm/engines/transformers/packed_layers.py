@@ -106,7 +106,7 @@ def _mlp(module: nn.Module) -> PackedMlp | None:
 
 
 def _alike(module: nn.Module, packed: nn.Module, features: int) -> bool:
-    """Whether both compute the same for synthetic rows, except for rounding."""
+    """True if both compute the same for synthetic rows, except for rounding."""
     rows = torch.linspace(-3, 3, 4 * features).sin().view(1, 4, features).bfloat16()
     expected, actual = module(rows).float(), packed(rows).float()
     return bool((expected - actual).abs().max() <= _PRECISION * expected.abs().max())

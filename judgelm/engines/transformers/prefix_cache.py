@@ -66,7 +66,7 @@ class PrefixCache:
         return best
 
     def has_continued(self, queued: QueuedRequest) -> bool:
-        """Whether the prompt continues a cached one."""
+        """True if the prompt continues a cached one."""
         return self._continued_key(queued) in self._entries
 
     def new_kv(self, queued: QueuedRequest, prefix: CachedPrefix) -> KVCache:

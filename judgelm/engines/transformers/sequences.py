@@ -130,7 +130,7 @@ class RunningSequence:
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: Tokenizer, eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """The text of a reply's tokens, and its finish reason; None where it goes on."""
+    """The text of a reply's tokens, and its finish reason; None where it continues."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

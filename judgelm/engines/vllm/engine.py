@@ -131,7 +131,7 @@ class VllmEngine:
 
     @property
     def supports_images(self) -> bool:
-        """Whether the model takes images."""
+        """True if the model takes images."""
         return self._vision is not None
 
     @property

@@ -224,7 +224,7 @@ def _check_names(options: EngineOptions) -> None:
 
 
 def has_vision(base: str, options: EngineOptions) -> bool:
-    """Whether the model's config has a part for vision."""
+    """True if the model's config has a part for vision."""
     return getattr(load_config(base, options), "vision_config", None) is not None
 
 
