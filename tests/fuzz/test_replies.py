@@ -6,7 +6,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from judgelm.data.formats.labels import split_review
-from judgelm.parsing.answer_tags import Labelled, TagRule, read_label, read_label_original, tagged_answer
+from judgelm.parsing.answer_tags import TagRule, read_label, read_label_original, tagged_answer
 from judgelm.parsing.final_answers import Task, Verdict, canonical, canonical_number, final_answer, read_verdict
 from judgelm.parsing.other_judges import (
     read_auto_j,
@@ -185,7 +185,7 @@ def check_reply(text):
             case Unparsed():
                 assert one.text == text
                 assert one.why
-            case Verdict() | Labelled():
+            case Verdict():
                 word = one.written
                 assert text[one.place : one.place + len(word)] == word
                 assert word
