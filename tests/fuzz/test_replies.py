@@ -187,10 +187,10 @@ def check_reply(text):
                 assert one.why
             case Verdict():
                 word = one.written
-                assert text[one.place : one.place + len(word)] == word
+                assert text[one.position : one.position + len(word)] == word
                 assert word
-            case float():
-                assert 1 <= one <= 10
+            case Scores():
+                assert 1 <= one.values[0] <= 10
             case _:
                 assert one in {"1", "2", "tie", "correct", "incorrect"} | {level for some in LEVELS for level in some}
     assert all(tagged_answer(text, rule) in text for rule in get_args(TagRule))
