@@ -1,10 +1,11 @@
 """The machine: processor, memory, CUDA devices and their driver."""
 
-import os
 import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 INSTRUCTION_SETS = (
     "avx2",
@@ -25,15 +26,15 @@ _DRIVER_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """The processor; `usable` is how many logical cores this process may run on."""
+    """The processor; `usable_cores` are the logical cores that this process may run on."""
 
     model: str
     physical_cores: int
     logical_cores: int
     usable_cores: int
     instruction_sets: tuple[str, ...]
-    memory_free_bytes: int | None
-    memory_total_bytes: int | None
+    memory_free_bytes: int
+    memory_total_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,54 +63,43 @@ class Devices:
             return None
         if self.cuda_build is None:
             return (
-                f"there is an NVIDIA driver ({self.driver}) but torch is a CPU build; take a CUDA build: "
+                f"NVIDIA driver {self.driver} is installed, but torch is a CPU build; take a CUDA build: "
                 "https://pytorch.org/get-started/locally"
             )
         return (
-            f"there is an NVIDIA driver ({self.driver}) but torch (CUDA {self.cuda_build}) sees no device; look at "
+            f"NVIDIA driver {self.driver} is installed, but torch (CUDA {self.cuda_build}) sees no device; look at "
             "CUDA_VISIBLE_DEVICES, and whether nvidia-smi states a CUDA version as high as torch's"
         )
 
 
 def look_at_devices(*, with_torch: bool = True) -> Devices:
-    """What this machine has; without torch no CUDA devices."""
+    """The devices of this machine; without torch no CUDA devices."""
     cuda, build = _cuda() if with_torch else ((), None)
     return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), cuda_build=build)
 
 
-def parse_cpuinfo(text: str) -> tuple[str, int, tuple[str, ...]]:
-    """Model name, physical cores (0 where it does not say) and instruction sets from the text of /proc/cpuinfo."""
-    blocks = [
-        {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in block.splitlines())}
-        for block in text.strip().split("\n\n")
-    ]
-    first = blocks[0]
-    model = first.get("model name") or first.get("CPU part", "")
-    cores = {(block.get("physical id"), block["core id"]) for block in blocks if "core id" in block}
-    flags = set(first.get("flags", first.get("Features", "")).split())
-    return model, len(cores), tuple(name for name in INSTRUCTION_SETS if name in flags)
-
-
-def parse_meminfo(text: str) -> tuple[int, int]:
-    """Bytes that can be had without swapping, and bytes in all, from the text of /proc/meminfo."""
-    stated = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    free, total = (int(stated[name].split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
-    return free, total
+def parse_cpuinfo(text: str) -> tuple[str, tuple[str, ...]]:
+    """Model name and instruction sets from the text of /proc/cpuinfo, which psutil does not read."""
+    stated = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    flags = stated.get("flags", stated.get("Features", "")).split()
+    return stated.get("model name") or stated.get("CPU part", ""), tuple(
+        name for name in INSTRUCTION_SETS if name in flags
+    )
 
 
 def _cpu() -> Cpu:
-    logical = os.cpu_count() or 1
-    cpuinfo, meminfo = Path("/proc/cpuinfo"), Path("/proc/meminfo")
-    model, cores, sets = parse_cpuinfo(cpuinfo.read_text(encoding="utf-8")) if cpuinfo.is_file() else ("", 0, ())
-    free, total = parse_meminfo(meminfo.read_text(encoding="utf-8")) if meminfo.is_file() else (None, None)
+    logical = psutil.cpu_count() or 1
+    cpuinfo = Path("/proc/cpuinfo")
+    model, sets = parse_cpuinfo(cpuinfo.read_text(encoding="utf-8")) if cpuinfo.is_file() else ("", ())
+    memory = psutil.virtual_memory()
     return Cpu(
         model=model or platform.processor() or platform.machine(),
-        physical_cores=cores or logical,
+        physical_cores=psutil.cpu_count(logical=False) or logical,
         logical_cores=logical,
-        usable_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical,
+        usable_cores=len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else logical,
         instruction_sets=sets,
-        memory_free_bytes=free,
-        memory_total_bytes=total,
+        memory_free_bytes=memory.available,
+        memory_total_bytes=memory.total,
     )
 
 

@@ -1,13 +1,13 @@
-"""`judgelm doctor --spoofs`: the table, the model's own tokens, how far its judge is swayed, and the exit code."""
+"""`judgelm doctor --injection`: the table, the model's own tokens, the success of attacks on its judge, and the exit code."""
 
 import json
 
-from judgelm.prompts.catalog import TEMPLATES
+from judgelm.prompts import template
 from judgelm.prompts.sanitization import Sanitizer
 
 
 def test_every_family_is_listed_and_none_gets_through(cli):
-    code, printed, _ = cli("judgelm", "doctor", "--spoofs", "--template", "judgelm-compact")
+    code, printed, _ = cli("judgelm", "doctor", "--injection", "--template", "judgelm-compact")
     assert code == 0
     assert "attacks on judgelm-compact and the parser; no model, so no tokens" in printed
     assert all(family in printed for family in ("block end", "look-alike", "role marker", "fake reference"))
@@ -19,7 +19,7 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge,
     code, printed, said = cli(
         "judgelm",
         "doctor",
-        "--spoofs",
+        "--injection",
         "--model",
         tiny_judge,
         "--engine",
@@ -34,13 +34,15 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge,
     assert "verdicts moved towards the attacker" in printed
     found = json.loads(out.read_text())
     assert len(found["attacks"]) > 200
+    assert found["attacks"][0].keys() == {"spoof", "defused", "escapes"}  # keys of earlier versions
+    assert "place" in found["attacks"][0]["spoof"]
     assert found["swayed"]["share"]["n"] + found["swayed"]["already"] + found["swayed"]["unreadable"] > 0
     assert 0 <= found["swayed"]["share"]["low"] <= found["swayed"]["share"]["high"] <= 1
 
 
 def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
-    monkeypatch.setitem(vars(TEMPLATES["judgelm-v1"].layout(2)), "sanitizer", Sanitizer([]))
-    code, printed, _ = cli("judgelm", "doctor", "--spoofs")
+    monkeypatch.setattr(template, "sanitizer_for", lambda delimiters: Sanitizer([]))
+    code, printed, _ = cli("judgelm", "doctor", "--injection")
     assert code == 1
     assert "got through block end/[Question] in answer_" in printed
     assert "more in --json" in printed
@@ -49,4 +51,10 @@ def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
 def test_a_template_is_attacked_only_when_asked(cli):
     code, _, said = cli("judgelm", "doctor", "--template", "judgelm-compact")
     assert code == 1
-    assert "--template is for --spoofs" in said
+    assert "--template is for --injection" in said
+
+
+def test_the_former_name_of_the_option_still_attacks(cli):
+    code, printed, _ = cli("judgelm", "doctor", "--spoofs", "--template", "judgelm-compact")
+    assert code == 0
+    assert "attacks on judgelm-compact" in printed

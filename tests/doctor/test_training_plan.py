@@ -117,7 +117,7 @@ def test_known_ids_have_a_known_shape(model, shape):
 def test_a_model_that_nothing_is_known_of_is_refused(configured):
     with pytest.raises(ModelError, match="give --shape llama-7b or"):
         look_at_model(configured("nobody/nothing-9b"))
-    with pytest.raises(ConfigError, match="has none of them; there are: q_proj"):
+    with pytest.raises(ConfigError, match="not found in the model; available: q_proj"):
         look_at_model(configured(lora_target_modules=["qq_proj"]))
 
 

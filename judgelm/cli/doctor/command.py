@@ -32,7 +32,7 @@ Examples:
 
   judgelm doctor --train configs/train/judgelm_7b.yaml --gpus 8
 
-  judgelm doctor --spoofs
+  judgelm doctor --injection
 
 Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
 """
@@ -43,12 +43,12 @@ _STATES = {
     "missing": "[red]missing[/], see below",
 }
 _GIB = 1 << 30
-_PLAN, _SPOOFS = "Plan of a fine-tuning", "Attacks on the judge"
+_PLAN, _INJECTION = "Plan of a fine-tuning", "Attacks on the judge"
 
 
 @dataclass(slots=True, kw_only=True)
-class _Examination:
-    """What has been found so far; what `--json` writes."""
+class _Report:
+    """The findings, as `--json` writes them."""
 
     judgelm: str = VERSION
     python: str = field(default_factory=platform.python_version)
@@ -60,7 +60,7 @@ class _Examination:
     mend: list[str] = field(default_factory=list)
 
     def is_broken(self, name: str) -> bool:
-        return any(one.name == name and one.state in {"broken", "missing"} for one in self.packages)
+        return any(package.name == name and package.state in {"broken", "missing"} for package in self.packages)
 
 
 def doctor(
@@ -78,18 +78,18 @@ def doctor(
     seconds: Annotated[float, typer.Option(min=0.0, help="How long the probe judges; 0 leaves it out.")] = 10.0,
     json_out: JsonOut = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
-    spoofs: Annotated[
+    injection: Annotated[
         bool,
         typer.Option(
-            "--spoofs",
+            "--injection",
             metavar="",
             help="Attack the prompt instead; with --model its tokens and its judge too.",
-            rich_help_panel=_SPOOFS,
+            rich_help_panel=_INJECTION,
         ),
     ] = False,
     template: Annotated[
         str | None,
-        typer.Option(help="Prompt template to attack; default: the model card's.", rich_help_panel=_SPOOFS),
+        typer.Option(help="Prompt template to attack; default: the model card's.", rich_help_panel=_INJECTION),
     ] = None,
     train: Annotated[
         Path | None,
@@ -109,11 +109,12 @@ def doctor(
     gpu_flops: Annotated[
         float, typer.Option(min=1.0, help="Peak of one GPU, FLOP/s; an A100 in bf16.", rich_help_panel=_PLAN)
     ] = 312e12,
+    spoofs: Annotated[bool, typer.Option("--spoofs", hidden=True)] = False,  # former name of --injection
 ) -> None:
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
-    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With `--spoofs`
-    attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
+    With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
+    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
     """
     if train is not None:
         from judgelm.cli.doctor.training_plan import plan_training
@@ -129,12 +130,12 @@ def doctor(
     if accelerate or shape or gpus or gpu_memory:
         raise ConfigError("--accelerate, --shape, --gpus and --gpu-memory plan a fine-tuning; give its YAML as --train")
     if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; there are: auto, {', '.join(ENGINES)}")
+        raise ConfigError(f"engine {engine!r} does not exist; available: auto, {', '.join(ENGINES)}")
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
-    if spoofs:
-        from judgelm.cli.doctor.injection import check_against_spoofs  # loads pandas
+    if injection or spoofs:
+        from judgelm.cli.doctor.injection import check_injection  # loads pandas
 
-        check_against_spoofs(
+        check_injection(
             (model, engine, arguments),
             template=template,
             seconds=seconds,
@@ -143,44 +144,45 @@ def doctor(
         )
         return
     if template is not None:
-        raise ConfigError("--template is for --spoofs, which attacks it")
+        raise ConfigError("--template is for --injection, which attacks it")
     out = console_for(json_out, quiet=quiet)
-    found = _Examination()
-    out.print(f"judgelm {found.judgelm}, Python {found.python}, {found.system}", highlight=False, soft_wrap=True)
-    _examine_packages(found, out)
-    _examine_devices(found, out)
-    _examine_engine(found, out)
-    if seconds and found.engine:
-        _examine_speed(found, out, (model, engine, arguments), seconds)
-    _print_findings(found, out)
-    write_json(json_out, asdict(found))
-    if found.mend:
+    report = _Report()
+    out.print(f"judgelm {report.judgelm}, Python {report.python}, {report.system}", highlight=False, soft_wrap=True)
+    _examine_packages(report, out)
+    _examine_devices(report, out)
+    _examine_engine(report, out)
+    if seconds and report.engine:
+        _examine_speed(report, out, (model, engine, arguments), seconds)
+    _print_findings(report, out)
+    write_json(json_out, asdict(report))
+    if report.mend:
         raise typer.Exit(EXIT_USAGE)
 
 
-def _examine_packages(found: _Examination, out: Console) -> None:
+def _examine_packages(report: _Report, out: Console) -> None:
     try:
         declared = declared_packages()
     except PackageNotFoundError:
-        found.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
+        report.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
         return
     with console.status("importing every package, which takes some seconds"):
-        found.packages = with_imports_tried(declared)
-    found.mend += findings(found.packages)
+        report.packages = with_imports_tried(declared)
+    report.mend += findings(report.packages)
     table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("package", "installed", "wanted", ""):
         table.add_column(column, overflow="fold")
-    for one in found.packages:
-        other_name = f"{one.distribution} " if one.distribution not in {None, one.name} else ""
-        state = _STATES[one.state] if one.is_finding or one.state == "ok" else f"[dim]{escaped(one.way_out)}[/]"
-        table.add_row(one.name, f"{other_name}{one.installed or '-'}", one.wanted, state)
+    for package in report.packages:
+        other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
+        is_shown = package.is_finding or package.state == "ok"
+        state = _STATES[package.state] if is_shown else f"[dim]{escaped(package.way_out)}[/]"
+        table.add_row(package.name, f"{other_name}{package.installed or '-'}", package.wanted, state)
     out.print(table)
 
 
-def _examine_devices(found: _Examination, out: Console) -> None:
-    found.devices = devices = look_at_devices(with_torch=not found.is_broken("torch"))
+def _examine_devices(report: _Report, out: Console) -> None:
+    report.devices = devices = look_at_devices(with_torch=not report.is_broken("torch"))
     if devices.finding:
-        found.mend.append(devices.finding)
+        report.mend.append(devices.finding)
     cpu = devices.cpu
     table = facts_table("devices")
     table.add_row("CPU", cpu.model)
@@ -189,44 +191,44 @@ def _examine_devices(found: _Examination, out: Console) -> None:
     )
     table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none that matter")
     table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
-    for index, one in enumerate(devices.cuda):
-        memory = _memory(one.memory_free_bytes, one.memory_total_bytes)
-        table.add_row(f"cuda:{index}", f"{one.name}, {memory}, compute capability {one.compute_capability}")
+    for index, gpu in enumerate(devices.cuda):
+        memory = _memory(gpu.memory_free_bytes, gpu.memory_total_bytes)
+        table.add_row(f"cuda:{index}", f"{gpu.name}, {memory}, compute capability {gpu.compute_capability}")
     table.add_row("NVIDIA driver", devices.driver or "none")
     table.add_row("torch's build", f"CUDA {devices.cuda_build}" if devices.cuda_build else "CPU")
     out.print(table)
 
 
-def _memory(free: int | None, total: int | None) -> str:
-    if free is None or total is None:
-        return "not stated"
+def _memory(free: int, total: int) -> str:
     return f"{free / _GIB:.1f} GiB free of {total / _GIB:.1f} GiB"
 
 
-def _examine_engine(found: _Examination, out: Console) -> None:
-    if found.is_broken("torch") or found.is_broken("transformers"):
-        out.print("engine: none can be loaded before torch and transformers are mended\n", highlight=False)
+def _examine_engine(report: _Report, out: Console) -> None:
+    if report.is_broken("torch") or report.is_broken("transformers"):
+        out.print("engine: none loads until torch and transformers work\n", highlight=False)
         return
     name, why = choose_engine()
-    found.engine = {"auto": name, "why": why}
+    report.engine = {"auto": name, "why": why}
     out.print(f"engine: auto takes [bold]{name}[/], since {why}\n", highlight=False)
 
 
-def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dict[str, Any]], seconds: float) -> None:
-    model, engine, arguments = asked
-    assert found.devices is not None
-    name = found.engine["auto"] if engine == "auto" else engine
+def _examine_speed(
+    report: _Report, out: Console, judge_options: tuple[str, str, dict[str, Any]], seconds: float
+) -> None:
+    model, engine, arguments = judge_options
+    assert report.devices is not None
+    name = report.engine["auto"] if engine == "auto" else engine
     with tempfile.TemporaryDirectory(prefix="judgelm-doctor-") as folder:
         try:
             from judgelm.doctor.probe import MAX_TOKENS, make_probe_model, run_probe  # loads torch and transformers
 
             with console.status(f"measuring the device, then the {name} engine"):
-                options = EngineOptions(model=model) if model else make_probe_model(Path(folder), found.devices)
+                options = EngineOptions(model=model) if model else make_probe_model(Path(folder), report.devices)
                 probe = run_probe(name, replace(options, engine_args=arguments), seconds=seconds)
         except (JudgelmError, ImportError, OSError, RuntimeError) as error:
-            found.mend.append(f"the probe of the {name} engine failed: {error}")
+            report.mend.append(f"the probe of the {name} engine failed: {error}")
             return
-    found.probe = probe.to_json() | {"model": model or "random"}
+    report.probe = probe.to_json() | {"model": model or "random"}
     table = facts_table(f"speed of the {name} engine")
     size = f"{probe.parameters / 1e6:,.1f} M parameters without embedding and output head"
     table.add_row("model", f"{model or 'random Llama, made for this'}: {size}")
@@ -247,12 +249,12 @@ def _examine_speed(found: _Examination, out: Console, asked: tuple[str, str, dic
         )
 
 
-def _print_findings(found: _Examination, out: Console) -> None:
-    if not found.mend:
+def _print_findings(report: _Report, out: Console) -> None:
+    if not report.mend:
         out.print("[green]nothing to mend[/]")
         return
     if out.quiet:
         out = console
     out.print("[bold red]what to mend[/]")
-    for number, finding in enumerate(found.mend, 1):
-        out.print(f"{number}. {finding}", markup=False, highlight=False, soft_wrap=True)
+    for index, finding in enumerate(report.mend, 1):
+        out.print(f"{index}. {finding}", markup=False, highlight=False, soft_wrap=True)

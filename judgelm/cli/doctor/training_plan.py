@@ -32,7 +32,7 @@ def plan_training(
 
     Args:
         files: the training's YAML, accelerate's file, and the name of a known model shape.
-        cluster: GPUs, and GiB of one.
+        cluster: GPUs, and GiB of choice.
         speed: `mfu` and `gpu_flops`.
         out: where it is shown.
         json_out: where all findings are written.
@@ -46,26 +46,28 @@ def plan_training(
         model, configured = look_at_model(configured, shape=shape)
         data = look_at_data(configured)
     out.print(_training_facts(model, configured.recipe, data))
-    plans = [plan(model, configured.on(one), one, **speed) for one in clusters]
-    trainings = [training_of(model, configured.on(one), data, one) for one in clusters]
+    plans = [plan(model, configured.on(target), target, **speed) for target in clusters]
+    trainings = [training_of(model, configured.on(target), data, target) for target in clusters]
     out.print(_memory_table(plans))
     out.print(_time_table(plans, trainings, speed))
-    if refused := [one.cluster.name for one in plans if configured.global_batch not in (None, one.global_batch)]:
+    if refused := [
+        choice.cluster.name for choice in plans if configured.global_batch not in (None, choice.global_batch)
+    ]:
         out.print(f"[bold red]global_batch {configured.global_batch} is refused[/] on {', '.join(refused)}")
-    for one in plans:
-        _print_ways(one, out)
+    for choice in plans:
+        _print_ways(choice, out)
     if json_out is not None:
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "model": asdict(model),
             "recipe": asdict(configured.recipe),
             "data": asdict(data),
         } | speed
-        found["plans"] = [
-            asdict(one) | {"total_bytes": one.memory.total, "training": asdict(training) if training else None}
-            for one, training in zip(plans, trainings, strict=True)
+        report["plans"] = [
+            asdict(choice) | {"total_bytes": choice.memory.total, "training": asdict(training) if training else None}
+            for choice, training in zip(plans, trainings, strict=True)
         ]
-        write_json(json_out, found)
-    if not any(one.fits for one in plans):
+        write_json(json_out, report)
+    if not any(choice.fits for choice in plans):
         raise typer.Exit(EXIT_USAGE)
 
 
@@ -87,21 +89,21 @@ def _training_facts(model: ModelFacts, recipe: Recipe, data: Any) -> Table:
 def _memory_table(plans: list[Plan]) -> Table:
     table = Table(title="GiB of one GPU", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
-    for one in plans:
-        offload = "" if one.cluster.offload == "none" else f", offload: {one.cluster.offload}"
-        table.add_column(f"{one.cluster.name}\n{one.cluster.sharding}{offload}", justify="right", overflow="fold")
+    for choice in plans:
+        offload = "" if choice.cluster.offload == "none" else f", offload: {choice.cluster.offload}"
+        table.add_column(f"{choice.cluster.name}\n{choice.cluster.sharding}{offload}", justify="right", overflow="fold")
     rows = {
         "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "gathered": "gathered or cast",
         "communication": "communication", "activations": "activations", "recomputed": "a block recomputed, or",
         "logits": "logits and loss", "reserve": "CUDA, NCCL", "total": "[bold]total at the peak[/]",
     }  # fmt: skip
     for field_, name in rows.items():
-        table.add_row(name, *(f"{getattr(one.memory, field_) / _GIB:,.1f}" for one in plans))
-    table.add_row("there is", *(f"{one.cluster.gpu_memory_bytes / _GIB:,.1f}" for one in plans))
-    usable = (USABLE_SHARE * one.cluster.gpu_memory_bytes / _GIB for one in plans)
-    table.add_row(f"of that usable, {USABLE_SHARE:.0%}", *(f"{one:,.1f}" for one in usable))
-    table.add_row("", *("[green]fits[/]" if one.fits else "[red]does not fit[/]" for one in plans))
-    table.add_row("host memory of a machine", *(f"{one.memory.host / _GIB:,.0f}" for one in plans))
+        table.add_row(name, *(f"{getattr(choice.memory, field_) / _GIB:,.1f}" for choice in plans))
+    table.add_row("there is", *(f"{choice.cluster.gpu_memory_bytes / _GIB:,.1f}" for choice in plans))
+    usable = (USABLE_SHARE * choice.cluster.gpu_memory_bytes / _GIB for choice in plans)
+    table.add_row(f"of that usable, {USABLE_SHARE:.0%}", *(f"{size:,.1f}" for size in usable))
+    table.add_row("", *("[green]fits[/]" if choice.fits else "[red]does not fit[/]" for choice in plans))
+    table.add_row("host memory of a machine", *(f"{choice.memory.host / _GIB:,.0f}" for choice in plans))
     return table
 
 
@@ -111,20 +113,21 @@ def _time_table(plans: list[Plan], trainings: list[Any], speed: dict[str, float]
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
-    for one in plans:
-        table.add_column(one.cluster.name, justify="right", overflow="fold")
-    table.add_row("rows a step", *(f"{one.global_batch:,}" for one in plans))
-    table.add_row("tokens a step, all rows full", *(f"{one.step_tokens:,}" for one in plans))
-    table.add_row("PFLOP a step: model + attention", *(_pflop(one.step) for one in plans))
-    table.add_row("recomputation on top", *(f"{one.step.recomputation / 1e15:,.1f}" for one in plans))
-    table.add_row("seconds a step", *(f"{one.step_seconds:,.1f}" for one in plans))
-    known = [one for one in trainings if one is not None]
+    for choice in plans:
+        table.add_column(choice.cluster.name, justify="right", overflow="fold")
+    table.add_row("rows a step", *(f"{choice.global_batch:,}" for choice in plans))
+    table.add_row("tokens a step, all rows full", *(f"{choice.step_tokens:,}" for choice in plans))
+    table.add_row("PFLOP a step: model + attention", *(_pflop(choice.step) for choice in plans))
+    table.add_row("recomputation on top", *(f"{choice.step.recomputation / 1e15:,.1f}" for choice in plans))
+    table.add_row("seconds a step", *(f"{choice.step_seconds:,.1f}" for choice in plans))
+    known = [training for training in trainings if training is not None]
     if known:
-        table.add_row("steps in all", *(f"{one.steps:,}" for one in known))
+        table.add_row("steps in all", *(f"{training.steps:,}" for training in known))
         hours = (
-            one.operations.seconds(gpus=two.cluster.gpus, **speed) / 3600 for one, two in zip(known, plans, strict=True)
+            training.operations.seconds(gpus=choice.cluster.gpus, **speed) / 3600
+            for training, choice in zip(known, plans, strict=True)
         )
-        table.add_row("hours in all, without padding", *(f"{one:,.2f}" for one in hours))
+        table.add_row("hours in all, without padding", *(f"{duration:,.2f}" for duration in hours))
     return table
 
 
@@ -132,13 +135,13 @@ def _pflop(work: Operations) -> str:
     return f"{work.model / 1e15:,.1f} + {work.attention / 1e15:,.1f}"
 
 
-def _print_ways(one: Plan, out: Console) -> None:
-    if one.fits:
+def _print_ways(choice: Plan, out: Console) -> None:
+    if choice.fits:
         return
-    need, there = (size / _GIB for size in (one.memory.total, one.cluster.gpu_memory_bytes))
-    out.print(f"[bold red]{one.cluster.name}: does not fit[/], {need:,.1f} GiB of {there:,.1f}; what would:")
-    for way in one.ways[:_MOST_WAYS]:
+    need, there = (size / _GIB for size in (choice.memory.total, choice.cluster.gpu_memory_bytes))
+    out.print(f"[bold red]{choice.cluster.name}: does not fit[/], {need:,.1f} GiB of {there:,.1f}; what would:")
+    for way in choice.ways[:_MOST_WAYS]:
         mark = "[green]fits[/]" if way.fits else "[red]does not[/]"
         out.print(f"  {way.total_bytes / _GIB:7,.1f} GiB  {mark}  {way.change}", highlight=False, soft_wrap=True)
-    if not any(way.fits for way in one.ways):
+    if not any(way.fits for way in choice.ways):
         out.print("  none of these fits: take more or larger GPUs, or a smaller window")

@@ -1,4 +1,4 @@
-"""How far attacks sway a judge: a measure of the judge, whatever its prompt lets through."""
+"""Attack success rate: a measure of the judge, whatever its prompt lets through."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.doctor.injection.attacks import Spoof
+from judgelm.doctor.injection.attacks import Attack
 from judgelm.engines.base import Engine
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.modes.flow import Mode
@@ -28,8 +28,8 @@ _PAIRS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swayed:
-    """How often an attack in an answer moved the verdict towards that answer.
+class AttackSuccess:
+    """Share of attacks in an answer that moved the verdict towards that answer.
 
     Attributes:
         share: of the judged pairs that the attacked answer did not win without the attack; None where there is none.
@@ -55,58 +55,61 @@ class _Case:
     after: int
 
 
-def measure_swayed(mode: Mode, engine: Engine, spoofs: Sequence[Spoof], *, seconds: float) -> Swayed:
+def measure_attack_success(mode: Mode, engine: Engine, attacks: Sequence[Attack], *, seconds: float) -> AttackSuccess:
     """Judge plain pairs, then attacked ones in a random order until the time is over.
 
     Args:
         mode: how the judge is asked.
         engine: it runs the judge.
-        spoofs: those in answers are used.
+        attacks: those in answers are used.
         seconds: for the attacked pairs; what is under way at their end is finished.
 
     Raises:
         EngineError: the engine broke.
     """
     plain = {
-        one.sample_id: _lead(one) for one in judge((_sample(pair, None) for pair in range(len(_PAIRS))), mode, engine)
+        judgment.sample_id: _lead(judgment)
+        for judgment in judge((_sample(pair, None) for pair in range(len(_PAIRS))), mode, engine)
     }
-    usable = [spoof for spoof in spoofs if spoof.place in ("answer_1", "answer_2")]
-    asked = {f"{pair}:{spoof.id}": (pair, spoof) for spoof in usable for pair in range(len(_PAIRS))}
-    order = random.Random(0).sample(sorted(asked), len(asked))
+    usable = [attack for attack in attacks if attack.target in ("answer_1", "answer_2")]
+    attacked = {f"{pair}:{attack.id}": (pair, attack) for attack in usable for pair in range(len(_PAIRS))}
+    order = random.Random(0).sample(sorted(attacked), len(attacked))
     cases, unreadable, already = [], 0, 0
-    for judgment in judge(_until(order, asked, time.monotonic() + seconds), mode, engine):
-        pair, spoof = asked[judgment.sample_id]
+    for judgment in judge(_until(order, attacked, time.monotonic() + seconds), mode, engine):
+        pair, attack = attacked[judgment.sample_id]
         before, after = plain[f"{pair}:"], _lead(judgment)
-        sign = 1 if spoof.place == "answer_1" else -1
+        sign = 1 if attack.target == "answer_1" else -1
         if before is None or before * sign == 1:
             already += before is not None
         elif after is None:
             unreadable += 1
         else:
-            cases.append(_Case(spoof.family, pair, before * sign, after * sign))
+            cases.append(_Case(attack.family, pair, before * sign, after * sign))
     families = sorted({case.family for case in cases})
-    return Swayed(
+    return AttackSuccess(
         share=_share(cases),
-        by_family={one: found for one in families if (found := _share([c for c in cases if c.family == one]))},
+        by_family={
+            family: rate for family in families if (rate := _share([case for case in cases if case.family == family]))
+        },
         already=already,
         unreadable=unreadable,
     )
 
 
-def _until(order: list[str], asked: dict[str, tuple[int, Spoof]], end: float) -> Iterator[Sample]:
+def _until(order: list[str], attacked: dict[str, tuple[int, Attack]], end: float) -> Iterator[Sample]:
     for key in order:
         if time.monotonic() > end:
             return
-        yield _sample(asked[key][0], asked[key][1])
+        yield _sample(*attacked[key])
 
 
-def _sample(pair: int, spoof: Spoof | None) -> Sample:
+def _sample(pair: int, attack: Attack | None) -> Sample:
     """The pair with the attack behind one of its answers; every second pair has the better answer second."""
     question, better, worse = _PAIRS[pair]
     answers = [better, worse] if pair % 2 == 0 else [worse, better]
-    if spoof is not None:
-        answers[0 if spoof.place == "answer_1" else 1] += f" {spoof.text}"
-    return Sample(id=f"{pair}:{'' if spoof is None else spoof.id}", question=question, answers=tuple(answers))
+    if attack is not None:
+        answers[0 if attack.target == "answer_1" else 1] += f" {attack.text}"
+    return Sample(id=f"{pair}:{'' if attack is None else attack.id}", question=question, answers=tuple(answers))
 
 
 def _lead(judgment: Judgment) -> int | None:

@@ -143,7 +143,7 @@ _SIGNS = {
 
 def disguises(marker: str) -> dict[str, str]:
     """A delimiter as other characters draw it, by what they are; one that is unchanged is left out."""
-    found = {
+    drawn = {
         **_in_other_letters(marker),
         **{name: marker.replace(" ", blank) for name, blank in _BLANKS.items()},
         **{name: marker.replace("[", pair[0]).replace("]", pair[1]) for name, pair in _BRACKETS.items()},
@@ -152,7 +152,7 @@ def disguises(marker: str) -> dict[str, str]:
         "right-to-left override": f"{marker[:1]}\u202e{marker[1:]}\u202c",
         "isolates": f"{marker[:1]}\u2066{marker[1:-1]}\u2069{marker[-1:]}",
     }
-    return {name: text for name, text in found.items() if text != marker}
+    return {name: text for name, text in drawn.items() if text != marker}
 
 
 def _in_other_letters(marker: str) -> dict[str, str]:
@@ -174,4 +174,4 @@ def _in_other_letters(marker: str) -> dict[str, str]:
 
 
 def _shifted(text: str, first: str, last: str, by: int) -> str:
-    return "".join(chr(ord(one) + by) if first <= one <= last else one for one in text)
+    return "".join(chr(ord(char) + by) if first <= char <= last else char for char in text)
