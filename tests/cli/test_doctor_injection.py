@@ -1,4 +1,4 @@
-"""`judgelm doctor --injection`: the table, the model's own tokens, the success of attacks on its judge, and the exit code."""
+"""`judgelm doctor --injection`: the table, the model's own tokens, attack success, and the exit code."""
 
 import json
 
