@@ -10,18 +10,7 @@ from dataclasses import dataclass
 
 from judgelm.metrics.resampling import Estimate
 from judgelm.studies.evaluation import Evaluation
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    Lines,
-    Row,
-    Series,
-    StudyResult,
-    Table,
-    bars,
-    columns,
-    table,
-)
+from judgelm.studies.result import Bars, Figure, Lines, Row, Series, StudyResult, Table, bars, columns, table
 from judgelm.studies.sentences import format_share
 
 
@@ -94,11 +83,7 @@ LAYOUTS: Mapping[int, Layout] = {
         measures=("accuracy", "precision", "recall", "f1"),
     ),
     3: Layout(title="Efficiency", heads={"method": "method", "model_size": "model size"}, measures=()),
-    4: Layout(
-        title="Scaling",
-        heads={"judge_size": "judge size", "data_scale": "data scale"},
-        measures=_SCALING,
-    ),
+    4: Layout(title="Scaling", heads={"judge_size": "judge size", "data_scale": "data scale"}, measures=_SCALING),
     5: Layout(title="Swap augmentation", heads={"method": "method"}, measures=_SCALING),
     6: Layout(
         title="Reference support and reference drop",

@@ -15,12 +15,10 @@ from judgelm.errors import InputError
 def benchmark_command(
     judgments: Annotated[Path, typer.Argument(metavar="RUN", help="A run file over rows of `judgelm data import`.")],
     rows: Annotated[
-        Path,
-        typer.Option("--rows", "-r", metavar="FILE", help="These rows; their .protocol.json names the benchmark."),
+        Path, typer.Option("--rows", "-r", metavar="FILE", help="These rows; their .protocol.json names the benchmark.")
     ],
     name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The benchmark, where its .protocol.json is not beside the rows."),
+        str | None, typer.Option(metavar="NAME", help="The benchmark, where its .protocol.json is not beside the rows.")
     ] = None,
     *,
     output: StudyOutput,

@@ -15,8 +15,7 @@ def capabilities_command(
         list[Path], typer.Argument(metavar="RUN", help="Run files that grade answers, one for each answering model.")
     ],
     questions: Annotated[
-        Path,
-        typer.Option("--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows: id, capabilities."),
+        Path, typer.Option("--questions", "-q", metavar="FILE", help="MM-Vet's mm-vet.json, or rows: id, capabilities.")
     ],
     name: Annotated[
         list[str] | None,

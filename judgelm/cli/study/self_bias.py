@@ -32,8 +32,7 @@ def self_bias_command(
         typer.Option(metavar="FILE", help="The rows these runs judged: answer, answer_models, item (or question)."),
     ] = None,
     families: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="YAML: family -> list of models; default: by the models' names."),
+        Path | None, typer.Option(metavar="FILE", help="YAML: family -> list of models; default: by the models' names.")
     ] = None,
     reference: Annotated[
         str, typer.Option(metavar="JUDGE", help="The judge whose scores are the reference.")

@@ -26,8 +26,7 @@ def ssr_command(
         ),
     ],
     selective: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run with its own gate, to be checked against the two others."),
+        Path | None, typer.Option(metavar="RUN", help="A run with its own gate, to be checked against the two others.")
     ] = None,
     tau: Annotated[float, typer.Option(help="Least agreement of the self-solves for a reference, 0 to 1.")] = 0.8,
     split: Annotated[

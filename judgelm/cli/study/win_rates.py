@@ -28,8 +28,7 @@ def win_rates_command(
     difficulty: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE",
-            help="Rows: instruction (or index) and instruction_difficulty, for the length control.",
+            metavar="FILE", help="Rows: instruction (or index) and instruction_difficulty, for the length control."
         ),
     ] = None,
     *,

@@ -37,6 +37,7 @@ _MOST_LABELS = 60
 _LONGEST = 38
 _WIDE_IN = 6.5
 _SOFT = "#566072"
+_LUMINANCE = (0.2126, 0.7152, 0.0722)
 _Look = dict[str, Any]
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _DASHES = ("-", "--", "-.", ":")
@@ -101,22 +102,13 @@ def _lines(figure: Lines) -> Canvas:
         axes.axline((0, 0), slope=1, color=_SOFT, linestyle="--", linewidth=1, label="y = x")
     for index, series in enumerate(figure.series):
         y, errors = _with_errors(series.y)
-        dash = _DASHES[index // len(COLOURS) % len(_DASHES)] if figure.joined else "none"
         look: _Look = {
             "color": COLOURS[index % len(COLOURS)],
             "marker": _MARKERS[index % len(_MARKERS)],
-            "linestyle": dash,
+            "linestyle": _DASHES[index // len(COLOURS) % len(_DASHES)] if figure.joined else "none",
+            "label": _named(series.name, series.y),
         }
-        axes.errorbar(
-            series.x,
-            y,
-            yerr=errors,
-            capsize=2.5,
-            markersize=5.5,
-            elinewidth=1,
-            label=_named(series.name, series.y),
-            **look,
-        )
+        axes.errorbar(series.x, y, yerr=errors, capsize=2.5, markersize=5.5, elinewidth=1, **look)
         _point_labels(axes, series, y)
     values = [value for series in figure.series for value in series.y]
     axes.set(xlabel=_clean(figure.x_label), ylabel=_wrapped(_with_level(figure.y_label, values), axes))
@@ -223,7 +215,7 @@ def _heat_map(figure: HeatMap) -> Canvas:
     mesh = axes.pcolormesh(values, cmap=colours, norm=norm, edgecolors="white", linewidth=1)
     for row, column in np.ndindex(*values.shape):
         value = float(values[row, column])
-        dark = np.isfinite(value) and _luminance(colours(norm(value))) < 0.5
+        dark = np.isfinite(value) and np.dot(colours(norm(value))[:3], _LUMINANCE) < 0.5
         text = _number(value) if np.isfinite(value) else "–"
         look: _Look = {"ha": "center", "va": "center", "fontsize": 8, "color": "white" if dark else INK}
         axes.text(column + 0.5, row + 0.5, text, **look)
@@ -247,10 +239,6 @@ def _colours(values: NDArray[np.float64], centred: bool) -> tuple[LinearSegmente
         return _DIVERGING, Normalize(-most, most)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return _BLUES, Normalize(low, high if high > low else low + 1)
-
-
-def _luminance(colour: Sequence[float]) -> float:
-    return 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2]
 
 
 def _canvas(title: str, width_in: float, height_in: float) -> tuple[Canvas, Axes]:

@@ -8,18 +8,7 @@ from judgelm.records import Sample
 from judgelm.studies.compare_judges.comparison import AlignedVotes, JudgeResult, PairedComparison
 from judgelm.studies.join import group_by_value
 from judgelm.studies.pair_labels import RULE_NAMES
-from judgelm.studies.result import (
-    Bars,
-    Figure,
-    Forest,
-    ForestRow,
-    HeatMap,
-    Row,
-    Table,
-    bars,
-    columns,
-    table,
-)
+from judgelm.studies.result import Bars, Figure, Forest, ForestRow, HeatMap, Row, Table, bars, columns, table
 from judgelm.studies.sentences import excerpt, file_slug
 
 _MOST_BARS = 12

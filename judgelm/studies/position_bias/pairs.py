@@ -58,9 +58,7 @@ def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup
     for name, group in groups:
         before = merged.get(name, PairGroup(pairs=()))
         merged[name] = PairGroup(
-            pairs=before.pairs + group.pairs,
-            alone=before.alone + group.alone,
-            by_hand=before.by_hand + group.by_hand,
+            pairs=before.pairs + group.pairs, alone=before.alone + group.alone, by_hand=before.by_hand + group.by_hand
         )
     return merged
 

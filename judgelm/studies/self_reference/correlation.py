@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from judgelm.metrics.partial_correlation import (
     Correlation,
@@ -20,21 +19,6 @@ Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> its correlations."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BandCounts:
-    """Numbers of judge-and-data-set cases: weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
-
-    weak: int
-    moderate: int
-    strong: int
-    undefined: int
-
-    @property
-    def cases(self) -> int:
-        """All of them."""
-        return self.weak + self.moderate + self.strong + self.undefined
-
-
 def correlations(votes: AlignedVotes) -> Correlations:
     """Equations 13 and 14 for every data set, judge and method."""
     results = {}
@@ -44,13 +28,10 @@ def correlations(votes: AlignedVotes) -> Correlations:
     return results
 
 
-def band_counts(results: Correlations, method: Method) -> BandCounts:
-    """The cases of one method by strength."""
-    values = [value.g_j_given_a.estimate for (_, _, way), value in results.items() if way == method]
-    counts = Counter("undefined" if value is None else band(value.value) for value in values)
-    return BandCounts(
-        weak=counts["weak"], moderate=counts["moderate"], strong=counts["strong"], undefined=counts["undefined"]
-    )
+def band_counts(results: Correlations, method: Method) -> Counter[str]:
+    """Numbers of a method's cases by strength: weak (below 0.3), moderate, strong (0.5 and more) or undefined."""
+    values = [result.g_j_given_a.estimate for (_, _, judged_with), result in results.items() if judged_with == method]
+    return Counter("undefined" if value is None else band(value.value) for value in values)
 
 
 def correlation_table(results: Correlations) -> Table:

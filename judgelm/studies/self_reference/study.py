@@ -69,9 +69,9 @@ def _findings(votes: AlignedVotes, correlated: Correlations, gained: Gains, chan
     for method in votes.methods:
         bands = correlation.band_counts(correlated, method)
         sentences.append(
-            f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands.weak}, "
-            f"moderate in {bands.moderate} and strong in {bands.strong} of {bands.cases} cases, undefined in "
-            f"{bands.undefined}."
+            f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
+            f"moderate in {bands['moderate']} and strong in {bands['strong']} of {bands.total()} cases, undefined in "
+            f"{bands['undefined']}."
         )
     if mean := correlation.mean_gain(gained):
         sentences.append(
