@@ -56,10 +56,7 @@ def merge_groups(groups: Sequence[tuple[str, PairGroup]]) -> dict[str, PairGroup
     """Groups by name; those of one name become one."""
     merged: dict[str, PairGroup] = {}
     for name, group in groups:
-        before = merged.get(name, PairGroup(pairs=()))
-        merged[name] = PairGroup(
-            pairs=before.pairs + group.pairs, alone=before.alone + group.alone, by_hand=before.by_hand + group.by_hand
-        )
+        merged[name] = merged.get(name, PairGroup()) + group
     return merged
 
 

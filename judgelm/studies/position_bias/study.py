@@ -51,9 +51,14 @@ class PairGroup:
         by_hand: judgments whose scores were not read off the reply's beginning.
     """
 
-    pairs: tuple[TwiceJudged, ...]
+    pairs: tuple[TwiceJudged, ...] = ()
     alone: int = 0
     by_hand: int = 0
+
+    def __add__(self, other: "PairGroup") -> "PairGroup":
+        return PairGroup(
+            pairs=self.pairs + other.pairs, alone=self.alone + other.alone, by_hand=self.by_hand + other.by_hand
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +85,7 @@ def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling 
     resampling = resampling or Resampling()
     if _ALL in groups:
         raise InputError(f'group "{_ALL}": this is the name of all pairs together; choose another')
-    everything = PairGroup(
-        pairs=tuple(pair for group in groups.values() for pair in group.pairs),
-        alone=sum(group.alone for group in groups.values()),
-        by_hand=sum(group.by_hand for group in groups.values()),
-    )
+    everything = sum(groups.values(), PairGroup())
     whole = _measured(_ALL, everything, resampling)
     if whole.position is None:
         raise InputError(

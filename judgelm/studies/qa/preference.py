@@ -52,9 +52,9 @@ def model_preferences(
         false = [answer for answer in answers if answer.model == model and not answer.gate.exact]
         labels = [[counting.label(run.label(answer)) for run in (own, *others)] for answer in false]
         complete = [index for index, row in enumerate(labels) if None not in row]
-        table = np.array([labels[index] for index in complete], dtype=bool).reshape(len(complete), 1 + len(others))
+        matrix = np.array([labels[index] for index in complete], dtype=bool).reshape(len(complete), 1 + len(others))
         shares = preferences(
-            table[:, 0], table[:, 1:], [false[index].question for index in complete], counting.resampling
+            matrix[:, 0], matrix[:, 1:], [false[index].question for index in complete], counting.resampling
         )
         rows.append(ModelPreference(model, own.judge, len(complete), len(false) - len(complete), shares))
     return rows
