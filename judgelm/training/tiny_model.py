@@ -1,7 +1,6 @@
-"""Make a small base model from nothing: a tokenizer trained on given texts and a Llama with random weights.
+"""A small base model without downloads: a tokenizer trained on given texts, and a Llama with random weights.
 
-For tests, demos and laboratories that must train where no model can be downloaded. Nothing is trained here but the
-tokenizer; what the texts are, and how the model learns them, is the caller's business.
+For tests, demos and replications. Only the tokenizer is trained here; the caller trains the model.
 """
 
 from collections.abc import Iterable
@@ -24,10 +23,10 @@ _BYTES = len(pre_tokenizers.ByteLevel.alphabet())
 
 
 def make_tokenizer(texts: Iterable[str], *, vocab_size: int, max_positions: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer: words of the texts become tokens, any other text falls apart into bytes.
+    """Train a byte-level BPE tokenizer: words of the texts become tokens, any other text becomes bytes.
 
     Args:
-        texts: read once; a few thousand suffice, as long as every word of the data occurs twice.
+        texts: read once; a few thousand suffice if every word of the data occurs twice.
         vocab_size: upper bound, special tokens and the 256 bytes included; small text may need fewer.
         max_positions: the model's window, in tokens.
 
@@ -35,7 +34,7 @@ def make_tokenizer(texts: Iterable[str], *, vocab_size: int, max_positions: int)
         ConfigError: `vocab_size` has no room for the bytes and the special tokens.
     """
     if vocab_size < _BYTES + 2:
-        raise ConfigError(f"vocab_size={vocab_size} is too small; {_BYTES} bytes and 2 special tokens are the least")
+        raise ConfigError(f"vocab_size={vocab_size} is too small; the minimum is {_BYTES} bytes and 2 special tokens")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -74,21 +73,20 @@ def make_base(
     seed: int,
     dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Write a randomly initialised Llama and its tokenizer, loadable by `AutoModelForCausalLM` and `AutoTokenizer`.
+    """Write a randomly initialised Llama and its tokenizer, for `AutoModelForCausalLM` and `AutoTokenizer`.
 
-    The embeddings are tied, the MLP four times as wide as the model less the gate's third;
-    the end of a text is `</s>`, and nothing stands at its beginning.
+    The embeddings are tied, and the gated MLP is 8/3 as wide as the model. Texts end in `</s>`, without a start token.
 
     Args:
         texts: what the tokenizer is trained on, read once.
         folder: made if missing; files in it of the same names are overwritten.
         hidden_size: a multiple of `2 * heads`.
         layers: transformer blocks.
-        heads: attention heads, all with keys and values of their own.
-        vocab_size: upper bound; the model gets what the tokenizer really has.
+        heads: attention heads, each with its own keys and values.
+        vocab_size: upper bound; the model has as many as the tokenizer.
         max_positions: the window, in tokens.
-        seed: of the weights; the global random state stays as it was. The same arguments give the same files.
-        dtype: that the weights are saved in.
+        seed: of the weights; the global random state is unchanged. The same arguments give the same files.
+        dtype: of the saved weights.
 
     Raises:
         ConfigError: `hidden_size` and `heads` do not fit, or `vocab_size` is too small.

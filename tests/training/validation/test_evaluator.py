@@ -191,7 +191,9 @@ def test_a_resumed_run_goes_on_counting_evaluations_without_anything_better(tiny
     save_judge(patient, arguments, model)
     facts = json.loads((tmp_path / "patient/judge.json").read_text())["training"]
     assert facts["steps"] == 6
-    assert facts["epochs"] == pytest.approx(patient.epochs * 6 / 9)  # of the nine steps that were configured
+    assert facts["epochs"] == pytest.approx(
+        patient.rows.schedule.epochs_of(patient.rows.per_epoch) * 6 / 9
+    )  # of the nine steps that were configured
 
 
 def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_judge, world, tmp_path):
