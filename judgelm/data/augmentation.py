@@ -128,12 +128,14 @@ def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: Build
         counts: the outcomes are added here.
     """
     for copy in range(_copies(pair, options, epoch)):
-        current = pair.named(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
+        current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
         swaps = options.swap == "both" or (
             options.swap == "draw" and should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
         )
-        current = _without_reasons(_with_reference(current, options, epoch), options, epoch)
-        current = replace(current.named(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
+        if options.reference == "draw":
+            current = drop_reference(current, options.reference_drop_prob, seed=options.seed, epoch=epoch)
+        current = _without_reasons(current, options, epoch)
+        current = replace(current.with_id(f"{current.sample.id}:e{epoch}"), epoch=epoch) if epoch else current
         swapped_pair = _swapped(current, options, counts) if swaps else None
         if not swaps:
             counts.swapped["left as it was"] += 1
@@ -162,15 +164,9 @@ def _swapped(pair: LabelledPair, options: BuildOptions, counts: BuildCounts) -> 
     counts.swapped["swapped without an ambiguous reason" if result.ambiguous else "swapped"] += 1
     after = result.pair
     if options.swap == "both":
-        after = after.named(f"{after.sample.id}:swapped")
+        after = after.with_id(f"{after.sample.id}:swapped")
     counts.add_example(pair, after, options.seed)
     return after
-
-
-def _with_reference(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:
-    if options.reference == "draw":
-        return drop_reference(pair, options.reference_drop_prob, seed=options.seed, epoch=epoch)
-    return pair
 
 
 def _without_reasons(pair: LabelledPair, options: BuildOptions, epoch: int) -> LabelledPair:

@@ -31,7 +31,7 @@ class LabelledPair:
     swapped: bool = False
     epoch: int = 0
 
-    def named(self, pair_id: str) -> "LabelledPair":
+    def with_id(self, pair_id: str) -> "LabelledPair":
         """The same pair under another id."""
         return replace(self, sample=replace(self.sample, id=pair_id))
 

@@ -108,7 +108,7 @@ def test_a_reference_is_drawn_where_that_is_wanted():
         dropped = uniform_hash(SEED, number, "reference", 1) < 0.3
         assert (one.sample.reference, one.plain is None) == ((None, False) if dropped else ("r", True))
         assert derived(pair, 1, swap="none", reference_drop_prob=0.3)[0] == [
-            replace(pair.named(f"{number}:e1"), epoch=1)
+            replace(pair.with_id(f"{number}:e1"), epoch=1)
         ]
 
 

@@ -163,7 +163,7 @@ def _in_json(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def choice_field(row: Row, name: str, values: Mapping[object, str]) -> str:
+def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
     """The meaning of a field's value.
 
     Raises:

@@ -31,7 +31,7 @@ _OUTPUT_FIELDS = ("model_outputs", "generated_text")
 """Fields of the published results that hold the model's text: 4 and 25 of the 29 whose text is in the repository."""
 
 _NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
-_PAIR_LABELS: Mapping[object, str] = {"A": "1", "B": "2"}
+_PAIR_LABELS: Mapping[object, Winner] = {"A": 1, "B": 2}
 
 
 def _first_fields(path: str) -> set[str]:
@@ -209,7 +209,7 @@ def _mmlu_pair(row: Row, results: _Results) -> Entry:
     if missing:
         raise row_error(row, f"no output of {' and '.join(missing)} for {key}; give the file that holds it too")
     answers = tuple(outputs[key][model] for model in models)
-    winner: Winner = 1 if choice_field(row, "label", _PAIR_LABELS) == "1" else 2
+    winner = choice_field(row, "label", _PAIR_LABELS)
     sample = _question(results.questions[key], answers, models)
     truth: dict[str, object] = {"id": sample.id, "winner": winner, "answer": sample.reference, "question": key}
     if sample.category is not None:

@@ -13,9 +13,6 @@ from judgelm.data.readers.rejects import OnReject
 from judgelm.data.readers.rows import Row
 from judgelm.records import Label, Sample, Winner
 
-_WINNERS: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
-
-
 _PANDALM = Shape(
     name="PandaLM's test set",
     needs=("instruction", "response1", "response2", "annotator1", "annotator2", "annotator3"),
@@ -50,7 +47,7 @@ def _llmbar_entry(subset: str, row: Row, row_number: int) -> Entry:
     return Entry(plain_row(sample, label))
 
 
-_JUDGEBENCH_LABELS: Mapping[object, str] = {"A>B": "1", "B>A": "2"}
+_JUDGEBENCH_LABELS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2}
 _JUDGEBENCH_CATEGORIES = {
     "mmlu-pro": "knowledge",
     "livebench-reasoning": "reasoning",
@@ -77,7 +74,7 @@ def _judgebench_entry(row: Row, row_number: int) -> Entry:
         category=category,
         metadata={"source": source, "original_id": row_id(row, ("original_id",))},
     )
-    return Entry(plain_row(sample, Label(sample_id="", winner=_WINNERS[winner])))
+    return Entry(plain_row(sample, Label(sample_id="", winner=winner)))
 
 
 AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -112,7 +109,7 @@ AUTO_J_GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Auto-J's 58 scenarios by the 8 groups in which its makers report them."""
 
-_AUTO_J_LABELS: Mapping[object, str] = {0: "1", 1: "2", 2: "tie"}
+_AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 _AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
 
 
@@ -125,7 +122,7 @@ def _auto_j_entry(row: Row, row_number: int) -> Entry:
         answers=(text_field(row, "response 1", needs), text_field(row, "response 2", needs)),
         category=text_field(row, "scenario", needs),
     )
-    return Entry(plain_row(sample, Label(sample_id="", winner=_WINNERS[winner])))
+    return Entry(plain_row(sample, Label(sample_id="", winner=winner)))
 
 
 PANDALM = Benchmark(

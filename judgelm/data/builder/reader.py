@@ -175,7 +175,7 @@ class PairReader:
             pair = replace_reference(pair, reference)
         if self._options.reference == "ignore":
             pair = pair.without_reference()
-        return pair.named(pair_id)
+        return pair.with_id(pair_id)
 
     def _drop(self, pair: LabelledPair, reason: DropReason, more: str) -> None:
         self.counts.dropped[pair.source, reason] += 1

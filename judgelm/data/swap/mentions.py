@@ -49,7 +49,7 @@ from judgelm.data.swap.patterns import (
     noun_before,
     rename_mention,
 )
-from judgelm.data.swap.spans import Sentences, SourceTexts, Words
+from judgelm.data.swap.spans import Sentences, SourceTexts, WordPositions
 
 AmbiguityCode = Literal[
     "bare_name",
@@ -99,8 +99,8 @@ class MentionReader:
         return Sentences(self.text)
 
     @cached_property
-    def _plurals(self) -> Words:
-        return Words(PLURAL, self.text)
+    def _plurals(self) -> WordPositions:
+        return WordPositions(PLURAL, self.text)
 
     def add(self, match: re.Match[str]) -> None:
         """Add the next word as a name."""
@@ -110,7 +110,7 @@ class MentionReader:
         self.names.append(name)
         self._starts.setdefault((name.position, name.form), []).append(name.start)
 
-    def named(self, start: int, end: int) -> set[tuple[int, str]]:
+    def mentioned(self, start: int, end: int) -> set[tuple[int, str]]:
         """(position, form) of the names so far that begin in `[start, end)`."""
         return {key for key, starts in self._starts.items() if bisect_left(starts, start) < bisect_left(starts, end)}
 
@@ -190,7 +190,7 @@ class MentionReader:
     def _likely(self, match: re.Match[str], noun: str) -> Reading:
         form = match.lastgroup or ""
         marks = [rename_mention(match[0], form, position) for position in range(self.count)]
-        quoted = any(self.sources.have(f"{noun} {mark}") for mark in marks)
+        quoted = any(self.sources.contain(f"{noun} {mark}") for mark in marks)
         if noun in UNSURE_NOUNS:
             return "plain" if quoted else "unsure_noun"
         return "said_in_answer" if quoted else "name"
@@ -245,12 +245,12 @@ class MentionReader:
         """The word in "the first one": of the answers as shown, unless a name or another thing stands before it."""
         if not self._in_range(match):
             return "plain"
-        start = self.sentences.opens(match.start(), back=1)
-        near = self.named(start, match.start())
+        start = self.sentences.start(match.start(), back=1)
+        near = self.mentioned(start, match.start())
         if any(form not in ("ordinal", "nth") for _, form in near):
             return "unnamed_ordinal"
         opens = _THE_ALONE.fullmatch(self.text, 0, match.start())
-        clear = near or opens or self._plurals.between(start, match.start())
+        clear = near or opens or self._plurals.any_in(start, match.start())
         return "name" if clear else "unnamed_ordinal"
 
     def _placement(self, match: re.Match[str]) -> Reading:
@@ -268,7 +268,7 @@ class MentionReader:
         "Assistant 1 and Assistant 2 ...; the latter" becomes "Assistant 2 and Assistant 1 ...; the latter", which is
         still the answer that was meant. With no two names before it, "the latter answer" is the one shown last.
         """
-        near = self.named(self.sentences.opens(match.start(), back=1), match.start())
+        near = self.mentioned(self.sentences.start(match.start(), back=1), match.start())
         if len({position for position, form in near if form != "side"}) > 1:
             return "plain"
         noun = NOUN_AFTER.match(self.text, match.end())
@@ -278,7 +278,7 @@ class MentionReader:
 
     def _named_in_sentence(self, match: re.Match[str]) -> bool:
         """True if the sentence names an answer by the same kind of word earlier: "Assistant 1 ... 2"."""
-        before = self.named(self.sentences.opens(match.start()), match.start())
+        before = self.mentioned(self.sentences.start(match.start()), match.start())
         return any(form == match.lastgroup for _, form in before)
 
 

@@ -37,7 +37,7 @@ class Quote:
     end: int
     content: str
 
-    def holds(self, start: int, end: int) -> bool:
+    def contains(self, start: int, end: int) -> bool:
         """True if the span is within the quotation."""
         return self.start < start and end < self.end
 
@@ -54,7 +54,7 @@ def find_quotes(text: str) -> list[Quote]:
 def enclosing_quote(quotes: Sequence[Quote], start: int, end: int) -> Quote | None:
     """The quotation around a span, or None."""
     index = bisect_left(quotes, start, key=attrgetter("start")) - 1
-    return quotes[index] if index >= 0 and quotes[index].holds(start, end) else None
+    return quotes[index] if index >= 0 and quotes[index].contains(start, end) else None
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class SourceTexts:
     texts: Sequence[str]
     _plain: list[str] | None = field(default=None, init=False)
 
-    def have(self, words: str) -> bool:
+    def contain(self, words: str) -> bool:
         """True if one text contains the words; `...` stands for omitted words."""
         if self._plain is None:  # only now: most judgments quote nothing that matters
             self._plain = [_plain_words(text) for text in self.texts]
@@ -96,27 +96,27 @@ class Sentences:
     def __init__(self, text: str) -> None:
         ends = list(SENTENCE_END.finditer(text))
         self._length = len(text)
-        self._closes = [match.start() for match in ends]
-        self._opens = [0, *(match.end() for match in ends)]
+        self._ends = [match.start() for match in ends]
+        self._starts = [0, *(match.end() for match in ends)]
         self._led = [0]
-        for before, opening in pairwise(self._opens):
+        for before, opening in pairwise(self._starts):
             self._led.append(self._led[-1] if text[before:opening].rstrip().endswith(":") else opening)
 
-    def opens(self, position: int, *, back: int = 0) -> int:
+    def start(self, position: int, *, back: int = 0) -> int:
         """Start of the sentence of a position, or of the sentence `back` sentences earlier; at least 0."""
-        return self._opens[max(0, bisect_right(self._opens, position) - 1 - back)]
+        return self._starts[max(0, bisect_right(self._starts, position) - 1 - back)]
 
-    def closes(self, position: int) -> int:
+    def end(self, position: int) -> int:
         """End of the sentence of a position."""
-        index = bisect_left(self._closes, position)
-        return self._closes[index] if index < len(self._closes) else self._length
+        index = bisect_left(self._ends, position)
+        return self._ends[index] if index < len(self._ends) else self._length
 
-    def led_up_to(self, position: int) -> int:
+    def start_with_lead_in(self, position: int) -> int:
         """Start of the sentence of a position, together with preceding sentences that end in a colon."""
-        return self._led[bisect_right(self._opens, position) - 1]
+        return self._led[bisect_right(self._starts, position) - 1]
 
 
-class Words:
+class WordPositions:
     """Positions of a pattern's words in one text.
 
     Args:
@@ -127,7 +127,7 @@ class Words:
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
         self._starts = [match.start() for match in pattern.finditer(text)]
 
-    def between(self, start: int, end: int) -> bool:
+    def any_in(self, start: int, end: int) -> bool:
         """True if a word begins in `[start, end)`."""
         index = bisect_left(self._starts, start)
         return index < len(self._starts) and self._starts[index] < end

@@ -29,7 +29,7 @@ from judgelm.data.swap.patterns import (
     find_mentions,
     rename_mention,
 )
-from judgelm.data.swap.spans import Quote, SourceTexts, Words, enclosing_quote, find_quotes
+from judgelm.data.swap.spans import Quote, SourceTexts, WordPositions, enclosing_quote, find_quotes
 
 OnAmbiguous = Literal["keep", "drop_reason"]
 """Treatment of a pair with an ambiguous reason: keep it unswapped, or swap it without that reason."""
@@ -103,7 +103,7 @@ def _names(text: str, count: int, answers: Sequence[str]) -> list[Mention] | Amb
             reader.add(match)
         elif reading != "plain":
             return Ambiguous(code=reading, excerpt=_around(text, *match.span()))
-    words = Words(SCORES_BEFORE, text), Words(SCORES_AFTER, text)
+    words = WordPositions(SCORES_BEFORE, text), WordPositions(SCORES_AFTER, text)
     unnamed = next((pair for pair in scores.pairs if _is_unnamed(pair, reader, words)), None)
     return reader.names if unnamed is None else Ambiguous(code="unnamed_scores", excerpt=_around(text, *unnamed))
 
@@ -116,10 +116,10 @@ def _in_quote(match: re.Match[str], quote: Quote, reader: MentionReader) -> Read
     """
     before, after = reader.text[quote.start : match.start()], reader.text[match.end() : quote.end]
     if not (NICKNAME_BEFORE.fullmatch(before) and NICKNAME_AFTER.fullmatch(after)):
-        return "plain" if reader.sources.have(quote.content) else "quoted_name"
+        return "plain" if reader.sources.contain(quote.content) else "quoted_name"
     form = match.lastgroup or ""
     names_elsewhere = (f"{before}{rename_mention(match[0], form, position)}{after}" for position in range(reader.count))
-    return "name" if reader.sources.texts and not any(map(reader.sources.have, names_elsewhere)) else "quoted_name"
+    return "name" if reader.sources.texts and not any(map(reader.sources.contain, names_elsewhere)) else "quoted_name"
 
 
 class _ScorePairs:
@@ -143,7 +143,7 @@ class _ScorePairs:
             self.pairs.append((last.start(), match.end()))
 
 
-def _is_unnamed(pair: tuple[int, int], reader: MentionReader, words: tuple[Words, Words]) -> bool:
+def _is_unnamed(pair: tuple[int, int], reader: MentionReader, words: tuple[WordPositions, WordPositions]) -> bool:
     """True if the two numbers are scores, and their sentence (with a preceding colon clause) names less than two.
 
     `words` are those that speak of scores before and behind them.
@@ -151,13 +151,13 @@ def _is_unnamed(pair: tuple[int, int], reader: MentionReader, words: tuple[Words
     (start, end), text, (before, behind) = pair, reader.text, words
     if SCORES_SCALE.search(text, max(0, start - _AROUND), start):
         return False
-    opens, closes = reader.sentences.led_up_to(start), reader.sentences.closes(end)
+    start_of_sentence, end_of_sentence = reader.sentences.start_with_lead_in(start), reader.sentences.end(end)
     line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     rest = text[line_start:start] + text[end : line_end if line_end >= 0 else len(text)]
     alone = not rest.removesuffix("/10").strip(_SCORE_DRESS)
-    if len({position for position, _ in reader.named(opens, closes)}) > 1:
+    if len({position for position, _ in reader.mentioned(start_of_sentence, end_of_sentence)}) > 1:
         return False
-    return alone or before.between(opens, start) or behind.between(end, closes)
+    return alone or before.any_in(start_of_sentence, start) or behind.any_in(end, end_of_sentence)
 
 
 def _around(text: str, start: int, end: int) -> str:

@@ -125,7 +125,7 @@ PAIRS = st.lists(
         st.sampled_from("st"),
     ),
     max_size=20,
-).map(lambda pairs: [pair.named(str(number)) for number, pair in enumerate(pairs)])
+).map(lambda pairs: [pair.with_id(str(number)) for number, pair in enumerate(pairs)])
 
 
 @given(PAIRS, st.integers(0, 3), st.randoms(use_true_random=False))
