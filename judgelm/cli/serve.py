@@ -134,11 +134,11 @@ def serve(
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
+    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, check_exposure, public_name, read_keys
     from judgelm.serving.sockets import bind
 
     keys = read_keys(api_key or [], api_key_file)
-    check_exposure(host, keys, no_auth=no_auth)
+    check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     arguments = judge_options.judge_arguments()
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:

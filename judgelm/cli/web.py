@@ -83,12 +83,13 @@ def web(
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # read by Gradio; what browsers upload goes when the page ends
         from judgelm.serving.engine_worker import EngineWorker
+        from judgelm.serving.settings import check_exposure
         from judgelm.serving.sockets import bind
-        from judgelm.serving.web.app import check_exposure, serve_page, web_app
+        from judgelm.serving.web.app import serve_page, web_app
         from judgelm.serving.web.page import create_page
         from judgelm.serving.web.runs import open_runs
 
-        check_exposure(host, password, no_auth=no_auth)
+        check_exposure(host, password, no_auth=no_auth, way_out="add --password")
         runs = open_runs(run or [], pairs)
         with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
             worker = EngineWorker(judge.engine)

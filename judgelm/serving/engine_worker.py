@@ -50,7 +50,7 @@ class WorkerCounts:
     """Counts since the worker started.
 
     Attributes:
-        asked: flows submitted, the joined ones included.
+        submitted: flows submitted, the joined ones included.
         joined: of them, flows that waited for the result of an equal one instead of being judged themselves.
         refused: flows refused because the queue was full.
         answered: flows that ended with a result.
@@ -58,7 +58,7 @@ class WorkerCounts:
         dropped: flows ended because every future that waited for them was cancelled.
     """
 
-    asked: int = 0
+    submitted: int = 0
     joined: int = 0
     refused: int = 0
     answered: int = 0
@@ -114,7 +114,7 @@ class EngineWorker:
                 raise EngineError(self._broken)
             if self._closing:
                 raise BusyError("the server is shutting down; try again when it is back")
-            self.counts.asked += 1
+            self.counts.submitted += 1
             job = self._by_key.get(key) if key is not None and listener is None else None
             if job is not None:
                 self.counts.joined += 1
@@ -138,7 +138,7 @@ class EngineWorker:
 
     @property
     def broken(self) -> str | None:
-        """Why the engine failed; None while it works."""
+        """The reason of the engine's failure; None while it works."""
         return self._broken
 
     def retry_after_s(self) -> int:

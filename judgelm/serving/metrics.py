@@ -65,12 +65,12 @@ class _WorkerCollector:
         yield GaugeMetricFamily(
             "judgelm_waiting", "Judgments in flight, those in the engine included.", self._worker.in_flight
         )
-        for name, meaning in (
-            ("asked", "Judgments requested."),
-            ("joined", "Of them, judgments that waited for an equal one in flight."),
-            ("refused", "Judgments refused because the queue was full."),
-            ("answered", "Judgments that ended with a result."),
-            ("failed", "Judgments that ended with an error."),
-            ("dropped", "Judgments dropped because no client waited for them."),
+        for name, meaning, count in (
+            ("asked", "Judgments requested.", counts.submitted),
+            ("joined", "Of them, judgments that waited for an equal one in flight.", counts.joined),
+            ("refused", "Judgments refused because the queue was full.", counts.refused),
+            ("answered", "Judgments that ended with a result.", counts.answered),
+            ("failed", "Judgments that ended with an error.", counts.failed),
+            ("dropped", "Judgments dropped because no client waited for them.", counts.dropped),
         ):
-            yield CounterMetricFamily(f"judgelm_{name}", meaning, getattr(counts, name))
+            yield CounterMetricFamily(f"judgelm_{name}", meaning, count)

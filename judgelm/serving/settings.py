@@ -70,22 +70,27 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
-def check_exposure(host: str, keys: tuple[str, ...], *, no_auth: bool) -> None:
-    """Refuse to serve other machines without a key by accident.
+def check_exposure(host: str, secret: object, *, no_auth: bool, way_out: str) -> None:
+    """Refuse to serve other machines without a key or a password by accident.
+
+    Args:
+        host: address to serve at.
+        secret: the keys or the password; empty or None without.
+        no_auth: allow everybody.
+        way_out: option or variable that sets a secret, for the error.
 
     Raises:
-        ConfigError: the address is reachable from other machines, and there is no key.
+        ConfigError: the address is reachable from other machines, and there is no secret; or both exclude each other.
     """
-    if keys and no_auth:
-        raise ConfigError("--no-auth and API keys exclude each other; leave one of them out")
-    if not (keys or no_auth or is_local(host)):
+    if secret and no_auth:
+        raise ConfigError("--no-auth excludes API keys and passwords; leave one of them out")
+    if not (secret or no_auth or _is_local(host)):
         raise ConfigError(
-            f"--host {host} is reachable from other machines, and no API key is set: add --api-key-file FILE, set "
-            f"{KEYS_VARIABLE}, or add --no-auth to allow everybody"
+            f"--host {host} is reachable from other machines: {way_out}, or add --no-auth to allow everybody"
         )
 
 
-def is_local(host: str) -> bool:
+def _is_local(host: str) -> bool:
     """True where an address is reachable from this machine alone."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

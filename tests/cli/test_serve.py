@@ -73,13 +73,13 @@ def test_the_recipe_serves(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["8 6", "--engine", "scripted", "--host", "0.0.0.0"], "no API key is set"),
+        (["8 6", "--engine", "scripted", "--host", "0.0.0.0"], "is reachable from other machines: add --api-key-file FILE, set JUDGELM_API_KEYS"),
         (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
         (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
         (["8 6", "--engine", "nothing"], "engine 'nothing' not found"),
         (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream needs the openai engine"),
         (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
-        (["m", "--upstream", "nowhere"], "no http(s) address"),
+        (["m", "--upstream", "nowhere"], "not an http(s) address"),
         (["/no/such/folder", "--engine", "transformers"], "/no/such/folder"),
     ],
 )

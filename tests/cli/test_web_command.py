@@ -29,7 +29,7 @@ def test_options_that_do_not_fit_are_refused(cli, arguments, message):
 def test_what_needs_gradio_to_be_refused(cli, tmp_path):
     pytest.importorskip("gradio")
     for arguments, message in (
-        (("--host", "0.0.0.0"), "there is no password: add --password"),
+        (("--host", "0.0.0.0"), "is reachable from other machines: add --password"),
         (("--password", "p", "--no-auth"), "leave one of them out"),
         (("--run", tmp_path / "nowhere.jsonl"), "cannot read: No such file"),
     ):

@@ -84,17 +84,17 @@ def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_this_machine_alone_needs_no_key(host):
-    check_exposure(host, (), no_auth=False)
+    check_exposure(host, (), no_auth=False, way_out="add a key")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "judge.example.org"])
 def test_other_machines_need_a_key_or_a_word(host):
     with pytest.raises(ConfigError, match="--no-auth"):
-        check_exposure(host, (), no_auth=False)
-    check_exposure(host, ("sk",), no_auth=False)
-    check_exposure(host, (), no_auth=True)
+        check_exposure(host, (), no_auth=False, way_out="add a key")
+    check_exposure(host, ("sk",), no_auth=False, way_out="add a key")
+    check_exposure(host, (), no_auth=True, way_out="add a key")
     with pytest.raises(ConfigError, match="leave one of them out"):
-        check_exposure(host, ("sk",), no_auth=True)
+        check_exposure(host, ("sk",), no_auth=True, way_out="add a key")
 
 
 def test_a_folder_is_called_by_its_name_alone(tmp_path):

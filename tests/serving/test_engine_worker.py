@@ -77,7 +77,7 @@ def test_the_same_question_in_flight_is_judged_once(worker, gate):
     gate.set()
     assert {one.result(5).scores for one in futures} == {(8.0, 6.0)}
     assert worker.engine.asked == 1
-    assert (worker.counts.asked, worker.counts.joined, worker.counts.answered) == (5, 4, 1)
+    assert (worker.counts.submitted, worker.counts.joined, worker.counts.answered) == (5, 4, 1)
     assert ask(worker, 1, key="same").result(5).scores == (8.0, 6.0)
     assert worker.engine.asked == 2  # answered before, so it is judged anew
 

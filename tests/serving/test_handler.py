@@ -212,7 +212,7 @@ def test_the_same_request_in_flight_is_judged_once():
         assert engine.asked == 2  # however many replies and whatever temperature: the judge reads the same
         assert one == same
         assert len(more.reply.texts) == 4
-        assert (handler.worker.counts.asked, handler.worker.counts.joined) == (4, 2)
+        assert (handler.worker.counts.submitted, handler.worker.counts.joined) == (4, 2)
 
 
 def test_what_differs_beside_the_answers_is_not_taken_for_the_same(shared_data):
@@ -383,4 +383,4 @@ def test_a_question_that_cannot_be_judged_is_refused_before_it_is_asked():
         handler.judge.engine.supports_images = False
         with pytest.raises(InputError, match="cannot see images"):
             asyncio.run(handler.run_task(ModeTask(sample=replace(sample, images=("data:,x",)))))
-        assert handler.worker.counts.asked == 0
+        assert handler.worker.counts.submitted == 0

@@ -103,10 +103,10 @@ def test_an_explanation_names_its_doubt(server):
 
 
 def test_the_judge_may_be_left_unasked(server):
-    asked = server.counts.asked
+    asked = server.counts.submitted
     found = server.post("/v1/judge/explain?ask=false", {"prompt": prompt()}).json()
     assert (found["dialect"], found["finding"]) == ("judgelm", None)
-    assert server.counts.asked == asked
+    assert server.counts.submitted == asked
 
 
 def test_an_ordinary_chat_is_explained_as_one():

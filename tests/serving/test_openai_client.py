@@ -126,7 +126,7 @@ def test_it_asks_again_when_the_server_is_busy():
         async def ask():
             async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="-", max_retries=5) as client:
                 first = asyncio.create_task(client.chat.completions.create(**review(first="other")))
-                while server.counts.asked == 0:
+                while server.counts.submitted == 0:
                     await asyncio.sleep(0.01)
                 second = asyncio.create_task(client.chat.completions.create(**review()))
                 while server.counts.refused == 0:

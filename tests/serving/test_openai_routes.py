@@ -182,7 +182,7 @@ def test_with_names_others_are_refused():
             assert reply.status_code == 404
             assert error_of(reply)["code"] == "model_not_found"
             assert "gpt-4-1106-preview" in error_of(reply)["message"]
-    assert server.handler.worker.counts.asked == 1
+    assert server.handler.worker.counts.submitted == 1
 
 
 def test_a_name_is_a_text(server):

@@ -14,9 +14,6 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.base import RequestResponseEndpoint
 
-from judgelm.errors import ConfigError
-from judgelm.serving.settings import is_local
-
 _GRACE_S = 2
 _LARGEST_UPLOAD = "2gb"
 _HERE = Path(__file__).parent
@@ -82,21 +79,6 @@ def _theme() -> gr.themes.Base:
         checkbox_border_color="*neutral_500",
         checkbox_border_color_dark="*neutral_400",
     )
-
-
-def check_exposure(host: str, password: str | None, *, no_auth: bool) -> None:
-    """Refuse to show the page to other machines without a password by accident.
-
-    Raises:
-        ConfigError: the address is reachable from other machines, and there is no password.
-    """
-    if password and no_auth:
-        raise ConfigError("--no-auth and a password exclude each other; leave one of them out")
-    if not (password or no_auth or is_local(host)):
-        raise ConfigError(
-            f"--host {host} is reachable from other machines, and there is no password: add --password, or add "
-            "--no-auth to let everybody judge and see the runs"
-        )
 
 
 def serve_page(app: FastAPI, bound: socket.socket) -> None:
