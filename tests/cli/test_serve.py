@@ -73,7 +73,10 @@ def test_the_recipe_serves(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["8 6", "--engine", "scripted", "--host", "0.0.0.0"], "is reachable from other machines: add --api-key-file FILE, set JUDGELM_API_KEYS"),
+        (
+            ["8 6", "--engine", "scripted", "--host", "0.0.0.0"],
+            "is reachable from other machines: add --api-key-file FILE, set JUDGELM_API_KEYS",
+        ),
         (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
         (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
         (["8 6", "--engine", "nothing"], "engine 'nothing' not found"),
