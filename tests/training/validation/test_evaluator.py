@@ -332,11 +332,11 @@ def test_figures_worked_by_hand():
         ({}, {"metric_for_best_model": "eval_agreement"}, "there are none; give eval_data and an eval_strategy"),
         (
             {}, {"metric_for_best_model": "eval_bleu", "eval_strategy": "epoch"},
-            r"eval_bleu cannot be had from these evaluations; there are: eval_loss, .*eval_agreement_with_reference",
+            r"eval_bleu is not measured by these evaluations; available: eval_loss, .*eval_agreement_with_reference",
         ),
         (
             {"eval_pairs": 0}, {"metric_for_best_model": "eval_agreement", "eval_strategy": "epoch"},
-            "eval_agreement cannot be had from these evaluations; there are: eval_loss",
+            "eval_agreement is not measured by these evaluations; available: eval_loss",
         ),
         ({}, {"metric_for_best_model": "eval_failed", "eval_strategy": "epoch"}, "add greater_is_better: false"),
         (
