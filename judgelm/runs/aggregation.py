@@ -1,9 +1,9 @@
-"""How the verdicts of several judges on one sample become one.
+"""Aggregation of the verdicts of several judges on one sample.
 
-`vote` counts verdicts: the winner of a pair, or the label, that more judges gave than any other. Of a pair without such
-a winner the panel says `tie`; of labels it is undecided. Rankings are put together by Borda's count: an answer has a
-point for each answer that a judge puts below it, and half a point for each it ties with. `mean` compares the mean
-scores. Failures have no part in either: they are no ties and no zeros.
+`vote` counts verdicts: the winner of a pair, or the label, that more judges gave than any other. Without such a winner
+a pair is a `tie`, and a label is undecided. Rankings are combined by Borda's count: an answer gets a point for each
+answer that a judge ranks below it, and half a point for each tie. `mean` compares the mean scores. Failures are left
+out: they are neither ties nor zeros.
 
 Source: Play Favorites, section 7 (panels of judges from several families).
 """
@@ -23,12 +23,12 @@ Rule = Literal["vote", "mean"]
 Vote = TypeVar("Vote", str, Winner)
 
 _SAME_SCORE = 9
-"""Means that agree to so many decimals are the same score."""
+"""Decimals to which means are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """What a judge, or a family of judges, or the panel concluded; scores and probability where it has them."""
+    """The conclusion of a judge, a family of judges or the panel; scores and probability where it has them."""
 
     verdict: Verdict
     scores: tuple[float, ...] | None = None
@@ -36,12 +36,12 @@ class Opinion:
 
 
 def combine(opinions: Sequence[Opinion], rule: Rule, *, comparable: bool) -> Opinion | Unparsed:
-    """One opinion out of several of one kind of verdict.
+    """Combine opinions of one kind of verdict.
 
     Args:
         opinions: at least one; under `mean` all with scores.
-        rule: how.
-        comparable: whether all scores are on one scale; their means are given only then.
+        rule: `vote` or `mean`.
+        comparable: True where all scores are on one scale; only then the result has their means.
 
     Returns:
         The opinion with mean scores and mean probability where all have them; `undecided` where a vote is split.
@@ -51,7 +51,7 @@ def combine(opinions: Sequence[Opinion], rule: Rule, *, comparable: bool) -> Opi
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:
-        raise ValueError("verdicts of no judge, or of different kinds, cannot be put together")
+        raise ValueError("verdicts of no judge, or of different kinds, cannot be combined")
     if len({_answers(opinion) for opinion in opinions} - {0}) > 1:
         raise ValueError("the judges saw different numbers of answers")
     scores = _mean_scores(opinions) if comparable else None
@@ -77,7 +77,7 @@ def verdict_text(verdict: Verdict) -> str:
 
 
 def _answers(opinion: Opinion) -> int:
-    """How many answers were judged; 0 where that is not known."""
+    """The number of answers judged; 0 where it is not known."""
     if isinstance(opinion.verdict, RankingVerdict):
         return sum(len(tied) for tied in opinion.verdict.order)
     return 0 if opinion.scores is None else len(opinion.scores)
@@ -122,7 +122,7 @@ def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
 
 
 def _most(votes: Sequence[Vote]) -> Vote | None:
-    """What more gave than anything else; None where there is no such thing."""
+    """The most frequent vote; None where two are equally frequent."""
     (first, count), *rest = Counter(votes).most_common(2)
     return None if rest and rest[0][1] == count else first
 

@@ -1,4 +1,4 @@
-"""Answers to questions, model by model: one loaded after another, each with a resumable run file of its own."""
+"""Generation of answers to questions: each model has a resumable run file of its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -28,12 +28,12 @@ def collect(
     overwrite: bool = False,
     on_answer: Callable[[AnswerStats], None] = lambda stats: None,
 ) -> AnswerStats:
-    """Let one model answer; what is finished is on disk whatever happens next, and a rerun goes on.
+    """Let one model answer; finished answers are on disk at once, and a rerun resumes.
 
-    A model all of whose answers are there is not loaded again.
+    A model whose answers are complete is not loaded.
 
     Raises:
-        RunError: `out` cannot be written, or holds answers that were asked for otherwise.
+        RunError: `out` cannot be written, or holds answers to other requests.
         ModelError, EngineError: the model cannot be loaded, or broke.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
@@ -70,7 +70,7 @@ def collect(
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
-    """What must be the same for two sessions to belong to one run; further decodings may come in any session."""
+    """The fingerprint of a run, without its decodings: any session may add some."""
     options = asdict(generator.options)
     model_options = {
         name: options[name] for name in ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")

@@ -34,18 +34,18 @@ _WAIT_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchJob:
-    """What a batch run reads and where it writes.
+    """The input and output of a batch run.
 
     Attributes:
         inputs: one file of pairs, or two AlpacaEval output files; `-` is standard input.
         out: path of the judgments, `-` for standard output (no manifest, no resume).
         limit: judge at most this many of the input's samples, counted from its beginning.
         references: a file of references by id.
-        self_answers: a run file whose judge's own answers are used again, see `judgelm.runs.self_answers`.
-        retry: which earlier failures are judged again.
+        self_answers: a run file with the judge's own answers, to reuse; see `judgelm.runs.self_answers`.
+        retry: earlier failures to judge again: those of the engine, or all.
         overwrite: start over.
-        parts: what a sample of the input is judged as: itself, several samples, each with an id of its own, or none.
-        fingerprint: what else makes the run the one it is, besides model, mode and input.
+        parts: the samples to judge for a sample of the input: itself, several with ids of their own, or none.
+        fingerprint: further entries, besides model, mode and input.
     """
 
     inputs: tuple[str, ...]
@@ -61,14 +61,14 @@ class BatchJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchHooks:
-    """How a caller follows a run.
+    """Callbacks of a run.
 
     Attributes:
         on_input: the input has been recognised.
-        on_resume: earlier sessions have finished so many samples; so many bytes of a torn line were removed.
+        on_resume: samples that earlier sessions finished, and the bytes removed of a torn line.
         on_judgment: a judgment is on disk.
         on_reject: an input line could not be used.
-        stop: asked before each sample is begun; True ends the run with what is under way, as if the input ended.
+        stop: called before each sample; True ends the run after the samples in flight, as if the input ended.
     """
 
     on_input: Callable[[SampleStream], None] = lambda stream: None
@@ -79,7 +79,7 @@ class BatchHooks:
 
 
 def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float = 0.0, hooks: BatchHooks) -> RunStats:
-    """Judge a job's samples; what is finished is on disk whatever happens next.
+    """Judge a job's samples; each finished judgment is on disk at once.
 
     Raises:
         InputError: the input as a whole cannot be read.
@@ -119,10 +119,10 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """The numeric format to load a judge in for a job: `auto` is the format of the run that the job goes on with.
+    """The numeric format to load a judge in for a job: `auto` is the format of the run that the job resumes.
 
     Raises:
-        RunError: the output is there, and is no run's.
+        RunError: the output exists and is not a run file.
     """
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
@@ -130,9 +130,9 @@ def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
-    """What a run of this job, into files and begun now, would judge; `stats` counts what it would skip.
+    """The samples that a run of this job would judge now; `stats` counts those it would skip.
 
-    Input rows that cannot be used are passed over.
+    Rejected input rows are left out.
 
     Raises:
         InputError: the input as a whole cannot be read.
@@ -147,14 +147,14 @@ def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
 
 
 def input_samples(job: BatchJob) -> SampleStream:
-    """A job's pairs; input rows that cannot be used are passed over, since the run itself keeps them."""
+    """A job's pairs; rejected input rows are left out, since the run records them."""
     return SampleStream(
         job.inputs, on_reject=lambda reject: None, limit=job.limit, references=job.references, answers=(2, 2)
     )
 
 
 def count_rows(path: str) -> int | None:
-    """How many rows a file has, for the progress bar; None for standard input and where counting would take long."""
+    """The number of rows of a file, for the progress bar; None for standard input and where counting takes long."""
     if path == "-":
         return None
     if not Path(path).is_file():
@@ -166,7 +166,7 @@ def count_rows(path: str) -> int | None:
 
 
 def _provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
-    """Everything that the judgments of a session are made with, the machine included."""
+    """Model, engine, mode, versions and machine of a session's judgments."""
     return {
         "judgelm": VERSION,
         **described,
@@ -176,7 +176,7 @@ def _provenance(mode: BatchMode, described: dict[str, Any]) -> dict[str, Any]:
 
 
 def input_files(job: BatchJob) -> list[str]:
-    """Every file that a job reads, as it was named."""
+    """The paths of all files that a job reads."""
     return [*job.inputs, *(path for path in (job.references, job.self_answers) if path)]
 
 
@@ -205,7 +205,7 @@ def _open_stream(
 def _pending(
     job: BatchJob, stream: SampleStream, engine: Engine, finished: IdSet, stats: RunStats, hooks: BatchHooks
 ) -> Iterator[Sample | None]:
-    """The samples of the input, or their parts, that are not finished; of a pipe as they arrive."""
+    """The unfinished samples of the input, or their parts; those of a pipe as they arrive."""
     source: Iterable[Sample | None] = prefetch(stream, hold=engine.max_in_flight) if "-" in job.inputs else stream
     answers = {} if job.self_answers is None else read_self_answers(job.self_answers)
     parts = (
@@ -219,11 +219,11 @@ def _pending(
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
     """Read samples of a pipe in a thread and yield each as it arrives, None while there is none.
 
-    A slow producer so does not keep the judge from the samples that are there.
+    So a slow producer does not delay the samples that are available.
 
     Args:
-        samples: the source; what it raises is raised here.
-        hold: most samples to read ahead.
+        samples: the source; its errors are raised here.
+        hold: maximum samples to read ahead.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 
@@ -231,7 +231,7 @@ def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]
         try:
             for sample in samples:
                 queue.put(sample)
-        except Exception as error:  # handed over to the thread that asked
+        except Exception as error:  # raised in the reading thread
             queue.put(error)
         else:
             queue.put(None)
@@ -253,7 +253,7 @@ def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]
 def _to_stdout(
     job: BatchJob, mode: BatchMode, engine: Engine, stats: RunStats, hooks: BatchHooks, out: BinaryIO
 ) -> None:
-    """Write judgments to standard output; rejects go to the hook alone."""
+    """Write judgments to standard output; rejects go only to the hook."""
     sha = short_sha(_provenance(mode, engine.describe()))
     stream = _open_stream(job, mode, stats, hooks, lambda row: None)
     began = time.monotonic()
@@ -267,22 +267,22 @@ def _to_stdout(
 
 
 class _Rejects:
-    """Keeps rejects until the run's files are open: reading the input begins before anything is written."""
+    """Holds rejects until the run's files are open: the input is read before anything is written."""
 
     def __init__(self) -> None:
-        self._kept: list[dict[str, object]] = []
+        self._held: list[dict[str, object]] = []
         self._files: RunFiles | None = None
 
     def __call__(self, row: dict[str, object]) -> None:
-        """Take a reject."""
+        """Add a reject."""
         if self._files is None:
-            self._kept.append(row)
+            self._held.append(row)
         else:
             self._files.reject(row)
 
     def write_to(self, files: RunFiles) -> None:
-        """Write what was kept, and from now on at once."""
+        """Write the held rejects, and later ones at once."""
         self._files = files
-        for row in self._kept:
+        for row in self._held:
             files.reject(row)
-        self._kept.clear()
+        self._held.clear()

@@ -1,11 +1,11 @@
-"""A small judge first, and a larger one for what it is unsure of: two runs, joined by id.
+"""A cascade: a small judge first, and a larger one for the pairs it is unsure of; two runs, joined by id.
 
     OUT.small.jsonl   the small judge's run over the whole input, with probabilities
-    OUT.large.jsonl   the large judge's run over what the small one was unsure of, or could not judge
-    OUT.jsonl         both joined: each judgment as its own run has it, and which judge decided
+    OUT.large.jsonl   the large judge's run over the pairs that the small one was unsure of, or failed on
+    OUT.jsonl         both joined: each judgment as in its own run, and the judge that decided
 
-Each is a run file with its manifest, so each goes on where it was stopped; the joined one only copies, and a rerun
-adds to it what is missing or has changed. Nothing is loaded here: whoever composes the runs has the judges.
+Each is a run file with its manifest and can be resumed. The joined one copies; a rerun adds to it what is missing or
+has changed. Nothing is loaded here: the caller has the judges.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,12 +40,12 @@ class Cascade:
     """Two judges over one job.
 
     Attributes:
-        job: what is read, and OUT.
-        models: the small judge and the large one, as they are called.
-        band: the large judge sees a pair whose P(first better), by the small one, lies in it, both ends included.
+        job: the input, and OUT.
+        models: names of the small and the large judge.
+        band: the large judge sees pairs whose P(first better), by the small judge, lies in it, ends included.
 
     Raises:
-        ConfigError: a band that is none, an input that cannot be read twice, or files that get in each other's way.
+        ConfigError: an invalid band, an input that cannot be read twice, or an output that is an input.
     """
 
     job: BatchJob
@@ -66,25 +66,25 @@ class Cascade:
 
     @property
     def paths(self) -> tuple[Path, Path]:
-        """Where the small and the large judge's runs are written."""
+        """The run files of the small and the large judge."""
         return cascade_paths(Path(self.job.out))
 
     def check_out(self) -> None:
-        """See whether OUT is a cascade's before anything is judged.
+        """Refuse an OUT that is no cascade's, before anything is judged.
 
         Raises:
-            RunError: it holds another run.
+            RunError: OUT holds another run.
         """
         earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
         if earlier is not None and "cascade" not in earlier["fingerprint"]:
             raise RunError(
-                f"{self.job.out}: holds the judgments of one judge, no cascade's; choose another -o, or pass "
+                f"{self.job.out}: holds the judgments of one judge, not of a cascade; choose another -o, or pass "
                 "--overwrite to start over"
             )
 
     @property
     def small_job(self) -> BatchJob:
-        """The small judge's run: over everything."""
+        """The small judge's run, over all samples."""
         return replace(self.job, out=str(self.paths[0]))
 
     def unsure(self) -> IdSet:
@@ -105,7 +105,7 @@ class Cascade:
         return unsure
 
     def large_job(self, unsure: IdSet) -> BatchJob:
-        """The large judge's run: over the samples with these ids."""
+        """The large judge's run, over the samples with these ids."""
         small, large = self.paths
         before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
         return replace(
@@ -116,17 +116,17 @@ class Cascade:
         )
 
     def is_unsure(self, judgment: Judgment) -> bool:
-        """Whether a judgment of the small judge is left to the large one: in the band, or not known, or failed."""
+        """True where the large judge decides: P(first better) is in the band or unknown, or the small judge failed."""
         low, high = self.band
         if judgment.verdict is None or judgment.probability is None:
             return True
         return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is a little more than 0.3
 
     def refuse_without_probabilities(self) -> Callable[[Judgment], None]:
-        """What is to be called with each judgment of the small judge: it looks at the first one with a verdict.
+        """A function to call with each judgment of the small judge; it checks the first one with a verdict.
 
         Raises:
-            ConfigError: (the function) that one has no probabilities.
+            ConfigError: (the function) the judgment has no probabilities.
         """
         seen = False
 
@@ -141,27 +141,27 @@ class Cascade:
 
 
 def cascade_paths(out: Path) -> tuple[Path, Path]:
-    """The runs of the small and the large judge beside a joined one."""
+    """The run files of the small and the large judge, beside the joined one."""
     stem = out.name.removesuffix(".jsonl")
     return out.with_name(f"{stem}.small.jsonl"), out.with_name(f"{stem}.large.jsonl")
 
 
 def has_probabilities(judgment: Judgment) -> bool:
-    """Whether the engine gave the probabilities of score lines in some order, however little they add up to."""
+    """True where the engine gave probabilities of score lines in some order, whatever their sum."""
     return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(
     cascade: Cascade, parameters: tuple[int | None, int | None] = (None, None)
 ) -> tuple[RunStats, CascadeStats]:
-    """Write OUT from both runs, which must be there; what already stands in it is not written again.
+    """Write OUT from both runs, which must exist; judgments that stand in OUT are not written again.
 
     Args:
-        cascade: whose runs.
-        parameters: of the small and the large judge, where they are known.
+        cascade: of these runs.
+        parameters: of the small and the large judge, where known.
 
     Returns:
-        All judgments of OUT in counts (with the time of all sessions of both runs), and what the cascade did.
+        Counts of all judgments of OUT (with the time of all sessions of both runs), and of the cascade.
 
     Raises:
         RunError: OUT cannot be written, or belongs to another run.
@@ -186,7 +186,7 @@ def join_runs(
 
 
 def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
-    """Each judgment once, by the judge that decided; what the large judge has not seen yet is left out."""
+    """Each judgment once, by the judge that decided; those that the large judge has not judged yet are left out."""
     small, large = cascade.paths
     passed: dict[int, object] = {}
     for judgment in standing_judgments(small):
@@ -201,7 +201,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         counts.small_tokens_passed_on += judgment.prompt_tokens
     counts.waiting = len(passed)
     for judgment in standing_judgments(large):
-        if hash(judgment.sample_id) not in passed:  # the small judge is sure of it since its failure was judged again
+        if hash(judgment.sample_id) not in passed:  # judged again since, the small judge is sure of it
             continue
         before = passed[hash(judgment.sample_id)]
         counts.waiting -= 1

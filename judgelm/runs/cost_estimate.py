@@ -1,4 +1,4 @@
-"""What a run through a paid endpoint will cost, and what its earlier sessions have cost."""
+"""The cost of a run through a paid endpoint: an estimate of the run, and the cost of its earlier sessions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from judgelm.records import Request
 from judgelm.runs.run_files import read_manifest
 
 GPT4_REVIEW_TOKENS = 170
-"""Assumed for a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th percentile
-and 2,363 at most; a token of English is about 4."""
+"""Assumed tokens of a reply: 1,694 published reviews by GPT-4 have 657 characters on average, 1,218 at the 95th
+percentile and 2,363 at most; a token of English has about 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Prices:
     reply: float
 
     def usd(self, prompt_tokens: float, reply_tokens: float) -> float:
-        """What so many tokens cost."""
+        """The cost of tokens."""
         return (prompt_tokens * self.prompt + reply_tokens * self.reply) / 1e6
 
 
@@ -38,19 +38,17 @@ def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
     if prices == [None, None]:
         return None
     if not all(isinstance(price, int | float) and price >= 0 for price in prices):
-        raise ConfigError(
-            "price_in and price_out go together: two numbers, USD per million tokens; 0 is a price as well"
-        )
+        raise ConfigError("price_in and price_out go together: two numbers, USD per million tokens; 0 is allowed")
     return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Before anything is sent: how many requests, and the tokens of prompts and replies.
+    """Requests of a run, and the tokens of their prompts and replies, before anything is sent.
 
     Attributes:
-        expected_reply: tokens that a reply is assumed to have.
-        most_reply: tokens that a reply may have.
+        expected_reply: assumed tokens of a reply.
+        most_reply: maximum tokens of a reply.
     """
 
     requests: int
@@ -59,7 +57,7 @@ class Estimate:
     most_reply: int
 
     def usd(self, prices: Prices) -> tuple[float, float]:
-        """What it costs with replies as assumed, and with all of them at their longest; each request once."""
+        """The cost with replies of the assumed length, and of the maximum length; each request once."""
         expected, most = (
             prices.usd(self.prompt_tokens, self.requests * each) for each in (self.expected_reply, self.most_reply)
         )
@@ -69,13 +67,13 @@ class Estimate:
 def estimate(
     requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, most_reply: int
 ) -> Estimate:
-    """Measure the prompts. A request that is sent again, since its reply was billed and lost, comes on top.
+    """Measure the prompts. Requests that are repeated because a billed reply was lost are not included.
 
     Args:
-        requests: what will be asked.
-        tokens_of: tokens of a text.
-        expected_reply: tokens that a reply is assumed to have.
-        most_reply: tokens that a reply may have.
+        requests: of the run.
+        tokens_of: counts the tokens of a text.
+        expected_reply: assumed tokens of a reply.
+        most_reply: maximum tokens of a reply.
     """
     count = 0
     tokens = 0.0
@@ -91,11 +89,10 @@ def estimate(
 
 
 def spent_usd(out: Path, prices: Prices) -> float:
-    """What the earlier sessions of a run have cost, at most as far as it is known.
+    """The cost of the earlier sessions of a run; an upper bound, as far as it is known.
 
-    That is what its judgments took, at these prices, and what sessions say they were billed beyond their judgments, for
-    replies that were lost. Of a session that was killed the manifest misses up to its last half minute of lost replies,
-    and what was under way.
+    It is the cost of the judgments at these prices, and what sessions were billed beyond them for lost replies. For a
+    killed session the manifest lacks up to half a minute of lost replies, and the requests in flight.
 
     Raises:
         RunError: its manifest cannot be read.
@@ -112,12 +109,12 @@ def spent_usd(out: Path, prices: Prices) -> float:
 
 
 def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
-    """What the tokens of a judgment, or of all judgments of a session, cost."""
+    """The cost of the tokens of a judgment, or of all judgments of a session."""
     return prices.usd(counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0))
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """How texts are measured: with a tokenizer (folder or hub id), or without one by their length.
+    """A function that counts the tokens of a text: with a tokenizer (folder or hub id), else by its length.
 
     Raises:
         ModelError: no such tokenizer.

@@ -1,9 +1,9 @@
-"""Several judges as one: their runs over the same samples, joined by id.
+"""A panel of judges: their runs over the same samples, joined by id.
 
-Nothing is judged here. Each judge has a run file of its own, made by `judgelm-batch`, and OUT is a run file again, with
-one judgment per sample: `votes` says what each judge concluded, by the name of its run. A judge that failed on a
-sample, or whose run does not hold it, has no vote; where fewer than the quorum have one, the panel is `undecided`. A
-rerun adds to OUT what is missing or has changed.
+Nothing is judged here. Each judge has a run file of its own, made by `judgelm-batch`. OUT is a run file with one
+judgment per sample: `votes` has the verdict of each judge, by the name of its run. A judge that failed on a sample, or
+whose run lacks it, has no vote; with fewer votes than the quorum the panel is `undecided`. A rerun adds to OUT what is
+missing or has changed.
 
 Source: Play Favorites, section 7.
 """
@@ -26,20 +26,20 @@ from judgelm.version import VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Judges and how they decide.
+    """Judges and their rule of decision.
 
     Attributes:
         runs: their run files, two or more; a judge's name is its file's, without `.jsonl`.
         out: the joined run file.
         rule: `vote` or `mean`, see `judgelm.runs.aggregation`.
-        families: family -> names of its judges, or of their models. The judges of a family become one opinion first,
-            so that a family counts once however many judges it has. A judge in none is a family of its own.
-        quorum: how many judges, or families where there are any, must have an opinion; None is more than half.
+        families: family -> names of its judges, or of their models. The judges of a family are combined into one
+            opinion first, so that each family counts once. A judge without a family is a family of its own.
+        quorum: minimum of judges (families, where there are any) with an opinion; None is more than half.
         overwrite: start OUT over.
 
     Raises:
-        ConfigError: fewer than two runs, names that come twice, files that get in each other's way, or a family of a
-            judge that is not there.
+        ConfigError: fewer than two runs, a name given twice, an output that is an input, or an unknown judge in a
+            family.
         RunError: a run has no manifest.
     """
 
@@ -102,10 +102,10 @@ class Panel:
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Write OUT from all runs; what already stands in it is not written again.
+    """Write OUT from all runs; judgments that stand in OUT are not written again.
 
     Returns:
-        All judgments of the panel in counts, and what each judge had to do with them.
+        Counts of the panel's judgments, and of each judge's.
 
     Raises:
         ConfigError: the rule cannot be applied to these judges.
@@ -136,7 +136,7 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
-        raise ConfigError(f"panel: {first} and {second} come to verdicts of different kinds; join runs of one mode")
+        raise ConfigError(f"panel: {first} and {second} have verdicts of different kinds; join runs of one mode")
     _check_rule(panel, next(iter(kinds), None), by_sample)
     return by_sample
 

@@ -1,11 +1,11 @@
-"""A run's files: judgments appended as they are finished, a manifest that says what they were made with, rejects.
+"""The files of a run: judgments, appended as they are finished; a manifest that describes them; rejects.
 
-    OUT.jsonl           one judgment (or answer) a line, append-only; of two lines with one id the later one stands
+    OUT.jsonl           one judgment (or answer) a line, append-only; of two lines with one id the later counts
     OUT.run.json        fingerprint, provenance, input, and one entry per session
-    OUT.rejects.jsonl   input lines that could not be used: file, line, reason, raw text
+    OUT.rejects.jsonl   rejected input lines: file, line, reason, raw text
 
-A rerun of the same command resumes: ids that are finished are skipped, a torn last line is mended, failures of the
-engine are tried again. Another model, template, mode or input is refused, both sides shown.
+A rerun of the same command resumes: finished ids are skipped, an incomplete last line is removed, failures of the
+engine are retried. Another model, template, mode or input is refused, and both sides are shown.
 """
 
 import json
@@ -38,7 +38,7 @@ class _Fingerprint(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What of a manifest must be there for a run to go on."""
+    """The entries of a manifest that a resumed run needs."""
 
     fingerprint: _Fingerprint
     provenance: dict[str, dict[str, Any]]
@@ -46,7 +46,7 @@ class _Manifest(BaseModel):
 
 
 def iter_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Judgments in the order written; an id can come twice after a retry, and then the later one stands.
+    """Judgments in the order written; after a retry an id can occur twice, and the later judgment counts.
 
     Raises:
         InputError: a line is no judgment.
@@ -61,7 +61,7 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def standing_judgments(path: str | Path) -> Iterator[Judgment]:
-    """The judgments that stand, in the order written: of two with one id only the later, in little memory.
+    """The latest judgment of each id, in the order written; uses little memory.
 
     Raises:
         InputError: a line is no judgment.
@@ -82,7 +82,7 @@ def _judgment(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
 def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
     name = row.get("id")
     if not isinstance(name, str) or "failure" not in row:
-        raise InputError(f"{path}:{line}: no line of a run file: it lacks id (a text) or failure; remove the line")
+        raise InputError(f"{path}:{line}: not a line of a run file: it lacks id (a text) or failure; remove the line")
     return name
 
 
@@ -105,17 +105,17 @@ def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> N
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
-    """The manifest beside a run's file; None where neither has begun.
+    """The manifest beside a run's file; None where neither exists.
 
     Raises:
-        RunError: the file has none, or it is no manifest.
+        RunError: the file has no manifest, or an invalid one.
     """
     path = run_paths(out)[1]
     if not path.exists():
         if out.exists() and out.stat().st_size > 0:
             raise RunError(
-                f"{out}: exists but has no {path.name} beside it, so it is not known what it "
-                "was made with; choose another -o, or pass --overwrite"
+                f"{out}: exists without {path.name}, so its model and mode are unknown; "
+                "choose another -o, or pass --overwrite"
             )
         return None
     try:
@@ -130,12 +130,12 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
 
 
 def recorded_dtype(out: Path) -> str | None:
-    """The numeric format of the run that a session of OUT would go on with; None where there is no such run.
+    """The numeric format of the run that OUT holds; None without such a run.
 
-    A run goes on in it on whatever machine: what `auto` stands for is chosen once.
+    A run keeps its format on every machine: `auto` is resolved once.
 
     Raises:
-        RunError: OUT has no manifest, or it is no manifest.
+        RunError: OUT has no manifest, or an invalid one.
     """
     manifest = read_manifest(out)
     if manifest is None:
@@ -201,19 +201,19 @@ class RunFiles:
 
     Args:
         out: path of the judgments, `NAME.jsonl`.
-        fingerprint: what must be the same for two sessions to belong to one run; `input` holds `input_identities`.
-        provenance: what every judgment of this session was made with.
-        inputs: paths behind `fingerprint["input"]`, to recognise a file that has only grown.
-        retry: which failures a rerun redoes: those of kind `engine`, or all that `failed`.
-        overwrite: start over, deleting what is there.
+        fingerprint: must be the same in all sessions of a run; `input` holds `input_identities`.
+        provenance: model, engine, mode and machine of this session.
+        inputs: paths of `fingerprint["input"]`, to recognise a file that has only grown.
+        retry: failures that a rerun redoes: those of kind `engine`, or all that `failed`.
+        overwrite: start over, deleting the files.
 
     Attributes:
         finished: ids that need not be done again.
-        repaired_bytes: length of the torn last line that was removed.
+        repaired_bytes: length of the incomplete last line that was removed.
 
     Raises:
-        RunError: another run's files, not a run's file, or not writable.
-        InputError: a line of the judgments or the rejects is none of a run's.
+        RunError: the files belong to another run or are not writable.
+        InputError: a line of the judgments or the rejects is not a run's.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class RunFiles:
             self.finished = FinishedIds(self.out, retry)
             self._known_rejects = self._read_rejects()
         except BaseException:
-            self._judgments.close()  # or the file would stay locked for whoever mends it
+            self._judgments.close()  # else the file would stay locked
             raise
 
     def _read_rejects(self) -> set[int]:
@@ -262,7 +262,7 @@ class RunFiles:
         self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:
-        """Enter a session into the manifest; `save` writes what is put into it later."""
+        """Enter a session into the manifest; `save` writes later changes of it."""
         self.manifest["sessions"].append(session)
         self.save()
 
@@ -282,15 +282,15 @@ class RunFiles:
             ) from error
 
     def write(self, judgment: Judgment) -> None:
-        """Append a finished judgment; it is with the operating system when this returns."""
+        """Append a finished judgment; the operating system has it when this returns."""
         self.write_row(judgment_row(judgment))
 
     def write_row(self, row: Mapping[str, object]) -> None:
-        """Append anything else that is finished: a row with an `id`, and a `failure` that is null or has a `code`."""
+        """Append another finished row, with an `id`, and a `failure` that is null or has a `code`."""
         self._judgments.write({**row, "provenance": self.provenance_sha})
 
     def reject(self, row: Mapping[str, object]) -> None:
-        """Append an input line that could not be used, unless an earlier session did."""
+        """Append a rejected input line, unless an earlier session did."""
         key = _reject_key(row)
         if key in self._known_rejects:
             return

@@ -1,7 +1,7 @@
 """Drives many flows over one engine at once.
 
 As a flow's last completion arrives its next requests go in, so the engine's batch never drains at the end of a round;
-at most `engine.max_in_flight` requests are in hand, so memory stays bounded however long the input is.
+at most `engine.max_in_flight` requests are in flight, so memory stays bounded for inputs of any length.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,15 +17,15 @@ from judgelm.records import Completion, Judgment, Request, Sample
 _POLL_S = 0.5
 
 Item = TypeVar("Item")
-"""What a flow is begun for."""
+"""The item that a flow is started for."""
 
 Listener = Callable[[Request, str], None]
-"""Is told of a request what the first reply to it is so far: all of it but thinking, from its beginning."""
+"""Called with a request and the first reply to it so far, from its beginning, without thinking."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Finished(Generic[Result]):
-    """What a flow returned."""
+    """The result of a flow."""
 
     result: Result
 
@@ -51,7 +51,7 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples and give each judgment as soon as it is finished, in any order; else as `drive`."""
+    """Judge samples and yield each judgment as soon as it is finished, in any order; see `drive`."""
     return drive(samples, mode, engine)
 
 
@@ -64,31 +64,31 @@ def drive(
     listener: Callable[[Item], Listener | None] | None = None,
     poll_s: float = _POLL_S,
 ) -> Iterator[Result]:
-    """Begin a flow for each item and give its result as soon as it is finished, in any order.
+    """Start a flow for each item and yield its result as soon as it is finished, in any order.
 
-    Closing the iterator early aborts what is in hand. Items are read only as the engine has room for them. A source
-    that has none for the moment gives None, and the engine goes on with what it has.
+    Closing the iterator early aborts the requests in flight. Items are read only as the engine has room for them. A
+    source that has no item at the moment yields None, and the engine continues with its requests.
 
     Args:
-        items: what to begin flows for.
+        items: to start flows for.
         begin: makes an item's flow.
-        engine: that answers.
-        unwanted: gives items that nobody waits for any more, by identity; their flows are closed without a result.
-        listener: of an item, where somebody watches its replies being written.
-        poll_s: how long the engine may work or wait before the source is asked again.
+        engine: answers the requests.
+        unwanted: gives cancelled items, by identity; their flows are closed without a result.
+        listener: gives an item's listener, where its replies are streamed.
+        poll_s: maximum time that the engine works or waits before the source is read again.
 
     Raises:
-        EngineError: the engine as a whole broke; what was given so far stands.
+        EngineError: the engine as a whole broke; results yielded before are valid.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
     running: dict[int, _Running[Item, Result]] = {}
-    in_hand = 0
+    in_flight = 0
     more = True
     try:
         while more or running:
             outgoing: list[Request] = []
-            while more and in_hand + len(outgoing) < engine.max_in_flight:
+            while more and in_flight + len(outgoing) < engine.max_in_flight:
                 index, item = next(source, end)
                 if item is None:
                     more = index >= 0
@@ -100,43 +100,43 @@ def drive(
                     continue
                 running[index] = state
                 outgoing += state.expect(index, step)
-            in_hand += len(outgoing)
+            in_flight += len(outgoing)
             if outgoing:
                 engine.submit(outgoing)
-            in_hand -= _forget(running, unwanted(), engine)
+            in_flight -= _forget(running, unwanted(), engine)
             for completion in engine.collect(poll_s) if running else ():
-                in_hand -= 1
+                in_flight -= 1
                 received = _receive(running, completion)
                 if isinstance(received, _Finished):
                     yield received.result
                 elif received:
-                    in_hand += len(received)
+                    in_flight += len(received)
                     engine.submit(received)
             if listener is not None:
-                _tell(running, listener, engine)
+                _notify(running, listener, engine)
     finally:
         engine.abort(_keys(running))
 
 
 def _keys(running: Mapping[int, _Running[Any, Any]]) -> list[str]:
-    """Of all requests of these flows, answered or not."""
+    """The keys of all requests of these flows, answered or not."""
     return [request.key for state in running.values() for request in state.requests]
 
 
-def _tell(
+def _notify(
     running: Mapping[int, _Running[Item, Any]], listener: Callable[[Item], Listener | None], engine: Engine
 ) -> None:
-    """Say to those who watch what their replies are so far."""
+    """Call the listeners with the replies so far."""
     for state in running.values():
-        if (tell := listener(state.item)) is not None:
+        if (listen := listener(state.item)) is not None:
             written = engine.progress(request.key for request in state.requests)
             for request in state.requests:
-                if request.key in written and not request.sampling.include_stop:  # else it is all thinking
-                    tell(request, reply_so_far(written[request.key]))
+                if request.key in written and not request.sampling.include_stop:  # else all of it is thinking
+                    listen(request, reply_so_far(written[request.key]))
 
 
 def _forget(running: dict[int, _Running[Item, Result]], items: Iterable[Item], engine: Engine) -> int:
-    """Abort the flows of these items, those that are still running; how many requests that takes out of hand."""
+    """Abort the running flows of these items; the number of requests in flight that this removes."""
     gone = {id(item) for item in items}
     if not gone:
         return 0
@@ -156,7 +156,7 @@ def _advance(state: _Running[Item, Result], completions: list[Completion] | None
 
 
 def _receive(running: dict[int, _Running[Item, Result]], completion: Completion) -> list[Request] | _Finished[Result]:
-    """Hand a completion to its flow: the result if that ends it, else what it asks for next."""
+    """Pass a completion to its flow: the result if the flow ends, else its next requests."""
     flow_index, index = (int(part) for part in completion.key.split(":"))
     state = running[flow_index]
     state.received[index] = completion

@@ -1,4 +1,4 @@
-"""A judge's own answers from an earlier run, for the samples of another: nothing is asked for twice."""
+"""A judge's own answers from an earlier run, reused for the samples of another."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ SelfAnswers = dict[str, list[dict[str, Any]]]
 
 
 def read_self_answers(path: str) -> SelfAnswers:
-    """The own answers that stand in a run file of a mode that asks for them.
+    """Read the judge's own answers from a run file of a mode that asks for them.
 
     Raises:
         InputError: the file cannot be read, holds none, or has rows that are no judgments.
@@ -25,19 +25,21 @@ def read_self_answers(path: str) -> SelfAnswers:
         if solves:
             answers[name] = solves
     if not answers:
-        raise InputError(f"{path}: none of its judgments has solves; give the run file of a mode that asks for them")
+        raise InputError(
+            f"{path}: no judgment has own answers (solves); give the run file of a mode that asks for them"
+        )
     return answers
 
 
 def with_self_answers(sample: Sample, solves: SelfAnswers) -> Sample:
-    """The sample with its own answers, where there are any: modes that need them then ask for none."""
+    """The sample with its own answers, where there are any; modes use them instead of asking."""
     if sample.id not in solves:
         return sample
     return replace(sample, metadata={**sample.metadata, "solves": solves[sample.id]})
 
 
 def _solves(row: Row) -> tuple[str, list[dict[str, Any]]]:
-    """The judgment's id and its own answers, if it has some."""
+    """The judgment's id and own answers."""
     solves = row.data.get("solves", [])
     texts = (
         [answer.get("text") if isinstance(answer, dict) else None for answer in solves]

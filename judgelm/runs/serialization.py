@@ -29,7 +29,7 @@ _VERDICTS: Mapping[str, type[Verdict]] = {
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
-    """A judgment as one line of a run file; what only some judgments have stands there only where they have it."""
+    """A judgment as one line of a run file; fields that few judgments have are left out where they are empty."""
     extras = {
         "decided_by": judgment.decided_by,
         "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
@@ -49,14 +49,14 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
         "prompt_tokens": judgment.prompt_tokens,
         "completion_tokens": judgment.completion_tokens,
         "provenance": judgment.provenance,
-    } | _given(extras)
+    } | _without_none(extras)
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
-    """The judgment that `judgment_row` wrote, now or before there were distributions, reasons and repairs.
+    """The judgment of a row that `judgment_row` of this or an earlier version wrote.
 
     Raises:
-        ValueError: the row is no judgment; the message says in what.
+        ValueError: the row is not a judgment; the message has the cause.
     """
     try:
         return _judgment(row)
@@ -88,7 +88,7 @@ def _judgment(row: Mapping[str, Any]) -> Judgment:
 
 
 def is_judgment_row(row: Mapping[str, Any]) -> bool:
-    """Whether a row looks like a line of a run file."""
+    """True where a row looks like a line of a run file."""
     return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
@@ -108,8 +108,8 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
     return _VERDICTS[row["kind"]](**fields)
 
 
-def _given(extras: dict[str, Any]) -> dict[str, Any]:
-    """What there is: a field that few judgments have stands only in theirs."""
+def _without_none(extras: dict[str, Any]) -> dict[str, Any]:
+    """The entries that are not None."""
     return {key: value for key, value in extras.items() if value is not None}
 
 
@@ -133,15 +133,15 @@ def _shown_row(shown: Shown) -> dict[str, Any]:
         "scores": shown.scores,
         "failure": _failure_row(shown.failure),
         "cut": [asdict(truncation) for truncation in shown.truncations],
-    } | _given(extras)
+    } | _without_none(extras)
 
 
 def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
-    return {"text": solve.text, "answer": solve.answer} | _given({"thinking": solve.thinking})
+    return {"text": solve.text, "answer": solve.answer} | _without_none({"thinking": solve.thinking})
 
 
 def _all_shown(row: Mapping[str, Any]) -> Iterator[Shown]:
-    """Every prompt shown; a reason that once stood beside them belongs to the first."""
+    """Every prompt shown; a reason beside them (an earlier version's) belongs to the first."""
     for index, shown_row in enumerate(row["shown"]):
         shown = _shown(shown_row)
         yield shown if index or shown.reason is not None else replace(shown, reason=row.get("reason"))
@@ -169,7 +169,7 @@ def _shown(row: Mapping[str, Any]) -> Shown:
 
 
 def _distribution_row(distribution: PairDistribution) -> dict[str, Any]:
-    """What is NaN, since nothing is assigned, becomes null: JSON has no NaN."""
+    """A distribution; NaN, where nothing is assigned, becomes null: JSON has no NaN."""
     row = asdict(distribution) | {"expected": [_number_row(value) for value in distribution.expected]}
     row |= {name: _number_row(row[name]) for name in ("first_better", "tie")}
     return _without_blank(row)
@@ -180,7 +180,7 @@ def _grades_row(distribution: GradeDistribution) -> dict[str, Any]:
 
 
 def _without_blank(row: dict[str, Any]) -> dict[str, Any]:
-    """A distribution's row; that it is exact needs no words."""
+    """The row without an empty approximation."""
     return row if row["approximation"] else {key: value for key, value in row.items() if key != "approximation"}
 
 

@@ -25,7 +25,7 @@ def judged(cli, pairs, tmp_path, scripts):
 
 def test_the_summary_says_what_the_large_judge_was_spared(judged):
     said = judged[2]
-    assert "3 pairs are left to" in said
+    assert "3 pairs go to" in said
     assert "pairs that the large judge was not shown" in said
     assert "50.0\u00a0% of 6" in said
     assert "100.0\u00a0% of 3 that both gave" in said

@@ -102,7 +102,7 @@ def test_rankings_and_grades(tmp_path, run):
     with pytest.raises(ConfigError, match="grades are numbers; use --rule mean"):
         joined(tmp_path, graded, overwrite=True)
     assert joined(tmp_path, graded, rule="mean", overwrite=True)[0]["p0"].verdict.score == 8.5
-    with pytest.raises(ConfigError, match="a and c come to verdicts of different kinds"):
+    with pytest.raises(ConfigError, match="a and c have verdicts of different kinds"):
         joined(tmp_path, [ranked[0], graded[0]], overwrite=True)
 
 

@@ -27,7 +27,7 @@ def test_samples_get_their_own_answers_by_id(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"id": "1", "verdict": None}], "none of its judgments has solves"),
+        ([{"id": "1", "verdict": None}], "no judgment has own answers"),
         ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected a judgment with id and solves"),
         ([{"question": "q"}], "run.jsonl:1: expected a judgment with id and solves"),
     ],

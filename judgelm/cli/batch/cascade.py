@@ -81,7 +81,7 @@ def judge_in_cascade(
         parameters = _parameters(judge.engine)
     unsure = cascade.unsure()
     if not quiet:
-        console.print(f"\n{len(unsure)} pairs are left to {large}", markup=False, highlight=False)
+        console.print(f"\n{len(unsure)} pairs go to {large}", markup=False, highlight=False)
     large_job = cascade.large_job(unsure)
     begin(large_job)
     with load(large, large_job) as judge:
