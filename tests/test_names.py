@@ -35,10 +35,7 @@ NOUNS = frozenset(
 )
 """Words of the field that end like a gerund, and that modules may be called by."""
 
-UNREAD = (
-    "reports",
-    "serving",
-)
+UNREAD = ("serving",)
 """Parts whose local names are not all renamed yet."""
 
 

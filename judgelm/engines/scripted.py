@@ -35,6 +35,9 @@ class ScriptedEngine:
             contain, or for which the function raises LookupError, fails with `error`.
         max_in_flight: number of requests that it wants at once.
         thinking: the thinking settings.
+
+    Attributes:
+        waiting: requests that are not answered yet.
     """
 
     supports_grammar = False
@@ -44,7 +47,7 @@ class ScriptedEngine:
         self.thinking = thinking
         self._script = script
         self._max_in_flight = max_in_flight
-        self._waiting: deque[Request] = deque()
+        self.waiting: deque[Request] = deque()
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
@@ -78,12 +81,12 @@ class ScriptedEngine:
         for request in requests:
             if request.sampling.grammar is not None or request.adapter is not None:
                 raise EngineError("the scripted engine supports neither grammars nor adapters")
-        self._waiting.extend(requests)
+        self.waiting.extend(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
         """Answer all requests."""
-        done = [self._answer(request) for request in self._waiting]
-        self._waiting.clear()
+        done = [self.answer(request) for request in self.waiting]
+        self.waiting.clear()
         return done
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
@@ -93,7 +96,7 @@ class ScriptedEngine:
     def abort(self, keys: Iterable[str]) -> None:
         """Forget requests."""
         dropped = set(keys)
-        self._waiting = deque(request for request in self._waiting if request.key not in dropped)
+        self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
         """The script's hash, or a function's name."""
@@ -110,7 +113,8 @@ class ScriptedEngine:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _answer(self, request: Request) -> Completion:
+    def answer(self, request: Request) -> Completion:
+        """Answer one request; an engine for a test overrides this."""
         try:
             reply = self._reply(request.prompt)
         except LookupError:

@@ -98,13 +98,13 @@ def list_pairs(
         pairs=tuple(
             _listed(
                 judgment,
-                found,
+                names,
                 judged,
                 samples.get(judgment.sample_id),
                 labels[judgment.sample_id],
                 evaluation.order_rule,
             )
-            for judgment, found, judged in entries
+            for judgment, names, judged in entries
         ),
         totals={kind: len(ids) for kind, ids in members.items()},
         left_out={kind: max(0, len(ids) - cap) for kind, ids in members.items()},
@@ -145,13 +145,13 @@ def failure_examples(
     evaluation: Evaluation, judgments: Mapping[str, Judgment], each: int = 3
 ) -> dict[str, list[tuple[str, str]]]:
     """By failure code, up to `each` pairs' ids and what the judge (or the engine) said."""
-    found: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
+    examples: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
     for key in (*evaluation.failed, *evaluation.half_failed):
         judgment = judgments[key]
         failure = judgment.failure or next((shown.failure for shown in judgment.shown if shown.failure), None)
-        if failure is not None and len(found[failure.code]) < each:
-            found[failure.code].append((key, clipped(failure.text, EXAMPLE_CAP)))
-    return found
+        if failure is not None and len(examples[failure.code]) < each:
+            examples[failure.code].append((key, clipped(failure.text, EXAMPLE_CAP)))
+    return examples
 
 
 def _reply(shown: Shown) -> Reply:

@@ -30,19 +30,19 @@ LARGE = {"q2|a|b": "8 3\n", "q3|a|b": "3 8\n", "q4|a|b": "7 7\n"}  # knows no ot
 class TenthsEngine(ScriptedEngine):
     """Scripted, and puts the tenths that stand in the question on answer `a` being the better one."""
 
-    def _answer(self, request):
+    def answer(self, request):
         question, first, _ = prompt_key(request.prompt).split("|")
         better = int(question) / 10 if first == "a" else 1 - int(question) / 10
         known = {"8 3": math.log(better), "3 8": math.log(1 - better)}
         logprobs = tuple(known.get(line, -math.inf) for line in request.candidates)
-        return replace(super()._answer(request), candidate_logprobs=logprobs or None)
+        return replace(super().answer(request), candidate_logprobs=logprobs or None)
 
 
 class MuteEngine(ScriptedEngine):
     """Scripted, and gives no probabilities, like a server without logprobs."""
 
-    def _answer(self, request):
-        return replace(super()._answer(request), candidate_logprobs=None)
+    def answer(self, request):
+        return replace(super().answer(request), candidate_logprobs=None)
 
 
 @pytest.fixture

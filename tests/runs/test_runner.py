@@ -53,9 +53,9 @@ class Recording(ScriptedEngine):
         self.aborted = []
 
     def collect(self, timeout_s):
-        if not self._waiting:
+        if not self.waiting:
             return []
-        return [self._answer(self._waiting.pop())]
+        return [self.answer(self.waiting.pop())]
 
     def abort(self, keys):
         self.aborted += keys

@@ -90,7 +90,7 @@ class Refusing(ScriptedEngine):
 
     reason = "error"
 
-    def _answer(self, request):
+    def answer(self, request):
         return Completion(key=request.key, texts=(), finish_reasons=(self.reason,), error="no room")
 
 

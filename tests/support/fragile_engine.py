@@ -21,19 +21,19 @@ class FragileEngine(ScriptedEngine):
         self._version = os.getpid() if model == "differs" else 1
 
     def submit(self, requests):
-        self._waiting.extend(requests)
+        self.waiting.extend(requests)
 
     def collect(self, timeout_s):
         time.sleep(0.01)
-        if not self._waiting:
+        if not self.waiting:
             return []
-        request = self._waiting.popleft()
+        request = self.waiting.popleft()
         text = "".join(span.text for span in request.prompt.spans)
         if "poison" in text:
             os._exit(1)
         if "breaks" in text:
             raise EngineError("a kernel failed")
-        return [self._answer(request)]
+        return [self.answer(request)]
 
     def describe(self):
         return super().describe() | {"versions": {"fragile": self._version}}

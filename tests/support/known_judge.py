@@ -59,22 +59,22 @@ class KnownEngine(ScriptedEngine):
     """
 
     def __init__(self, opinion=opinion, *, logprobs=True, approximation="", reason="It is the better one."):
-        super().__init__(self._reply)
+        super().__init__(self.write)
         self.opinion = opinion
         self.logprobs = logprobs
         self.approximation = approximation
         self.reason = reason
         self.prompts = []
 
-    def _reply(self, prompt):
+    def write(self, prompt):
         self.prompts.append(prompt)
         if prompt.prefill.endswith("\n"):
             return self.reason
         lines = self.opinion(prompt)
         return max(lines, key=lines.get) + "\n"
 
-    def _answer(self, request):
-        completion = super()._answer(request)
+    def answer(self, request):
+        completion = super().answer(request)
         if not request.candidates or completion.candidate_logprobs is None:
             return completion
         lines = self.opinion(request.prompt)

@@ -18,22 +18,22 @@ class WritingEngine(ScriptedEngine):
     def collect(self, timeout_s):
         time.sleep(min(timeout_s, _WORD_S))
         done = []
-        for request in list(self._waiting):
-            completion = self._answer(request)
+        for request in list(self.waiting):
+            completion = self.answer(request)
             words = completion.texts[0].split(" ") if completion.texts else []
             written = self._words.get(request.key, 0)
             if written < len(words):
                 self._words[request.key] = written + (not self.pause)
                 continue
             self._words.pop(request.key, None)
-            self._waiting.remove(request)
+            self.waiting.remove(request)
             done.append(completion)
         return done
 
     def progress(self, keys):
-        waiting = {request.key: request for request in self._waiting}
+        waiting = {request.key: request for request in self.waiting}
         return {
-            key: " ".join(self._answer(waiting[key]).texts[0].split(" ")[: self._words.get(key, 0)])
+            key: " ".join(self.answer(waiting[key]).texts[0].split(" ")[: self._words.get(key, 0)])
             for key in keys
             if key in waiting
         }

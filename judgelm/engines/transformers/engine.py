@@ -61,8 +61,8 @@ class TransformersEngine:
         self._waiting: deque[QueuedRequest] = deque()
         self._running: list[RunningSequence] = []
         self._finished: list[Completion] = []
-        self._kv_capacity = kv_capacity(loaded.model, self._device)
-        self._prefix_cache = PrefixCache(self._kv_capacity // 8)
+        self.kv_capacity = kv_capacity(loaded.model, self._device)
+        self._prefix_cache = PrefixCache(self.kv_capacity // 8)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -213,7 +213,7 @@ class TransformersEngine:
             busy = bool(scheduled or self._running)
             n = queued.request.sampling.n
             room = queued.capacity * n
-            if busy and (sequences + n > self.max_num_seqs or reserved + room > self._kv_capacity):
+            if busy and (sequences + n > self.max_num_seqs or reserved + room > self.kv_capacity):
                 break
             prefix = self._prefix_cache.longest_prefix(queued)
             alike = [other for other, _ in scheduled if other.tokenized.images == queued.tokenized.images]
@@ -246,11 +246,11 @@ class TransformersEngine:
             segments.append(Segment(sequence.kv, len(prompt) - begun))
         last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
         if self._images is None or not any(sequence.parent.images for sequence in fresh):
-            return self._run(ids, positions, segments, last)
+            return self.run_pass(ids, positions, segments, last)
         row = self._images.embed(torch.tensor([ids], device=self._device), fresh, start=len(self._running))
-        return self._run(ids, positions, segments, last, row)
+        return self.run_pass(ids, positions, segments, last, row)
 
-    def _run(
+    def run_pass(
         self,
         ids: list[int],
         positions: list[int],
@@ -279,7 +279,7 @@ class TransformersEngine:
             return
         trees: list[ScoreTree] = [tree for *_, tree in scored if tree is not None]
         ids, positions, segments = tree_inputs(trees, [kv for _, _, kv, _ in scored], self._device)
-        inner = self._run(ids, positions, segments, torch.arange(len(ids))) if ids else logits[:0]
+        inner = self.run_pass(ids, positions, segments, torch.arange(len(ids))) if ids else logits[:0]
         start = 0
         for (row, parent, _, _), tree in zip(scored, trees, strict=True):
             end = start + len(tree.tokens)

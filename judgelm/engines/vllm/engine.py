@@ -85,7 +85,7 @@ class VllmEngine:
         self._tokenizer = tokenizer
         self._identity = identity
         self._eos_ids = eos_ids
-        self._followed_mass = followed_mass
+        self.followed_mass = followed_mass
         self._vision = vision
         self.thinking = thinking
         self._truncator = Truncator(tokenizer, int(arguments.max_model_len or 0), vision, thinking.mode)
@@ -231,7 +231,7 @@ class VllmEngine:
                 f"the candidates have {len(tree.vocabulary)} different tokens, and vLLM takes {MAX_LOGPROB_TOKEN_IDS}; "
                 "use --engine transformers, or a coarser scale"
             )
-        return CandidateSearch(tree, self._followed_mass)
+        return CandidateSearch(tree, self.followed_mass)
 
     def _add(self, state: RequestState, node: int, sampling: SamplingParams) -> None:
         """Have vLLM continue from a node of the tree; the root is the prompt's end."""

@@ -154,7 +154,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tiny_model):
             for i in range(400)
         ]
         engine = load_engine("transformers", EngineOptions(model={str(tiny_model)!r}, max_num_batched_tokens=10**6))
-        engine._store_tokens = 10**9
+        engine.kv_capacity = 10**9
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         before = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (used + (160 << 20), before[1]))
@@ -179,10 +179,10 @@ class Short(TransformersEngine):
 
     most = 1
 
-    def _run(self, ids, places, segments, keep):
+    def run_pass(self, ids, places, segments, keep):
         if len(segments) > self.most or sum(segment.tokens for segment in segments) > 2000:
             raise torch.OutOfMemoryError("no memory for this")
-        return super()._run(ids, places, segments, keep)
+        return super().run_pass(ids, places, segments, keep)
 
 
 def test_n_replies_that_never_fit_together_fail_instead_of_going_round(tiny_model):

@@ -55,7 +55,7 @@ def test_texts_equal_those_of_the_transformers_engine(vllm_engine, transformers_
 def test_score_lines_and_distributions_equal_those_of_the_transformers_engine(
     vllm_engine, transformers_engine, monkeypatch
 ):
-    monkeypatch.setattr(vllm_engine, "_followed_mass", 1.0)
+    monkeypatch.setattr(vllm_engine, "followed_mass", 1.0)
     requests = requests_of(stop=("\n",), candidates=LINES)
     there, here = run(transformers_engine, requests), run(vllm_engine, requests)
     for key, one in there.items():
