@@ -1,18 +1,18 @@
-"""Every error judgelm raises on purpose.
+"""The errors that judgelm raises on purpose.
 
     JudgelmError
     ├── InputError     a file or a row the user gave: place, finding, way out
-    ├── ConfigError    an option, a mode, a template or an engine that does not exist or does not fit
-    │   └── MissingExtraError   the feature needs a package that is not installed
+    ├── ConfigError    an option, a mode, a template or an engine that is unknown or does not fit
+    │   └── MissingExtraError   a feature needs a package that is not installed
     ├── ModelError     a model folder or hub id that cannot be used
     │   └── CardError  the model's `judge.json` contradicts what was asked for
-    ├── EngineError    the engine itself broke; nothing was learned about any sample
-    ├── BusyError      a server has no room for another question
-    ├── TrainingError  a training broke: its loss or its weights are no numbers any more
+    ├── EngineError    the engine itself broke; no sample is concerned
+    ├── BusyError      a server's queue is full
+    ├── TrainingError  a training broke: its loss or weights are not finite
     └── RunError       the output cannot be written, or belongs to another run
 
-Each message names the place, the finding and the way out. A judge's unusable reply is none of these: that is a
-value (`records.Unparsed`), counted and reported.
+Each message names the place, the finding and the way out. A judge's unparseable reply is none of these: it is
+a value (`records.Unparsed`), counted and reported.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from difflib import get_close_matches
 
 
 class JudgelmError(Exception):
-    """Root of the tree; the command line prints its message and exits with 1."""
+    """Base of all; the command line prints the message and exits with 1."""
 
 
 class InputError(JudgelmError):
@@ -28,7 +28,7 @@ class InputError(JudgelmError):
 
 
 class ConfigError(JudgelmError):
-    """An option that does not exist or does not fit the others."""
+    """An option that is unknown or does not fit the others."""
 
 
 def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
@@ -52,11 +52,11 @@ class CardError(ModelError):
 
 
 class EngineError(JudgelmError):
-    """The engine broke as a whole, so the run stops; what was judged so far is on disk."""
+    """The engine broke as a whole, so the run stops; finished judgments are on disk."""
 
 
 class BusyError(JudgelmError):
-    """A server takes nothing more for the moment; whoever asked may ask again later."""
+    """A server's queue is full; the request can be repeated later."""
 
 
 class TrainingError(JudgelmError):

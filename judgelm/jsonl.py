@@ -1,4 +1,4 @@
-"""judgelm's own JSON-lines files: append a line at a time, mend a torn tail, read strictly.
+"""judgelm's own JSON-lines files: append lines, repair an incomplete tail, read strictly.
 
 Files of unknown origin are read by `judgelm.data.readers.files`, which quarantines bad lines; here a bad line is an
 error.
@@ -31,7 +31,7 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
     Raises:
         ValueError: the row holds NaN or an infinity.
-        TypeError: the row holds something JSON cannot say.
+        TypeError: the row holds a value that JSON cannot encode.
     """
     text = _ENCODER.encode(row)
     if text.isascii():
@@ -44,7 +44,7 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """The value with null for every float that is not finite, which JSON cannot say, and lists for tuples."""
+    """The value with null for floats that are not finite, and lists for tuples."""
     if isinstance(value, dict):
         return {key: json_ready(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -55,12 +55,12 @@ def json_ready(value: Any) -> Any:
 class Appender:
     """Appends rows to a file, each line handed to the operating system in one write before `write` returns.
 
-    A finished line so survives `kill -9` of this process. It need not survive a power cut: there is no fsync. One
-    process appends at a time; a second is refused. Opening mends a torn last line first; `repaired` is the number of
-    bytes removed. With `overwrite` the file is emptied once it is certain that nobody else writes it.
+    So a finished line survives `kill -9` of this process; without fsync it may not survive a power cut. One process
+    appends at a time; a second is refused. Opening repairs an incomplete last line; `repaired` is the number of bytes
+    removed. With `overwrite` the file is emptied once it is locked.
 
     Raises:
-        RunError: the file cannot be opened or written; what was written before stays.
+        RunError: the file cannot be opened or written; earlier lines stay.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -93,7 +93,7 @@ class Appender:
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # a torn line that stays is mended when the run is resumed
+            with suppress(OSError):  # an incomplete line that stays is repaired when the run is resumed
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 
@@ -138,12 +138,12 @@ def _cannot_write(path: str, error: OSError) -> RunError:
     if isinstance(error, IsADirectoryError):
         return RunError(f"{finding}; name a file in it")
     if isinstance(error, PermissionError):
-        return RunError(f"{finding}; choose a place you may write to")
+        return RunError(f"{finding}; choose another path")
     return RunError(f"{finding}; free some space and run the same command again, finished judgments are kept")
 
 
 def repair_tail(path: str | Path) -> int:
-    """Mend a last line that does not end in a newline, which a killed writer leaves behind.
+    """Repair a last line without a newline, which a killed writer leaves.
 
     A tail that is a whole JSON object gets its newline; any other tail is cut off. Only the tail is read, from the
     end. A missing file, and anything that is not a regular file, is left alone.
@@ -180,7 +180,7 @@ def parse_json(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is none, or its lists and objects are nested more deeply than Python reads.
+        ValueError: not JSON, or nested more deeply than Python reads.
     """
     try:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""The Python door: load a judge once, ask it often.
+"""The Python API: load a judge once, call it often.
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
@@ -35,9 +35,9 @@ _NAMED_ONLY = ("scripted", "openai")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFormat:
-    """How a judge must be asked, and who says so: its card, the user, or the default.
+    """The template and scale of a judge, and their source: its card, an option, or the default.
 
-    `never_explained` is whether its card says that no row of its training had a reason.
+    `never_explained` is True where the card states that no training row had a reason.
     """
 
     template: str
@@ -55,14 +55,14 @@ class Judge:
             reply, or a JSON file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
-        ignore_card: use another template than the card's all the same.
-        cluster: the workers that hold the engine instead of this process, on Ray.
+        ignore_card: allow another template than the card's.
+        cluster: Ray workers that hold the engine instead of this process.
         options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`, a
-            mapping of what only one engine knows.
+            mapping of options of one engine.
 
     Raises:
         ModelError: the model cannot be loaded, or (CardError) was trained with another template.
-        ConfigError: an engine, template or option that does not exist.
+        ConfigError: an unknown engine, template or option.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Judge:
         unknown = options.keys() - EngineOptions.__dataclass_fields__.keys()
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
-            raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; the engines know: {known}")
+            raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
         engine_options = EngineOptions(model=model, **options)
         name = choose_engine()[0] if engine == "auto" else engine
         card = _find_card(engine_options, name)
@@ -89,7 +89,7 @@ class Judge:
             engine_options = replace(engine_options, thinking=card.thinking)
         self.format = judge_format(card, template, location=model, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
-        self._engine_name = name if cluster is None else engine  # `auto` is the workers' to choose
+        self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)
 
     def _load(self, options: EngineOptions) -> None:
@@ -102,22 +102,22 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on what the engine chose by itself, such as the numeric format on this CPU."""
+        """Lines on the engine's own choices, such as the numeric format on this CPU."""
         return list(self.engine.stats().get("notes", ()))
 
     def mode(self, name: str = "pair", **options: Any) -> BatchMode:
-        """A way of judging, with this judge's template, scale and step; `options` are its other fields.
+        """A mode with this judge's template, scale and step; `options` are its other fields.
 
         Raises:
-            ConfigError: a mode or field that does not exist, or options that do not fit each other or the engine.
+            ConfigError: an unknown mode or field, or options that do not fit each other or the engine.
         """
         own = {"template": self.format.template, "scale": self.format.scale, "step": self.format.step}
         mode = make_mode(name, options, own)
         if getattr(mode, "retry_unparseable", False) and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
             raise ConfigError(
-                f"the {engine} engine cannot hold a reply to a grammar, which retry_unparseable "
-                "needs; use --engine vllm, or leave --retry-unparseable out"
+                f"the {engine} engine cannot constrain a reply to a grammar, which "
+                "retry_unparseable needs; use --engine vllm, or leave --retry-unparseable out"
             )
         return mode
 
@@ -137,7 +137,7 @@ class Judge:
         both_orders: bool = True,
         **options: Any,
     ) -> Judgment:
-        """Judge one pair. A reply that cannot be read is a judgment with `failure` set, not an exception.
+        """Judge one pair. An unparseable reply is a judgment with `failure` set, not an exception.
 
         `options` are fields of the pair mode: `distribution=True` for `probability` and each order's score
         distribution, `reasons="all"` for a reason, `order_rule="probability"`, ...
@@ -183,8 +183,8 @@ class Judge:
     ) -> RunStats:
         """Judge a file as `judgelm-batch` does; `options` are fields of the mode.
 
-        With dtype `auto` a run that was begun elsewhere goes on in its own numeric format: where this judge was loaded
-        in another one, it is loaded again.
+        With dtype `auto` a resumed run keeps its numeric format: where this judge was loaded in another one, it is
+        loaded again.
         """
         job = BatchJob(inputs=inputs, out=out)
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
@@ -208,7 +208,7 @@ class Judge:
 
 
 def judge_format(card: Card | None, template: str | None, *, location: str, ignore_card: bool) -> JudgeFormat:
-    """The template and scale to ask a judge with; `location` names the model in errors.
+    """The template and scale of a judge; `location` names the model in errors.
 
     Raises:
         CardError: the model's card names another template, or other bytes of it.
@@ -230,7 +230,7 @@ def judge_format(card: Card | None, template: str | None, *, location: str, igno
 
 
 def _find_card(options: EngineOptions, engine: str) -> Card | None:
-    """The adapter's card, else the model's; of a server's model only where its name is a folder here."""
+    """The adapter's card, else the model's; a server's model has one only where its name is a local folder."""
     if engine not in ENGINES or (engine in _NAMED_ONLY and not Path(options.model).is_dir()):
         return None
     card = find_card(options.adapter) if options.adapter is not None else None

@@ -1,4 +1,4 @@
-"""YAML that somebody wrote by hand: a configuration file, or a value behind `KEY=`."""
+"""YAML written by hand: a configuration file, or a value behind `KEY=`."""
 
 from pathlib import Path
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from judgelm.errors import ConfigError
 
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What PyYAML raises besides its own errors: at a date of month 13, an empty `!!int`, ten thousand brackets."""
+"""Errors that PyYAML raises besides its own: at a date of month 13, an empty `!!int`, ten thousand brackets."""
 
 
 def parse_yaml(text: str) -> Any:
-    """The value that a YAML text says; only plain values, never an object of Python.
+    """Parse a YAML text into plain values.
 
     Raises:
-        ConfigError: it is no YAML; the message is the finding alone, on one line, without the text.
+        ConfigError: not YAML; the message is the finding alone, on one line, without the text.
     """
     import yaml  # late, so that a command's help comes without it
 
@@ -24,10 +24,10 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """The value of a YAML file.
+    """Read a YAML file.
 
     Raises:
-        ConfigError: it cannot be read, or is no YAML.
+        ConfigError: it cannot be read, or is not YAML.
     """
     try:
         return parse_yaml(Path(path).read_text(encoding="utf-8"))

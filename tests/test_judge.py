@@ -123,7 +123,7 @@ def test_judge_file_writes_what_the_command_writes(tmp_path):
 
 
 def test_an_option_no_engine_knows_is_named():
-    with pytest.raises(ConfigError, match="unknown option batchsize; the engines know: model, adapter"):
+    with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
         Judge("8 6", engine="scripted", batchsize=3)
 
 

@@ -1,8 +1,8 @@
-"""The records that all packages pass on: frozen, slotted, and free of behaviour.
+"""The records that all packages share: frozen, slotted, and free of behaviour.
 
-A `Sample` is what is to be judged, a `Request` is what an engine is asked, a `Completion` is what it answers, a
-`Judgment` is what a mode concludes and a `Label` is what somebody else (a human, a teacher) concluded. Their forms in
-files: `judgelm.runs.run_files` (judgments) and `judgelm.data.formats.catalog` (samples and labels).
+A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and concludes a `Judgment`. A `Label` is
+the conclusion of somebody else (a human, a teacher). Their forms in files: `judgelm.runs.run_files` (judgments) and
+`judgelm.data.formats.catalog` (samples and labels).
 """
 
 from judgelm.records.judgments import (

@@ -1,4 +1,4 @@
-"""Judgments: what a mode concludes about a sample, and every reply behind it."""
+"""Judgments: the conclusion of a mode about a sample, and every reply behind it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,9 +44,9 @@ class PairDistribution:
             two, where none is.
         first_better: P(s1 > s2) + P(s1 = s2) / 2 over the mass that is assigned, in [0, 1].
         tie: P(s1 = s2) over the mass that is assigned, in [0, 1].
-        unassigned: probability that the reply begins with no score line of the judge's scale, in [0, 1].
+        unassigned: probability of replies that begin with no score line of the judge's scale, in [0, 1].
         likeliest: (s1, s2, probability), likeliest first; those of 0.0001 or more.
-        approximation: in what this is not exact, in words; empty where it is.
+        approximation: the way in which this is not exact; empty where it is exact.
     """
 
     expected: tuple[float, float]
@@ -74,7 +74,7 @@ class GradeDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairVerdict:
-    """Which of two answers is better."""
+    """The better of two answers, or a tie."""
 
     winner: Winner
 
@@ -88,7 +88,7 @@ class RankingVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeVerdict:
-    """One number for the one answer, or for all of a dialogue, on the scale that the mode's manifest states."""
+    """One number for the one answer, or for all of a dialogue, on the scale in the manifest."""
 
     score: float
 
@@ -108,9 +108,9 @@ class SelfAnswer:
     """The judge's own answer to the question it is to judge.
 
     Attributes:
-        text: all that it wrote, its reasoning included.
-        answer: what the text ends in, made comparable; None where none can be extracted.
-        thinking: what a reasoning model thought before it wrote that; None where it did not.
+        text: the whole reply, its reasoning included.
+        answer: the final answer, normalised for comparison; None where none can be extracted.
+        thinking: a reasoning model's thinking before the text; None without any.
     """
 
     text: str
@@ -120,24 +120,24 @@ class SelfAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One prompt that the judge saw and what it wrote.
+    """One prompt that the judge saw, and its reply.
 
     Attributes:
-        order: `order[i]` is the index in the sample of the answer shown at place i.
+        order: `order[i]` is the index in the sample of the answer shown at position i.
         text: the reply, without the thinking before it.
-        thinking: what a reasoning model thought before the reply; None where it did not.
-        part: what this prompt asked for, where a mode asks for several things: a dimension of a rubric, a turn.
+        thinking: a reasoning model's thinking before the reply; None without any.
+        part: the subject of this prompt, in modes with several: a dimension of a rubric, a turn.
         scores: in the order shown.
         anchor: the score of an answer that stood beside the sample's own, to compare it with.
         label: the word that the reply ends in, in the modes that conclude in one; of a pair without scores the place of
             the better answer, `1` or `2`, or `tie`.
-        referenced: whether a reference stood in the prompt; None where the mode does not say.
-        read_anywhere: whether only the parser `anywhere` found the scores: they do not open the reply.
+        referenced: True with a reference in the prompt; None where the mode does not record it.
+        read_anywhere: True where only the parser `anywhere` found the scores: they do not open the reply.
         repaired: the failure that a grammar-constrained retry mended; `text` and `scores` are the retry's.
-        reason: what the judge wrote when it went on from its score line, where that was asked for.
-        reason_failure: why there is no reason though it was asked for, or what it lacks: `truncated` where it has no
-            end, `too_long` where the answers had to be cut further than for the scores.
-        distribution: where it was asked for and can be had; `grades` instead where one answer is graded.
+        reason: the judge's continuation of its score line, where one was requested.
+        reason_failure: the cause of a missing or incomplete reason: `truncated` without an end, `too_long` where the
+            answers were cut further than for the scores.
+        distribution: where it was requested and is available; `grades` instead where one answer is graded.
     """
 
     order: tuple[int, ...]
@@ -160,7 +160,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """What a mode concluded about one sample.
+    """The conclusion of a mode about one sample.
 
     Attributes:
         verdict: None exactly when `failure` is set.
@@ -168,14 +168,14 @@ class Judgment:
             given order.
         consistent: whether all orders give the same winner or ranking; None with one order, or when an order failed.
         probability: P(first better), in [0, 1], over all orders shown, antisymmetrised, or under order rule `given` in
-            the given order; of modes that end in `correct` or `incorrect` P(correct). None where it was not asked for
-            or cannot be had.
+            the given order; of modes that end in `correct` or `incorrect` P(correct). None where it was not
+            requested or is not available.
         sanitized: confusables of delimiters and special tokens sanitized in question, reference and answers.
         provenance: hash of model, template, engine, sampling, versions and machine; they stand in the manifest.
         decided_by: which step of a cascade decided: the `small` or the `large` judge; of answers to questions
             `exact_match`, `blank_answer` or the `judge`. None outside of one.
         self_answers: the judge's own answers to the question, in the modes that ask for them; `solves` in a run file.
-        own_reference: what of them was shown as the reference; None where none was.
+        own_reference: the own answer shown as the reference; None without one.
         votes: of a panel, each judge's verdict in a word (`1`, `tie`, `correct`, `7.5`, `2>1=3`), or None.
     """
 
@@ -203,12 +203,12 @@ class Judgment:
 
     @property
     def repaired(self) -> bool:
-        """Whether only a grammar-constrained retry made a reply readable."""
+        """True where only a grammar-constrained retry made a reply readable."""
         return any(prompt.repaired is not None for prompt in self.shown)
 
     @property
     def read_anywhere(self) -> bool:
-        """Whether only the parser `anywhere` could read a reply."""
+        """True where only the parser `anywhere` could read a reply."""
         return any(prompt.read_anywhere for prompt in self.shown)
 
     @property

@@ -87,7 +87,7 @@ def test_judgments_without_manifest_are_not_touched(cli, pairs, tmp_path):
     (tmp_path / "out.jsonl").write_text("somebody's work\n")
     code, _, err = cli("judgelm-batch", pairs(3), "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6\\n")
     assert code == 1
-    assert "exists but has no out.run.json" in err
+    assert "exists without out.run.json" in err
     assert (tmp_path / "out.jsonl").read_text() == "somebody's work\n"
 
 

@@ -108,7 +108,7 @@ def test_the_probability_rule_decides(scripted, tmp_path):
     [
         (
             ["--retry-unparseable"],
-            "the scripted engine cannot hold a reply to a grammar, which retry_unparseable needs; use --engine vllm",
+            "the scripted engine cannot constrain a reply to a grammar, which retry_unparseable needs",
         ),
         (["--engine-arg", "retries"], "--engine-arg retries: expected KEY=VALUE"),
         (["--engine-arg", "=3"], "expected KEY=VALUE"),

@@ -94,7 +94,7 @@ def test_the_summary_shows_repairs_retries_and_cost(done):
 def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
     with (
         Judge("dunno", engine="scripted") as judge,
-        pytest.raises(ConfigError, match="cannot hold a reply to a grammar"),
+        pytest.raises(ConfigError, match="cannot constrain a reply to a grammar"),
     ):
         judge.compare("q", "a", "b", retry_unparseable=True)
 
