@@ -1,4 +1,4 @@
-r"""Turn what others publish into JudgeLM rows, for training and as labels.
+r"""Convert published data sets to JudgeLM rows, for training and as labels.
 
     python data_tools/convert.py rows testset-v1.json -o pandalm.jsonl
     python data_tools/convert.py rows pandalm_train.json -o train.jsonl --scores 8 4 6
@@ -9,7 +9,7 @@ r"""Turn what others publish into JudgeLM rows, for training and as labels.
 winner stay so (`winner`, no `score`) unless `--scores WIN LOSE TIE` says which scores stand for them. `reviews` joins
 Vicuna/FastChat review tables. With `--split-by question`, `--holdout` questions (a number of questions, with all their
 rows) go to OUT.holdout.jsonl and the others to OUT.train.jsonl, so that no question is in both; the rows are then held
-in memory. What cannot be used is counted, and kept with file and line in OUT.rejects.jsonl.
+in memory. Unusable rows are counted, and listed with file and line in OUT.rejects.jsonl.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Converted = tuple[str, dict[str, object]]
 
 
 def main() -> int:
-    """Read the options, convert, print what became of every row."""
+    """Read the options, convert, and print the counts."""
     options = parse_options()
     counts: Counter[str] = Counter()
     try:

@@ -42,7 +42,7 @@ class SeedsConfig(BaseModel):
 
 
 def main() -> int:
-    """Read the options, sample, print what became of every row."""
+    """Read the options, sample, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", required=True, type=Path, metavar="FILE.yaml")
     parser.add_argument("-o", "--out", required=True, type=Path, metavar="OUT.jsonl")
@@ -60,7 +60,7 @@ def read_config(path: Path) -> SeedsConfig:
     """The config file.
 
     Raises:
-        ConfigError: it cannot be read, or says what there is not.
+        ConfigError: it cannot be read, or has an unknown or wrong option.
     """
     try:
         return SeedsConfig.model_validate(read_yaml(path))

@@ -1,11 +1,11 @@
-"""Show rows of a labelled file as the model will see them in training: the prompt, what carries loss, what was cut.
+"""Show rows of a labelled file as the model sees them in training: the prompt, the tokens with loss, the cuts.
 
     python data_tools/show.py rows.jsonl --model BASE --row 3
     python data_tools/show.py built/train.parquet --model BASE --random 2 --seed 1 --no-reference
     python data_tools/show.py rows.jsonl --model BASE --id 17 --swap
 
-`--model` names a model's or a tokenizer's folder, or a hub id; nothing but the tokenizer is loaded. The prompt is dim,
-what carries loss coloured by token. Without colours (a pipe, or NO_COLOR set) brackets tell: ⟦loss⟧, «changed word».
+`--model` names a model's or a tokenizer's folder, or a hub id; only the tokenizer is loaded. The prompt is dim, tokens
+with loss are coloured. Without colours (a pipe, or NO_COLOR set) brackets mark them: ⟦loss⟧, «changed word».
 """
 
 import argparse
@@ -63,22 +63,24 @@ def parse_options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE", help="any labelled file that judgelm reads, such as a built set")
-    parser.add_argument("--model", required=True, metavar="FOLDER", help="whose tokenizer")
+    parser.add_argument("--model", required=True, metavar="FOLDER", help="folder or hub id with the tokenizer")
     parser.add_argument("--template", help="default: the one of the model's card, else judgelm-v1")
     parser.add_argument("--window", type=int, help="tokens of a row; default: the card's, else 2048")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--row", type=int, default=1, metavar="N", help="the file's row of that number (default 1)")
-    which.add_argument("--id", help="the row of that id")
-    which.add_argument("--random", type=int, metavar="K", help="so many rows at random")
-    parser.add_argument("--seed", type=int, default=0, help="another seed draws other rows")
-    parser.add_argument("--swap", action="store_true", help="the row, and below it the row with its answers exchanged")
-    parser.add_argument("--no-reference", action="store_true", help="without the reference, where that can be")
+    which.add_argument("--row", type=int, default=1, metavar="N", help="the row number (default 1)")
+    which.add_argument("--id", help="the row with this id")
+    which.add_argument("--random", type=int, metavar="K", help="K random rows")
+    parser.add_argument("--seed", type=int, default=0, help="seed of --random")
+    parser.add_argument(
+        "--swap", action="store_true", help="show the row and, below it, the row with its answers swapped"
+    )
+    parser.add_argument("--no-reference", action="store_true", help="without the reference, where possible")
     parser.add_argument("--boundaries", action="store_true", help="show where tokens end")
     return parser.parse_args()
 
 
 def chosen(options: argparse.Namespace) -> list[LabelledPair]:
-    """The rows asked for."""
+    """The requested rows."""
     if options.random is not None:
         return random_pairs(options.file, options.random, options.seed)
     return [
