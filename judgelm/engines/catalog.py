@@ -3,13 +3,9 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, require, require_version
 from judgelm.errors import ConfigError, ModelError
-
-if TYPE_CHECKING:
-    from judgelm.engines.dtype import DtypeChoice
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -36,32 +32,25 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
         name, _ = choose_engine()
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, ""
+    from judgelm.engines.model_files import load_config, split_adapter
+
     try:
-        choice = _resolve_transformers(options) if name == "transformers" else _resolve_vllm(options)
+        base, _ = split_adapter(options)
+        if name == "transformers":
+            from judgelm.engines.dtype import resolve_dtype
+            from judgelm.engines.transformers.loading import device_of
+
+            choice = resolve_dtype(base, load_config(base, options), options, device=device_of(options.device))
+        else:
+            require("vllm", extra="vllm")
+            from judgelm.engines.vllm.environment import quiet_imports
+
+            with quiet_imports():
+                from judgelm.engines.vllm.engine_args import choose_dtype
+            choice = choose_dtype(base, options)
     except ModelError:
         return options, ""
     return replace(options, dtype=choice.dtype), choice.note
-
-
-def _resolve_transformers(options: EngineOptions) -> "DtypeChoice":
-    from judgelm.engines.dtype import resolve_dtype
-    from judgelm.engines.model_files import load_config, split_adapter
-    from judgelm.engines.transformers.loading import device_of
-
-    base, _ = split_adapter(options)
-    return resolve_dtype(base, load_config(base, options), options, device=device_of(options.device))
-
-
-def _resolve_vllm(options: EngineOptions) -> "DtypeChoice":
-    require("vllm", extra="vllm")
-    from judgelm.engines.model_files import split_adapter
-    from judgelm.engines.vllm.environment import quiet_imports
-
-    with quiet_imports():
-        from judgelm.engines.vllm.engine_args import choose_dtype
-
-    base, _ = split_adapter(options)
-    return choose_dtype(base, options)
 
 
 def choose_engine() -> tuple[str, str]:

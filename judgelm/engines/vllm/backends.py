@@ -8,7 +8,6 @@ where the synchronous one would wait forever.
 import queue
 import time
 from collections.abc import Iterable
-from typing import Protocol
 
 from vllm import EngineArgs, RequestOutput, SamplingParams
 from vllm.config import VllmConfig
@@ -36,43 +35,6 @@ class RefusedError(Exception):
     """vLLM refuses a request."""
 
 
-class Backend(Protocol):
-    """Takes tokenised prompts, returns vLLM's outputs."""
-
-    @property
-    def config(self) -> VllmConfig:
-        """The configuration as vLLM completed it."""
-        ...
-
-    def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
-        """Submit a prompt.
-
-        Raises:
-            RefusedError: vLLM refuses it.
-        """
-        ...
-
-    def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """The outputs since the last call, finished or not; for a failed request its key and vLLM's message.
-
-        Raises:
-            EngineError: the engine as a whole has died.
-        """
-        ...
-
-    def abort(self, keys: Iterable[str]) -> None:
-        """Forget prompts."""
-        ...
-
-    def load_adapter(self, adapter: LoRARequest) -> None:
-        """Load an adapter before the first request uses it."""
-        ...
-
-    def close(self) -> None:
-        """End every process and free the memory."""
-        ...
-
-
 class InProcessBackend:
     """vLLM's engine, stepped by this thread; only one at a time, since two would share torch's process groups.
 
@@ -95,14 +57,22 @@ class InProcessBackend:
         return self._engine.vllm_config
 
     def add(self, key: str, prompt: TokensPrompt, sampling: SamplingParams, adapter: LoRARequest | None) -> None:
-        """Submit a prompt."""
+        """Submit a prompt.
+
+        Raises:
+            RefusedError: vLLM refuses it.
+        """
         try:
             self._engine.add_request(key, prompt, sampling, lora_request=adapter)
         except (VLLMValidationError, ValueError) as error:
             raise RefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Step until there is an output or the time is up."""
+        """Step until there is an output or the time is up.
+
+        Raises:
+            EngineError: the engine as a whole has died.
+        """
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
@@ -118,7 +88,7 @@ class InProcessBackend:
         self._engine.abort_request(list(keys))
 
     def load_adapter(self, adapter: LoRARequest) -> None:
-        """Load an adapter."""
+        """Load an adapter before the first request uses it."""
         self._engine.add_lora(adapter)
 
     def close(self) -> None:
@@ -164,7 +134,11 @@ class AsyncBackend:
             self._outputs.put((key, str(error)))
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Wait for the first output, then take all available ones, except those of aborted requests."""
+        """Wait for the first output, then take all available ones, except those of aborted requests.
+
+        Raises:
+            EngineError: the engine as a whole has died.
+        """
         outputs: list[RequestOutput | tuple[str, str]] = []
         if not self._in_flight:
             return outputs
@@ -199,6 +173,10 @@ class AsyncBackend:
 
     async def _shutdown(self) -> None:
         self._engine.shutdown()
+
+
+Backend = InProcessBackend | AsyncBackend
+"""Takes tokenised prompts and returns vLLM's outputs, finished or not; for a failed request its key and the message."""
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
