@@ -18,13 +18,14 @@ import multiprocessing, os, subprocess, sys, time
 from judgelm.runs.process_cleanup import children, mark_children
 mark_children(sys.argv[1])
 sleep = "import time; print('up', flush=True); time.sleep(600)"
+titled = "import setproctitle; setproctitle.setproctitle('a title' * 30); " + sleep
 stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + sleep
 if sys.argv[2] == "worker":  # as vLLM starts its own
     method = os.environ["VLLM_WORKER_MULTIPROC_METHOD"]
     child = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
     child.start()
 else:
-    child = subprocess.Popen([sys.executable, "-c", stubborn if sys.argv[2] == "stubborn" else sleep],
+    child = subprocess.Popen([sys.executable, "-c", {"stubborn": stubborn, "titled": titled}.get(sys.argv[2], sleep)],
                              start_new_session=True, stdout=subprocess.PIPE)
     child.stdout.readline()
 while child.pid not in children(sys.argv[1]):  # until it is a program of its own
@@ -150,6 +151,16 @@ def test_a_mark_of_version_0_1_is_read(tmp_path):
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_process_with_a_title_of_its_own_keeps_its_mark(run, tmp_path):
+    # vLLM's do so; the title is written over the beginning of the environment
+    pytest.importorskip("setproctitle", reason="setproctitle is not installed: pip install 'judgelm[vllm]'")
+    out = tmp_path / "out.jsonl"
+    parent, child = run(out, "titled")
+    kill(parent)
+    assert end_orphans(str(out)) == [child]
+    assert not lives(child)
 
 
 def test_without_a_mark_nothing_is_a_child(tmp_path):
