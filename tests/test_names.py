@@ -35,9 +35,6 @@ NOUNS = frozenset(
 )
 """Words of the field that end like a gerund, and that modules may be called by."""
 
-UNREAD = ("serving",)
-"""Parts whose local names are not all renamed yet."""
-
 
 def empty_names(path):
     """Variables, parameters, imports and definitions with an empty name, each with its line."""
@@ -59,8 +56,6 @@ def empty_names(path):
 
 @pytest.mark.parametrize("folder", [*FOLDERS[1:], *sorted(path.name for path in (ROOT / "judgelm").iterdir())])
 def test_local_names_say_what_the_value_is(folder):
-    if folder in UNREAD:
-        pytest.skip("not renamed yet")
     paths = [path for path in MODULES if folder in path.relative_to(ROOT).parts[:2]]
     assert [line for path in paths for line in empty_names(path)] == []
 

@@ -17,6 +17,7 @@ FOR_USERS = ("train", "openai", "ray", "serve", "web")
 """The extras that users install here; vLLM's build for tests is none of theirs."""
 NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",
+    "confusable-homoglyphs": "its table of confusables is read as a file",
     "httptools": "uvicorn's faster parser",
     "protobuf": "transformers reads tokenizer.model with it",
     "sentencepiece": "transformers reads tokenizer.model with it",
