@@ -57,7 +57,7 @@ class Baseline:
         words: for Auto-J, whose prompt is not free to be given here: its text, with `{question}`, `{answer_1}` and,
             of a pair, `{answer_2}` in their places.
         rubric: for Prometheus and samples without their own; empty is ours, of which a pair is shown the first line.
-        explain: let PandaLM go on behind its label with a reason and a reference answer. The others reason first.
+        explain: let PandaLM continue after its label with a reason and a reference answer. The others reason first.
         chat: wrap the prompt in the tokenizer's chat template; else the judge's own wrapper, byte for byte.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the reply, its reasoning included.

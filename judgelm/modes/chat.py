@@ -5,7 +5,7 @@
     talk = talk.after(exchange)
 
 `FollowUp` is as pure as a mode: a server or a page drives it with whatever engine it has, and keeps the history. `Chat`
-is the same in a batch: each sample brings its questions along.
+is the same in a batch: each sample has its questions.
 
 Source: JudgeLM, section 6 (multi-turn chat about judgments) and Figure 19.
 """
@@ -49,9 +49,9 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """A talk about one judgment; called with a question it asks the judge.
+    """Follow-up questions about one judgment; a call with a question asks the judge.
 
-    It goes on from one of the prompts shown: the first that was explained, else the first that could be read.
+    It continues one of the prompts shown: the first that was explained, else the first that could be read.
 
     Attributes:
         mode: that judged; it makes the prompt again.
@@ -89,7 +89,7 @@ class FollowUp:
 
     @property
     def shown(self) -> Shown:
-        """The prompt and reply that the talk goes on from."""
+        """The prompt and reply that the talk continues."""
         readable = [shown for shown in self.judgment.shown if _talked_about(shown)]
         return next((shown for shown in readable if shown.reason is not None), readable[0])
 
@@ -99,7 +99,7 @@ class FollowUp:
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:
-        """Ask.
+        """Ask one question.
 
         Raises:
             InputError: the question is blank, or an earlier one got no reply.
@@ -144,12 +144,12 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(Pairwise):
-    """Judge a pair, then answer the questions about it that the sample brings along.
+    """Judge a pair, then answer the sample's questions about it.
 
     The questions are the sample's `metadata["follow_ups"]`, a list of texts, asked one after the other; the replies
     stand in `Judgment.shown` behind the orders, as parts `follow-up 1` and on, each with its text or its failure. The
-    verdict is a pair's and does not change with them. A judgment without verdict is not talked about, and after a
-    question without reply no other is asked: those say so.
+    verdict is a pair's and does not change with them. A judgment without verdict has no follow-ups, and after a
+    question without reply no other is asked; their entries say so.
 
     Attributes:
         reasons: as in `Pairwise`; by default the judge explains itself first, as there is more to talk about then.
@@ -170,7 +170,7 @@ class Chat(Pairwise):
         """Check the options of pairs, and the room for replies."""
         Pairwise.__post_init__(self)
         check_above_zero(self, "reply_tokens")
-        stops(get_template(self.template))  # raises where a plain template does not say how it goes on
+        stops(get_template(self.template))  # raises where a plain template has no turns
 
     @property
     def template_sha(self) -> str:
@@ -212,7 +212,7 @@ class Chat(Pairwise):
 
 
 def follow_ups_of(sample: Sample) -> tuple[str, ...]:
-    """The questions that a sample brings along; none where it has none.
+    """The sample's questions; none where it has none.
 
     Raises:
         InputError: they are no list of texts that say something.

@@ -206,7 +206,7 @@ class _Usage:
         self._counted: list[tuple[Span, ...]] = []
 
     def add(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
-        """Count requests; a reason, a retry or a label's probability goes on from a prompt that was counted."""
+        """Count requests; a reason, a retry or a label's probability continues a prompt that was counted."""
         for request, completion in zip(requests, completions, strict=True):
             self.prompt_tokens += completion.prompt_tokens
             self.completion_tokens += completion.completion_tokens

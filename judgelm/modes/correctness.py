@@ -38,10 +38,10 @@ class Correctness:
         task: `number` and `choice` judge an answer to the question. `preference` is the meta-judge: the answer is a
             judge's verdict `[[A]]`, `[[B]]` or `[[C]]` on the two answers in the sample's `pair`.
         self_reference: `cot` shows no reference (Figures 8, 9). `guided` lets the judge answer the question first, or
-            takes the first of the `solves` that the sample brings along, and shows the whole of that answer, its
+            takes the first of the sample's own `solves`, and shows the whole of that answer, its
             reasoning included, as the reference (Figures 10, 11).
         chat: one user message for the tokenizer's chat template; else plain text, for base models.
-        distribution: ask for P(correct) where the label stands, in a second request that goes on from the reply.
+        distribution: ask for P(correct) where the label stands, in a second request that continues the reply.
         temperature: of solve and judgment; 0 is greedy, as in the paper; otherwise each sample draws with its own
             seed, made of `seed` and its id.
         max_tokens: room for a judgment, its reasoning included.

@@ -50,7 +50,7 @@ class Multi:
         reference: `auto` shows a reference where the sample has one, `use` expects one, `ignore` never shows it.
         scale: lowest and highest score of the judge.
         min_answer_tokens: of an answer that must be cut; the length policy itself keeps 16.
-        reasons: `all` lets the judge go on from its score line and explain, for the first order that could be read.
+        reasons: `all` lets the judge continue its score line and explain, for the first order that could be read.
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line; None is 12 for each answer.

@@ -119,7 +119,7 @@ class Multimodal:
         return self.prompt.render(sample, full_score=full_score, images=self.images != "ignore")
 
     def _read(self, prompt: Prompt, completion: Completion) -> Shown:
-        """The score of the second answer; the prefill is part of the text, as what a reason goes on from."""
+        """The score of the second answer; the prefill is part of the text, which a reason continues."""
         whole = replace(completion, texts=tuple(prompt.prefill + text for text in completion.texts))
         parse = partial(parse_pair, scale=self.scale)
         shown = read_reply(whole, parse, max_tokens=self.max_tokens, referenced=True)

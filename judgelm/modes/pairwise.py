@@ -117,7 +117,7 @@ class Pairwise:
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
-        """Ask for the score line of each order, mend and conclude, then ask for the reasons."""
+        """Ask for the score line of each order, retry unparseable ones, conclude, then ask for the reasons."""
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
 
     @property

@@ -37,7 +37,7 @@ class QaCorrectness:
         exact: whose exact match decides; the original code takes HotpotQA's for all data sets.
         validated: match any validated answer, not only the first (the original code knows the first alone).
         labels: how a reply becomes a label.
-        distribution: ask for P(correct) where the label stands, in a second request that goes on from the reply; with
+        distribution: ask for P(correct) where the label stands, in a second request that continues the reply; with
             labels `strict` only.
         chat: whether the tokenizer's chat template wraps the prompt; else it is plain text.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.

@@ -1,6 +1,6 @@
-"""Reasons for judgments that stand: the judge goes on from the score line that it wrote.
+"""Reasons for finished judgments: the judge continues its own score line.
 
-Only what was asked for is explained, and nothing that was concluded changes with it.
+Only the requested judgments are explained, and no conclusion changes with it.
 
 Source: JudgeLM, section 3.2 (grading, judging, and reasoning): scores first, the reason behind them.
 """
@@ -36,7 +36,7 @@ def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0)
 def explain(judgment: Judgment, indices: Sequence[int], prompts: Sequence[Prompt], sampling: Sampling) -> Flow:
     """Ask for the reasons and put them into the judgment.
 
-    The judge goes on from the whole score line, the prompt's prefill included.
+    The judge continues the whole score line, the prompt's prefill included.
 
     Args:
         judgment: with a verdict.

@@ -54,10 +54,10 @@ class Solver:
             raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """The solves that the sample brings along, else those of one request, in the order drawn.
+        """The sample's own solves, else those of one request, in the order drawn.
 
         Raises:
-            InputError: the sample lacks what the task needs, or brings along too few solves.
+            InputError: the sample lacks what the task needs, or has too few solves of its own.
         """
         if (saved := self.saved(sample)) is not None:
             return saved

@@ -40,7 +40,7 @@ class Single:
         template: id of the judge's pair template.
         against: what the answer is graded beside.
             `reference`: Figure 5. The reference stands as the first of a pair and the reply is forced to begin with
-            the full score for it, so that the judge goes on with the answer's.
+            the full score for it, so that the judge continues with the answer's.
             `anchor`: an answer chosen for all, or each, of the questions stands as the first of a pair, nothing is
             forced, and the judge scores both; the anchor's score stands in `Shown.anchor`. It is the sample's
             `metadata["anchor"]`, or else its reference, so that a references file can hold the anchors. (Ours; the
@@ -52,7 +52,7 @@ class Single:
         step: spacing of the scores it writes.
         distribution: ask for the probability of every score; `Shown.grades` then holds the expected grade (beside an
             anchor over all scores that the anchor could have got).
-        reasons: `all` lets the judge go on from its score line and explain.
+        reasons: `all` lets the judge continue its score line and explain.
         reason_tokens: most tokens of a reason; it gets what room the answers, cut as for the scores, leave.
         temperature: 0 is greedy; otherwise each sample draws with its own seed, made of `seed` and its id.
         max_tokens: room for the score line.

@@ -45,7 +45,7 @@ class SelectiveSelfReference:
         when: `selective`, or the two it is compared with: `always` shows the majority answer whatever the agreement
             (and none where no solve has one), `never` shows none, and asks for no solves of its own.
         task: `choice` or `number`, what a solve ends in.
-        solves: how many answers the judge gives, k. Where the sample brings along `solves` of an earlier run, the first
+        solves: how many answers the judge gives, k. Where the sample has `solves` of an earlier run, the first
             k of them are used and none are drawn, so that all ways and every tau can be compared on the same ones.
         tau: least agreement for the gate to be on, in [0, 1].
         solve_temperature: of the solves, above 0 where there are several.
@@ -53,7 +53,7 @@ class SelectiveSelfReference:
         both_orders: show the responses a second time, exchanged.
         accept_one_order: where one of two orders failed, take the other's verdict instead of failing.
         chat: one user message for the tokenizer's chat template; else plain text, for base models.
-        distribution: ask for P(first better) where the verdict stands, in requests that go on from the replies; the
+        distribution: ask for P(first better) where the verdict stands, in requests that continue the replies; the
             judgment's is the mean over the orders.
         temperature: of the judgments; 0 is greedy.
         seed: each sample draws with its own seed, made of this and its id.
@@ -97,7 +97,7 @@ class SelectiveSelfReference:
         """Solve where that is needed, choose the reference, ask for each order, conclude.
 
         Raises:
-            InputError: the sample has not exactly two answers, or brings along too few solves.
+            InputError: the sample has not exactly two answers, or has too few solves of its own.
         """
         if len(sample.answers) != 2:
             raise InputError(f"sample {sample.id}: expected 2 answers, got {len(sample.answers)}; ssr judges pairs")

@@ -2,7 +2,7 @@
 
 A flow asks for replies and is sent replies, without the thinking that came before them; that stands in
 `Completion.thinking`. A judge that is asked to think (`Thinking.mode`) thinks once about each prompt: the reason, the
-retry and the label's probability go on from the same thinking.
+retry and the label's probability reuse the same thinking.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
             )
             opened = replace(prompt, prefill="" if prompt.chat else f"{OPEN}\n")
             return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
-    elif prompt.prefill:  # a reply that goes on from its own beginning has been thought about, or never is
+    elif prompt.prefill:  # a reply that continues its own beginning has been thought about, or never is
         return _Step(request, request)
     room = replace(
         sampling,

@@ -54,7 +54,7 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
 
 
 def _closed(text: str, closing: re.Pattern[str]) -> str:
-    """The text up to its last closing tag: each opening tag behind that would be followed to the text's end in vain."""
+    """The text up to its last closing tag: behind it each opening tag would cost a search to the text's end."""
     ends = [match.end() for match in closing.finditer(text)]
     return text[: ends[-1]] if ends else ""
 

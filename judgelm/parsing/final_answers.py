@@ -69,8 +69,8 @@ def final_answer(text: str, task: Task, *, letters: int = MOST_LETTERS, finished
         text: the solution.
         task: what it should end in.
         letters: how many options there are; a letter behind them is no answer.
-        finished: whether the solution came to its end. Of one that was cut off only an answer counts that is marked as
-            one and does not stand on the last line, where it may lack its end.
+        finished: whether the solution came to its end. If it was cut off, an answer counts only if it is marked as one
+            and does not stand on the last line, where it may lack its end.
 
     Returns:
         A number in plain digits (`18`, `-0.5`, `1/3`), a letter (`B`), or `A`, `B`, `C` for a preference; None where

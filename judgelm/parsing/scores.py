@@ -131,7 +131,7 @@ def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) ->
 
 
 def _first_line(text: str) -> tuple[str, list[str]]:
-    """The first line that is not blank, undressed, and the lines below it."""
+    """The first line that is not blank, without formatting, and the lines below it."""
     for dress in _DRESS:
         text = dress.sub("", text)
     first, *below = [line for line in text.splitlines() if line.strip()] or [""]

@@ -1,7 +1,7 @@
-"""A judgment that is talked about: the judge's prompt, its reply, and the questions and replies that follow, in turns.
+"""Follow-up questions about a judgment: the judge's prompt, its reply, then questions and replies in turn.
 
 For a chat template the turns are messages: what the judge read is the first user message, what it wrote the assistant's
-answer to it, and so on. A plain template goes on in the manner in which it opens its reply:
+answer to it, and so on. A plain template continues in the form in which it opens its reply:
 
 - `judgelm-v1` ends `### Response:`, as Alpaca's prompts do, so a question stands under `### Instruction:`;
 - `judgelm-paper` names its blocks, so a question stands in a `[Question]` block and the reply in a `[Response]` block;
@@ -89,7 +89,7 @@ def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -
         texts: its reply, a question, its reply, ... and at last the question that is open: an even number.
 
     Raises:
-        ConfigError: a plain template that does not say how it goes on.
+        ConfigError: a plain template without turns.
         ValueError: an odd number of texts, or none.
     """
     if not texts or len(texts) % 2:

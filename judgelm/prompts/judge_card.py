@@ -1,7 +1,7 @@
 """`judge.json`: the card beside a judge's weights that says how it must be prompted.
 
 A judge asked with another template than it was trained on gives other scores without any error. So training writes
-the template's id and sha256 here, and whoever loads the model compares them with the template in use.
+the template's id and sha256 here, and loading the model compares them with the template in use.
 """
 
 import json

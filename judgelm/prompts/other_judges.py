@@ -1,7 +1,7 @@
 r"""The prompts of other open judges, so that their released checkpoints run as baselines beside ours.
 
-The bytes are those that the checkpoints' own code builds, the wrapper of their chat format included; the reply goes on
-behind them. With `chat` the tokenizer's chat template wraps the words instead, for servers and for other models.
+The bytes are those that the checkpoints' own code builds, the wrapper of their chat format included; the reply follows
+them. With `chat` the tokenizer's chat template wraps the words instead, for servers and for other models.
 
 - `pandalm`: the instruction's `input`, where there is one, has a block of its own; answers are stripped.
 - `auto-j` (a pair, ties allowed) and `auto-j-single` (1 to 10), in Llama 2's `[INST] ... [/INST]`. Its authors gave the

@@ -17,7 +17,7 @@ class Thinking:
     """The thinking of an engine's judge.
 
     Attributes:
-        mode: what its chat template is told.
+        mode: the argument for its chat template.
         max_tokens: room for the thinking, beside the room that each mode gives the reply.
         resumes: whether the engine knows the prompt as the model reads it and lets a reply go on behind thinking that
             stands there. Then a judge that is asked to think writes its thinking first, up to its end, and the reply

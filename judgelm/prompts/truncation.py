@@ -87,7 +87,7 @@ class Truncator:
         tokenizer: a fast tokenizer.
         window: tokens that prompt and reply may have together.
         images: of a vision-language model; without, a prompt with images is refused.
-        thinking: what chat templates are told of it.
+        thinking: the argument for chat templates.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Truncator:
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Token ids of a text that the model goes on from: with the tokenizer's beginning, never with its end.
+        """Token ids of a text that the model continues: with the tokenizer's beginning, never with its end.
 
         Args:
             text: the prompt, with or without the beginning of a reply.
