@@ -31,6 +31,7 @@ from functools import cache
 
 from judgelm.errors import InputError
 from judgelm.prompts.plain_grade import grading_family
+from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import Layout, Template, fill, sha_of
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
@@ -177,8 +178,8 @@ class _DialogueRenderer:
 
     def prompt(self, layout: Layout, *, chat: bool) -> Prompt:
         """The layout with its slots filled."""
-        delimiters = (*layout.delimiters, *_MARKERS)
-        return fill(layout.pieces[self.view.referenced], self._block, delimiters, chat=chat)
+        sanitizer = sanitizer_for((*layout.delimiters, *_MARKERS))
+        return fill(layout.pieces[self.view.referenced], self._block, sanitizer, chat=chat)
 
     def _block(self, slot: str) -> Iterator[Span]:
         """The spans of a slot: its text, under labels where there are several turns."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from judgelm.errors import not_found
+from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import Messages, fill, sha_of
 from judgelm.records import Prompt, Sample, Span, SpanKind
 
@@ -135,7 +136,7 @@ class MultimodalTemplate:
         return fill(
             messages,
             shown.__getitem__,
-            self.delimiters,
+            sanitizer_for(self.delimiters),
             chat=self.messages[0][0] is not None,
             prefill="" if full_score is None else f"{full_score:g}",
         )

@@ -24,6 +24,7 @@ from functools import cached_property
 from typing import Literal
 
 from judgelm.errors import ConfigError
+from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Role, Span, SpanKind
 
@@ -131,7 +132,7 @@ class JudgePrompt:
             kind = _KINDS.get(slot, "question")
             return [Span(slots[slot].strip() if self.stripped and kind == "answer" else slots[slot], kind)]
 
-        return fill(messages, show, self.delimiters, chat=chat)
+        return fill(messages, show, sanitizer_for(self.delimiters), chat=chat)
 
 
 _PANDALM_TASK = (

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import Literal, NamedTuple, get_args
 
 from judgelm.errors import not_found
+from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Role, Span, SpanKind
 
@@ -71,7 +72,9 @@ class QaTemplate:
         ]
         if chat:
             messages = [("system", [SYSTEM]), ("user", pieces)]
-        return fill(messages, lambda slot: [Span(values[slot], _KINDS[slot])], self.delimiters, chat=chat)
+        return fill(
+            messages, lambda slot: [Span(values[slot], _KINDS[slot])], sanitizer_for(self.delimiters), chat=chat
+        )
 
 
 _DELIMITERS = (

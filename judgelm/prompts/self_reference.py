@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.prompts.template import fill, sha_of
 from judgelm.records import Prompt, Span, SpanKind
 
@@ -52,7 +53,9 @@ class PromptText:
         def show(slot: str) -> list[Span]:
             return [Span(values[slot], "question" if slot in self.whole else _KINDS.get(slot, "question"))]
 
-        return fill([("user" if chat else None, _SLOT.split(self.text))], show, self.delimiters, chat=chat)
+        return fill(
+            [("user" if chat else None, _SLOT.split(self.text))], show, sanitizer_for(self.delimiters), chat=chat
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

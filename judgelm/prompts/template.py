@@ -31,7 +31,7 @@ def sha_of(content: object) -> str:
 def fill(
     messages: Iterable[tuple[Role | None, Sequence[str]]],
     show: Callable[[str], Iterable[Span]],
-    delimiters: tuple[str, ...],
+    sanitizer: Sanitizer,
     *,
     chat: bool,
     prefill: str = "",
@@ -41,11 +41,10 @@ def fill(
     Args:
         messages: (role, text and slot names in turns) of each message.
         show: the spans for a slot, without their role.
-        delimiters: confusables of them in untrusted text are sanitized.
+        sanitizer: for the untrusted text in slots.
         chat: whether the messages are for the tokenizer's chat template.
         prefill: the forced beginning of the reply.
     """
-    sanitize = sanitizer_for(delimiters)
     spans: list[Span] = []
     sanitized = 0
     for role, pieces in messages:
@@ -54,7 +53,7 @@ def fill(
                 spans += [Span(piece, "template", role)] if piece else []
                 continue
             for span in show(piece):
-                text, count = (span.text, 0) if span.kind in ("template", "image") else sanitize(span.text)
+                text, count = (span.text, 0) if span.kind in ("template", "image") else sanitizer(span.text)
                 sanitized += count
                 spans.append(Span(text, span.kind, role))
     return Prompt(spans=tuple(spans), chat=chat, prefill=prefill, sanitized=sanitized)
@@ -73,6 +72,11 @@ class Layout:
     plain: Messages | None
     with_reference: Messages
     delimiters: tuple[str, ...]
+
+    @cached_property
+    def sanitizer(self) -> Sanitizer:
+        """Sanitizes confusables of the delimiters."""
+        return sanitizer_for(self.delimiters)
 
     @cached_property
     def pieces(self) -> dict[bool, _Pieces]:
@@ -114,7 +118,7 @@ class Template:
     @property
     def sanitizer(self) -> Sanitizer:
         """Sanitizes confusables of the pair's delimiters."""
-        return sanitizer_for(self.layout(2).delimiters)
+        return self.layout(2).sanitizer
 
     def render(
         self, sample: Sample, order: tuple[int, ...], reference: str | None, *, full_score: float = 10
@@ -141,7 +145,7 @@ class Template:
         return fill(
             layout.pieces[reference is not None],
             lambda slot: [shown[slot]],
-            layout.delimiters,
+            layout.sanitizer,
             chat=self.chat,
             prefill=f"{full_score:g}" if len(order) == 1 else "",
         )
