@@ -145,7 +145,7 @@ def test_engine_arguments_of_a_config_file_arrive(cli, pairs, tmp_path, written)
     command = ("judgelm-batch", pairs(1), "-o", tmp_path / "out.jsonl", *SCRIPTED, "8 6", "--config")
     code, _, err = cli(*command, tmp_path / "batch.yaml")
     assert code == 1
-    assert "no engine arguments of its own, but retries" in " ".join(err.split())
+    assert "no engine arguments of its own, but got retries" in " ".join(err.split())
 
 
 def test_engine_arguments_of_another_shape_are_refused(cli, pairs, tmp_path):
