@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.metrics.resampling import Estimate, Resampling, mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +97,4 @@ def _mean(scores: Sequence[float], clusters: Sequence[Hashable], resampling: Res
         return None
     if len(set(clusters)) == 1 or len(set(scores)) == 1:
         return float(np.mean(scores))
-    values = np.stack([np.array(scores, dtype=np.float64), np.ones(len(scores))], axis=1)
-    [mean_estimate] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
-    return mean_estimate
+    return mean(np.array(scores, dtype=np.float64), clusters, resampling)

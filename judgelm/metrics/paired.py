@@ -15,7 +15,7 @@ from statsmodels.stats.contingency_tables import mcnemar as mcnemar_test
 from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.metrics.agreement import LABELS, confusion_cells
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, estimate
+from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, bootstrap_sums, mean
 
 _MOST_UNDEFINED = 0.05
 """Of a kappa's resamples; with more without a value the rest would describe other data."""
@@ -58,9 +58,9 @@ def paired_difference(
         ValueError: shapes differ, or n is 0.
     """
     _check(first, second)
-    values = np.column_stack([first.astype(np.float64) - second, np.ones(first.size)])
-    [difference] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
-    if np.ptp(values[:, 0]) > 0:
+    values = first.astype(np.float64) - second
+    difference = mean(values, clusters, resampling)
+    if np.ptp(values) > 0:
         return difference
     units = first.size if clusters is None else len(set(clusters))
     _, most = proportion_confint(0, units, alpha=1 - LEVEL, method="wilson")

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, estimate, widened
+from judgelm.metrics.resampling import LEVEL, Estimate, Resampling, mean, widened
 
 _FEWEST = 10
 _TIE = 0.5
@@ -61,8 +61,7 @@ def weighted(preferences: NDArray[np.float64], clusters: Sequence[Hashable], res
     Raises:
         ValueError: n is 0.
     """
-    values = np.stack([preferences, np.ones_like(preferences)], axis=1)
-    [rate] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
+    rate = mean(preferences, clusters, resampling)
     n = len(preferences)
     error = float(np.std(preferences, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
     return WinRate(rate=widened(rate, clusters), standard_error=error)

@@ -16,7 +16,7 @@ import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy import stats
 
-from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from judgelm.metrics.resampling import Estimate, Resampling, mean
 from judgelm.metrics.self_bias.design import BiasModel, Design, TermKind, design_of, redundant, unidentified
 from judgelm.metrics.self_bias.rows import PairedRatings
 
@@ -196,6 +196,4 @@ def mean_of(frame: pd.DataFrame, column: str, resampling: Resampling) -> Estimat
     Raises:
         ValueError: no rows.
     """
-    values = np.column_stack([frame[column].to_numpy(float), np.ones(len(frame))])
-    [mean] = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:], list(frame["item"]), resampling)
-    return mean
+    return mean(frame[column].to_numpy(float), list(frame["item"]), resampling)
