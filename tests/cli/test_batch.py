@@ -105,7 +105,7 @@ def test_failures_are_counted_and_set_the_exit_code(cli, pairs, tmp_path):
     code, _, err = cli(*command)
     assert code == 2
     assert "unparseable 1" in err
-    assert "out_of_range 1" in err
+    assert "out of range 1" in err
     assert "engine 1" in err
     failures = {row["id"]: row["failure"] and row["failure"]["code"] for row in rows_of(tmp_path / "out.jsonl")}
     assert failures == {"p0": None, "p1": "off_grammar", "p2": "out_of_range", "p3": "engine"}
