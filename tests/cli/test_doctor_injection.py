@@ -41,7 +41,7 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(cli, tiny_judge,
 
 
 def test_an_attack_that_gets_through_is_named_and_ends_with_1(cli, monkeypatch):
-    monkeypatch.setattr(template, "sanitizer_for", lambda delimiters: Sanitizer([]))
+    monkeypatch.setattr(template.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
     code, printed, _ = cli("judgelm", "doctor", "--injection")
     assert code == 1
     assert "got through block end/[Question] in answer_" in printed

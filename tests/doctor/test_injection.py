@@ -65,7 +65,7 @@ def test_nothing_becomes_a_token_in_a_plain_template(name, family):
 
 def test_a_template_without_defence_is_found_out(monkeypatch):
     """The checks themselves can fail: the same template, its delimiters declared and not defended."""
-    monkeypatch.setattr(template, "sanitizer_for", lambda delimiters: Sanitizer([]))
+    monkeypatch.setattr(template.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
     found = through(check_attacks(V1))
     for one in attacks_on(V1):
         if one.family in ("block end", "look-alike", "line end", "fake block", "padding"):
