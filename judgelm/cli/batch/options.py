@@ -25,13 +25,13 @@ Inputs = Annotated[
 ]
 Out = Annotated[str | None, typer.Option("--out", "-o", help="Judgments as JSONL; - is standard output (no resume).")]
 Limit = Annotated[int | None, typer.Option(min=0, help="Judge only the first N samples.")]
-Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Which earlier failures a rerun judges again.")]
+Retries = Annotated[Literal["engine", "failed"], typer.Option(help="Earlier failures that a rerun judges again.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", metavar="", help="Start over, deleting OUT and its manifest.")]
-MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with 2 above this share of failures.")]
+MaxFailureRate = Annotated[float, typer.Option(min=0.0, max=1.0, help="Exit with code 2 above this share of failures.")]
 ModeName = Annotated[
     str,
     typer.Option(
-        help=f"Way of judging: {', '.join(completion.MODE_NAMES)}; see judgelm modes.",
+        help=f"Mode: {', '.join(completion.MODE_NAMES)}; see judgelm modes.",
         rich_help_panel=JUDGING,
         autocompletion=completion.modes,
     ),
@@ -41,29 +41,31 @@ ModeArgs = Annotated[
     typer.Option(
         "--mode-arg",
         metavar="KEY=VALUE",
-        help="An option that only this mode knows; the value is YAML. Repeatable.",
+        help="An option of this mode; the value is YAML. Repeatable.",
         rich_help_panel=JUDGING,
         autocompletion=completion.mode_args,
     ),
 ]
 BothOrders = Annotated[
-    bool, typer.Option("--both-orders", metavar="", help="Show each pair in both orders.", rich_help_panel=JUDGING)
+    bool, typer.Option("--both-orders", metavar="", help="Judge each pair in both orders.", rich_help_panel=JUDGING)
 ]
-References = Annotated[str | None, typer.Option(help="A file of references by id.", rich_help_panel=JUDGING)]
+References = Annotated[str | None, typer.Option(help="File with references by id.", rich_help_panel=JUDGING)]
 SelfAnswers = Annotated[
     str | None,
     typer.Option(
-        help="A run file whose judge's own answers are used again instead of asked for (modes with self-reference).",
+        help="Run file whose judge's own answers are reused (modes with self-reference).",
         rich_help_panel=JUDGING,
     ),
 ]
-Temperature = Annotated[float, typer.Option(min=0.0, help="0 is greedy.", rich_help_panel=JUDGING)]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=JUDGING)
+]
 Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=JUDGING)]
 Cascade = Annotated[
     str | None,
     typer.Option(
         metavar="SMALL,LARGE",
-        help="Two judges instead of --model: the second sees only what the first is unsure of.",
+        help="Two judges instead of --model: the second judges only what the first is unsure about.",
         rich_help_panel=_MODEL,
     ),
 ]
@@ -71,14 +73,14 @@ CascadeBand = Annotated[
     str | None,
     typer.Option(
         metavar="LOW,HIGH",
-        help="Unsure is a P(first better) from LOW to HIGH; default 0.3,0.7.",
+        help="Unsure means P(first better) from LOW to HIGH; default 0.3,0.7.",
         rich_help_panel=_MODEL,
     ),
 ]
 Model = Annotated[
     str,
     typer.Option(
-        "--model", "-m", help="Local folder or hub id of the judge; a server's name of it.", rich_help_panel=_MODEL
+        "--model", "-m", help="Local folder or hub id of the judge, or its name on a server.", rich_help_panel=_MODEL
     ),
 ]
 
@@ -99,7 +101,7 @@ class ModeFlags:
     tie_threshold: Annotated[
         float,
         typer.Option(
-            min=0.0, max=0.5, help="Under probability: a tie is at most this far from 0.5.", rich_help_panel=JUDGING
+            min=0.0, max=0.5, help="For probability: maximum distance from 0.5 of a tie.", rich_help_panel=JUDGING
         ),
     ] = 0.05
     accept_one_order: Annotated[
@@ -107,46 +109,44 @@ class ModeFlags:
         typer.Option(
             "--accept-one-order",
             metavar="",
-            help="When one order fails, take the other's verdict.",
+            help="If one order fails, use the verdict of the other.",
             rich_help_panel=JUDGING,
         ),
     ] = False
     reference: Annotated[
         Literal["auto", "use", "ignore"],
-        typer.Option(help="Show references: where there are, always, never.", rich_help_panel=JUDGING),
+        typer.Option(help="Show references: if available, always, never.", rich_help_panel=JUDGING),
     ] = "auto"
     temperature: Temperature = 0.0
     seed: Seed = 0
     max_tokens: Annotated[
-        int, typer.Option(min=1, help="Room for the score line, in tokens.", rich_help_panel=JUDGING)
+        int, typer.Option(min=1, help="Maximum tokens of the score line.", rich_help_panel=JUDGING)
     ] = 24
     distribution: Annotated[
         bool,
         typer.Option(
             "--distribution",
             metavar="",
-            help="Ask for the probability of every score line: P(first better), expected scores.",
+            help="Compute the probability of every score line: P(first better), expected scores.",
             rich_help_panel=_TRUST,
         ),
     ] = False
     reasons: Annotated[
         Literal["none", "all", "close", "flips"],
         typer.Option(
-            help="Let the judge explain: all, those close to a tie, those whose two orders disagree.",
+            help="Explain all judgments, those close to a tie, or those whose orders disagree.",
             rich_help_panel=_TRUST,
         ),
     ] = "none"
     close_threshold: Annotated[
         float,
         typer.Option(
-            min=0.0, max=0.5, help="For close: P(first better) at most this far from 0.5.", rich_help_panel=_TRUST
+            min=0.0, max=0.5, help="For close: maximum distance of P(first better) from 0.5.", rich_help_panel=_TRUST
         ),
     ] = 0.1
     reason_tokens: Annotated[
         int,
-        typer.Option(
-            min=1, help="Most tokens of a reason; the judge's window may end it before.", rich_help_panel=_TRUST
-        ),
+        typer.Option(min=1, help="Maximum tokens of a reason, within the judge's window.", rich_help_panel=_TRUST),
     ] = 512
     retry_unparseable: Annotated[
         bool,
@@ -178,7 +178,7 @@ class ClusterOptions:
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="How many workers; default: one per GPU, or per node without.", rich_help_panel=_CLUSTER
+            min=1, help="Number of workers; default: one per GPU, or per node without GPUs.", rich_help_panel=_CLUSTER
         ),
     ] = None
     worker_cores: Annotated[
