@@ -1,4 +1,4 @@
-"""How often a different batch changes a score in bfloat16.
+"""Share of scores that a different batch changes in bfloat16.
 
     python -m benchmarks.bfloat16_changes --model runs/demo/judge --pairs runs/demo/test.jsonl
 

@@ -1,4 +1,4 @@
-"""How fast and in how much memory the data builder works.
+"""Speed and memory of the data builder.
 
     python -m benchmarks.data_build --rows 100000 --workers 2
     python -m benchmarks.data_build --rows 1000000 --workers 2 --equal-only

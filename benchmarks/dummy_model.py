@@ -98,7 +98,7 @@ def build_dummy_model(
 
 
 def prompt_of(sample: Sample) -> str:
-    """What the judge reads."""
+    """The prompt of a pair."""
     return "".join(span.text for span in get_template(TEMPLATE).render(sample, (0, 1), None).spans)
 
 

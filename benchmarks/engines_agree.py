@@ -1,4 +1,4 @@
-"""How often vLLM and transformers write different scores for the same prompt, in float32 and in bfloat16.
+"""Share of prompts with different scores by vLLM and transformers, in float32 and in bfloat16.
 
     python -m benchmarks.engines_agree --model runs/bench/unsure-judge --pairs DATA/pandalm/testset-v1.json --limit 120
 
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def prompts(options: argparse.Namespace, dtype: str, engine: str, folder: Path) -> list[Shown]:
-    """What the judge wrote for every prompt, in the order of ids."""
+    """The judge's reply to every prompt, in the order of ids."""
     out = folder / f"{dtype}-{engine}.jsonl"
     command = [
         str(Path(sys.executable).parent / "judgelm-batch"), options.pairs, "-o", str(out), "--model", options.model,

@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def machine(device: str) -> str:
-    """What was measured on."""
+    """The machine of the measurement."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"

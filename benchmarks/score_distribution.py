@@ -1,4 +1,4 @@
-"""What a score distribution costs, against writing the score line alone.
+"""Cost of a score distribution, relative to the score line alone.
 
     python -m benchmarks.score_distribution --data DATA --engine transformers --dtype bfloat16
     python -m benchmarks.score_distribution --data DATA --engine vllm --block-size 32
@@ -137,7 +137,7 @@ def make_judge(data: Path, folder: Path) -> Path:
 
 
 def text_of(sample: Sample) -> str:
-    """What the judge reads."""
+    """The prompt as text."""
     return "".join(span.text for span in get_template("judgelm-v1").render(sample, (0, 1), None).spans)
 
 

@@ -1,4 +1,4 @@
-"""What do five answers of the judge's own cost, asked for as one request, against one answer and five requests?
+"""Cost of five self-answers in one request, against one answer and five requests.
 
     python -m benchmarks.self_answers
     python -m benchmarks.self_answers --shape tiny --questions 2 --tokens 8 --rounds 1

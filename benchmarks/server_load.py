@@ -43,7 +43,7 @@ REVIEW = (
 
 @dataclass(slots=True)
 class Load:
-    """What the clients saw; `wrong` are replies of another request, `lost` requests without a whole reply."""
+    """Results as seen by the clients; `wrong` are replies of another request, `lost` requests without a whole reply."""
 
     requests: int = 0
     answered: int = 0
@@ -224,7 +224,7 @@ def scores_of(index: int) -> str:
 
 
 def chat_body(pair: dict[str, str]) -> bytes:
-    """What the client of Vicuna's review sends."""
+    """A request of the client of Vicuna's review."""
     messages = [
         {
             "role": "system",

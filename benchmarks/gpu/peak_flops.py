@@ -1,4 +1,4 @@
-"""What the device can do at best: matrix products at the models' own shapes, and copies of its memory."""
+"""Peak rates of the device: matrix products at the models' own shapes, and copies of its memory."""
 
 import time
 from collections.abc import Callable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def results(folder: Path) -> dict[str, dict[str, object]]:
-    """What the folder has, by step."""
+    """Results in the folder, by step."""
     file = folder / "gpu.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 

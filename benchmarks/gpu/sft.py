@@ -40,7 +40,7 @@ _WARM_UP = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What differs between the runs of a shape."""
+    """The differences between the runs of a shape."""
 
     attention: str
     checkpointing: bool

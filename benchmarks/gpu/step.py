@@ -17,7 +17,7 @@ Save = Callable[[Mapping[str, object]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a step runs on, and where it may write; `shape` is the part of its name behind the dash."""
+    """Device and output folder of a step; `shape` is the part of its name behind the dash."""
 
     device: str
     tiny: bool

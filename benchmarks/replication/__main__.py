@@ -109,7 +109,7 @@ def run_judge(plan: Plan, run: Run, folder: Path) -> float:
 
 
 def outcome_file(folder: Path, run: Run) -> Path:
-    """Where a run's outcome stands once it is done."""
+    """File of a finished run's outcome."""
     return folder / "outcomes" / f"{run.name}.json"
 
 

@@ -16,7 +16,7 @@ _COMMENTS = re.compile(r"^\d+ \d+\nAssistant 1 (.*), while Assistant 2 (.*)\. As
 
 
 def documents(count: int) -> Iterator[str]:
-    """What the bases read: a question, two answers, and in words what is wrong or right with each; half with reference.
+    """Training documents: a question, two answers and comments on each; half with reference.
 
     Never a score, nor which of the two is better: that is what fine-tuning teaches. Vicuna, too, knew what answers are
     and, asked for a response, could speak about them.

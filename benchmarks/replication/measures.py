@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def seeds(self) -> int:
-        """How many judges."""
+        """Number of judges."""
         return len(self.values)
 
 

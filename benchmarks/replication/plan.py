@@ -56,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is run.
+    """Amount of work.
 
     Attributes:
         documents: what each base reads.
@@ -84,7 +84,7 @@ class Plan:
         return [Run(base=base, rows=rows, seed=seed, swap=swap, reference=reference) for seed in range(seeds)]
 
     def formats(self, run: Run) -> tuple[Shown, ...]:
-        """How a run's judge is tested; only Table 4's other judges are not asked with references."""
+        """Prompt formats that test a run's judge; only Table 4's other judges are not asked with references."""
         ablated = (run.base, run.rows) == self.ablation
         return ("without", "with") if ablated or run.reference != "never" else ("without",)
 

@@ -45,7 +45,7 @@ _LABELS = {symbol: label for label, symbol in _SYMBOLS.items()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one judge said of every held-out pair, in the file's order.
+    """One judge's verdicts on every held-out pair, in the file's order.
 
     Attributes:
         given: +1 first better, 0 tie, -1 second better; None where the reply could not be read.

@@ -59,7 +59,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Whether the interval agrees with the paper, disagrees, or includes zero."""
+        """Comparison of the interval with the paper: agrees, disagrees, or includes zero."""
         if self.expected == "not less":
             return "no" if self.difference.high < 0 else "yes"
         towards, against = (self.difference.low > 0, self.difference.high < 0)

@@ -28,7 +28,7 @@ REASON_TOKENS, SCORE_TOKENS, ORIGINAL_TOKENS = 256, 24, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a system did: pairs, tokens, the seconds it took, and the share of them its engine was not at work."""
+    """Work of a system: pairs, tokens, the seconds it took, and the share of them its engine was not at work."""
 
     pairs: int
     prompt_tokens: int

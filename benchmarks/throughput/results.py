@@ -1,4 +1,4 @@
-"""What follows from timings: rates, shares of the peak, ratios round by round, prices; as a table and as a plot."""
+"""Results of timings: rates, shares of the peak, ratios round by round, prices; as a table and as a plot."""
 
 import statistics
 from collections.abc import Sequence

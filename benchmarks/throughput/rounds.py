@@ -52,7 +52,7 @@ _PADDED_BATCH = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What every process must know: the model, where to write, on what to run, how long to measure the peak."""
+    """Settings of every process: model, output folder, device, duration of the peak measurement."""
 
     folder: Path
     out: Path
@@ -63,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What was measured of a system in one round; seconds, tokens, and the peaks in FLOP/s before and after.
+    """Measurements of a system in one round; seconds, tokens, and the peaks in FLOP/s before and after.
 
     `idle` is the share of the time that an engine was not at work, `metrics_s` the time the evaluation took; None for
     systems that have neither.
@@ -145,7 +145,7 @@ def _evaluated(judgments: Sequence[Judgment]) -> float:
 
 
 def _makers(setting: Setting, process: str) -> Mapping[str, Callable[[], System]]:
-    """How each system of a process comes to be."""
+    """Constructors of the systems of a process."""
     arguments = {"gpu_memory_utilization": _GPU_SHARE} if setting.device == "cuda" else {}
     options = EngineOptions(model=str(setting.folder), dtype=setting.dtype, engine_args=arguments)
     if process == "vllm":

@@ -1,4 +1,4 @@
-"""Where workers run, how many there are, and the resources of each; options are checked before Ray starts."""
+"""Placement, number and resources of workers; options are checked before Ray starts."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from judgelm.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where workers run, and their number.
+    """Placement and number of workers.
 
     Attributes:
         address: `local` starts Ray on this machine for the length of the run; `auto` is the running cluster that this

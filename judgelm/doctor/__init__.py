@@ -1,1 +1,1 @@
-"""What `judgelm doctor` finds out: packages, devices, and how close an engine comes to what the machine can do."""
+"""The checks of `judgelm doctor`: packages, devices, engine speed, training plans and prompt injection."""

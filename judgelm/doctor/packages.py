@@ -1,4 +1,4 @@
-"""Which packages judgelm declares, which are there, in range, and can be imported; what to do about the others."""
+"""Declared packages: installed, in range and importable, or the way to fix them."""
 
 import json
 import os
@@ -74,12 +74,12 @@ class Package:
 
     @property
     def is_finding(self) -> bool:
-        """Whether something is wrong; an extra that is not installed is not."""
+        """True if there is a problem; an extra that is not installed is none."""
         return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
 
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
-    """What an installed distribution requires, the base first, then each extra but `dev`.
+    """The requirements of an installed distribution: base first, then each extra but `dev`.
 
     Raises:
         PackageNotFoundError: it is not installed.
@@ -186,7 +186,7 @@ def with_error(package: Package, error: str, versions: Mapping[str, str] | None 
 
 
 def findings(packages: Iterable[Package]) -> list[str]:
-    """What is wrong, with the way out; packages with the same one share a sentence."""
+    """Problems with their fixes; packages with the same fix share a sentence."""
     by_way_out: dict[str, list[Package]] = {}
     for package in packages:
         if package.is_finding:

@@ -1,4 +1,4 @@
-"""How close an engine comes to what the device can do.
+"""Speed of an engine relative to the device's peak.
 
 The work of a judge is the prefill: two operations for each weight a prompt token is multiplied with. So an engine's
 prompt tokens per second, times twice the weights, stand against the best that a plain matrix product reaches on the
@@ -39,7 +39,7 @@ _DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What was measured, in SI units: operations and tokens per second.
+    """Measurements in SI units: operations and tokens per second.
 
     Attributes:
         parameters: weights a prompt token is multiplied with, see `prefill_parameters`.
@@ -99,7 +99,7 @@ class Probe:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether the two ceilings differ so much that other work must have slowed the engine too."""
+        """True if the two ceilings differ so much that other work must have slowed the engine too."""
         ceilings = (self.ceiling_before, self.ceiling_after)
         return min(ceilings) < _STEADY * max(ceilings)
 

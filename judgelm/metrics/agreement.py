@@ -1,4 +1,4 @@
-"""How often a judge names the label that somebody else gave, and how it errs.
+"""Agreement of a judge with labels, and its errors.
 
 Labels are integers throughout: +1 the first answer is better, 0 tie, -1 the second is better. What to do with a
 judgment that failed is not decided here (see `judgelm.studies.evaluation`): every row given is counted.

@@ -1,4 +1,4 @@
-"""How well people agree with each other, beside how well the judge agrees with them.
+"""Agreement among people, and of the judge with people.
 
 A judge measured against a majority vote looks better than it does against a single person, and so would a person.
 Both numbers here are mean agreements with single annotators over the same pairs, so they may be compared.

@@ -1,4 +1,4 @@
-"""What published benchmarks of judges count: votes over two orders, shared first places, weighted sections, ties.
+"""Metrics of published benchmarks of judges: votes over two orders, shared first places, weighted sections, ties.
 
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.

@@ -159,7 +159,7 @@ def calibration_error(
 def error_cells(
     outcome: NDArray[np.bool_], probability: NDArray[np.float64], edges: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What resampling sums up: shape (n, bins + 1), outcome minus probability in its bin's column, and a 1."""
+    """Cells for resampling: shape (n, bins + 1), outcome minus probability in its bin's column, and a 1."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1

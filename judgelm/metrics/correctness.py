@@ -1,4 +1,4 @@
-"""How well a judge tells correct answers from incorrect ones, on the questions that it solves itself and on the others.
+"""Accuracy of judging correctness, on questions that the judge solves itself and on others.
 
 Everything here is a function of the counts of eight cells: the judge's own answer right or wrong, the agent's answer
 right or wrong, judged right or wrong. Judgments that failed are not given to these functions; the study counts them.
@@ -78,7 +78,7 @@ class FourWayCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitChange:
-    """What a second way of judging the same answers changes; second minus first, None where one is undefined.
+    """Changes by a second method on the same answers; second minus first, None where one is undefined.
 
     Attributes:
         f1_right: of F1 on D_J+, `f1_wrong` on D_J-, `f1` on all.
@@ -183,7 +183,7 @@ def own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """What the second of two ways of judging the same answers changes in F1 and in the four cells.
+    """Changes in F1 and in the four cells by a second method on the same answers.
 
     Args:
         own: as in `split_quality`.

@@ -19,7 +19,7 @@ Kind = Literal["share", "f1", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What one number rests on.
+    """The data behind one number.
 
     Attributes:
         rows: shape (n,), the rows that count into the estimate's n.

@@ -52,7 +52,7 @@ class GenerationJudgment:
 
 
 def band(value: float) -> Band:
-    """How the paper calls a partial correlation: weak below 0.3 (negative ones too), strong from 0.5 on.
+    """The paper's word for a partial correlation: weak below 0.3 (negative ones too), strong from 0.5 on.
 
     Source: Self-Reference, sections 4.3 and 5.2.
     """
@@ -123,7 +123,7 @@ def partial_change(
     clusters: Sequence[Hashable] | None,
     resampling: Resampling,
 ) -> Estimate | None:
-    """How much larger r_GJ|A is in the second of two ways to judge the same answers; None where one is undefined.
+    """Increase of r_GJ|A by a second method on the same answers; None where one is undefined.
 
     Args:
         first: G, J, A, each of shape (n,).

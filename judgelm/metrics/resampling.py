@@ -30,7 +30,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """How intervals are drawn; the same seed gives the same intervals.
+    """Settings of the bootstrap; the same seed gives the same intervals.
 
     Attributes:
         seed: seeds one generator per call, so intervals do not depend on which others were computed before.

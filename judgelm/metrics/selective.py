@@ -19,7 +19,7 @@ Clusters = Sequence[Hashable] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateScores:
-    """What a gate lets through; shares in [0, 1], None where undefined.
+    """Scores of a gate; shares in [0, 1], None where undefined.
 
     Attributes:
         rate: share of items with the gate on (Gate-On Rate).

@@ -25,7 +25,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What the judge reads: plain text, or chat messages when `chat` is set.
+    """The judge's input: plain text, or chat messages if `chat` is set.
 
     Plain text is the spans' texts, joined. For a chat, neighbouring spans of one role make one message and the
     tokenizer's own chat template wraps them. `prefill` is the forced start of the reply. `sanitized` counts
@@ -39,13 +39,13 @@ class Prompt:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Where its images lie, in the order shown."""
+        """Paths or URLs of its images, in the order shown."""
         return tuple(span.text for span in self.spans if span.kind == "image")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How a reply is drawn. Greedy at temperature 0; otherwise `seed` makes it repeat within an engine.
+    """Sampling parameters. Greedy at temperature 0; otherwise `seed` makes a reply repeat within an engine.
 
     Attributes:
         max_tokens: a reply ends here at the latest, or at the end of the model's window.

@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What somebody else concluded about a pair, about one answer, or about three and more; in sample order.
+    """The verdict of a person or teacher on a pair, one answer, or three and more; in sample order.
 
     `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
     of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4

@@ -1,4 +1,4 @@
-"""What a cascade saved and changed, in rows of two words and a number; the same in a terminal and in the report."""
+"""Savings and changes by a cascade, as rows for the terminal and the report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class CascadeReport:
 
 
 def read_counts(recorded: dict[str, Any]) -> CascadeReport:
-    """What `judgelm.runs.cascade.join_runs` entered into a manifest.
+    """The counts that `judgelm.runs.cascade.join_runs` wrote into a manifest.
 
     Raises:
         InputError: it is no such entry.
@@ -40,7 +40,7 @@ def read_counts(recorded: dict[str, Any]) -> CascadeReport:
 
 
 def cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
-    """What the large judge was spared, and where it decided otherwise."""
+    """The large judge's savings, and the verdicts that it changed."""
     yield "pairs that the large judge was not shown", _share(counts.pairs_spared, f"of {counts.pairs:,}")
     yield (
         "prompt tokens that it was not shown, in the small judge's tokens",

@@ -65,12 +65,12 @@ class PairList:
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether an entry has one."""
+        """True if an entry has one."""
         return any(pair.probability is not None for pair in self.pairs)
 
     @property
     def has_label_scores(self) -> bool:
-        """Whether an entry's label has scores."""
+        """True if an entry's label has scores."""
         return any(pair.label_scores is not None for pair in self.pairs)
 
 

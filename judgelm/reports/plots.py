@@ -61,7 +61,7 @@ def confusion_figure(treatment: PairMetrics) -> str:
 
 
 def score_figure(scores: ScoreHistogram) -> str:
-    """How often each score was written for the answer shown first and the answer shown second."""
+    """Histogram of scores for the answer shown first and the answer shown second."""
     edges = np.array(scores.edges)
     centres, width = (edges[:-1] + edges[1:]) / 2, 0.4 * (edges[1] - edges[0])
     with _axes(6.2, 3.3) as (figure, axes):

@@ -137,7 +137,7 @@ def installed_attention(args: Any) -> Installed:
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
-    """Whether a model can be loaded with FlashAttention; False where only the model's own code could tell.
+    """True if a model can be loaded with FlashAttention; False where only the model's own code could tell.
 
     Args:
         name: folder or hub id.

@@ -131,7 +131,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def resume_hint(folder: Path) -> str:
-    """What the same command does after a fault: `resumes from <last whole checkpoint>` or `starts over`."""
+    """Effect of the same command after a fault: `resumes from <last whole checkpoint>` or `starts over`."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 

@@ -161,7 +161,7 @@ def _idle_s(lock: Path) -> float | None:
 
 
 def _is_open(lock: Path) -> bool:
-    """Whether a process of this machine has the file open; processes of other users cannot be seen."""
+    """True if a process of this machine has the file open; processes of other users cannot be seen."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if any(os.path.samefile(file.path, lock) for file in process.open_files()):

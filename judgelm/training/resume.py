@@ -72,7 +72,7 @@ _OVERWRITE = "set overwrite_output_dir: true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingPoint:
-    """Where training begins.
+    """The starting point of training.
 
     Attributes:
         checkpoint: what the trainer resumes from; None at the beginning.

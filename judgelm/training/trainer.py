@@ -80,7 +80,7 @@ class JudgeTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMix
 
 
 def is_padding_free(requested: bool, attention: str) -> bool:
-    """Whether rows are laid one behind another: on request, and where the attention kernel takes any lengths."""
+    """True if rows are concatenated without padding: on request, and if the attention kernel takes any lengths."""
     return bool(requested or is_flash_attention_requested(requested_attention_implementation=attention))
 
 

@@ -1,4 +1,4 @@
-"""What the doctor's checks share: how they show facts and where they write."""
+"""Output shared by the doctor's checks."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from judgelm.cli.output import is_stdout
 
 
 def console_for(json_out: Path | None, *, quiet: bool) -> Console:
-    """Where findings are shown: standard output, unless `--json -` has it; nowhere with `--quiet`."""
+    """Console for findings: standard output, unless `--json -` has it; nowhere with `--quiet`."""
     return Console(stderr=is_stdout(json_out), quiet=quiet)
 
 

@@ -71,7 +71,7 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What an accelerate file says: how states are split, over how many processes."""
+    """The facts of an accelerate file: sharding of states, number of processes."""
 
     sharding: Sharding
     offload: Offload

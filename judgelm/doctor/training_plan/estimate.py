@@ -1,4 +1,4 @@
-"""What a fine-tuning needs before it is started: memory of each GPU by state, operations, time. No weights, no torch.
+"""Needs of a fine-tuning before it starts: memory of each GPU by state, FLOPs, time. No weights, no torch.
 
 Model states follow DeepSpeed's own estimators (`estimate_zero2_model_states_mem_needs`, `estimate_zero3_...`) and the
 paper behind them (Rajbhandari et al., 2020, "ZeRO"); activations follow what autograd keeps of a Llama block as
@@ -66,7 +66,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What of a training configuration decides memory and time.
+    """The part of a training configuration that decides memory and time.
 
     Attributes:
         window: tokens of the longest row.
@@ -146,7 +146,7 @@ class Memory:
 
     @property
     def model_states(self) -> int:
-        """What DeepSpeed's estimators speak of."""
+        """The states that DeepSpeed's estimators cover."""
         return self.weights + self.gradients + self.optimizer + self.gathered
 
     @property
@@ -166,7 +166,7 @@ class Operations:
 
     @property
     def all(self) -> float:
-        """What the GPUs really do."""
+        """All operations that the GPUs compute."""
         return self.model + self.attention + self.recomputation
 
     def seconds(self, *, gpus: int, gpu_flops: float, mfu: float) -> float:
@@ -194,7 +194,7 @@ def memory_of(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> Memory:
 
 
 def fits(memory: Memory, cluster: Cluster) -> bool:
-    """Whether a GPU holds it, with the share that fragmentation takes."""
+    """True if a GPU holds it, with an allowance for fragmentation."""
     return memory.total <= USABLE_SHARE * cluster.gpu_memory_bytes
 
 

@@ -45,7 +45,7 @@ _USUAL_TARGETS = ("q_proj", "v_proj")  # peft's choice for a Llama
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFacts:
-    """What the training files come to; `rows` is None where that is not known, and `why` says so.
+    """Size of the training files; `rows` is None if it is unknown, and `why` says why.
 
     Attributes:
         rows: rows that are trained on.
@@ -73,7 +73,7 @@ class Training:
 
 
 def training_of(model: ModelFacts, recipe: Recipe, data: DataFacts, cluster: Cluster) -> Training | None:
-    """What all steps come to; None where the data is not known."""
+    """Totals over all steps; None if the data is unknown."""
     if not data.rows:
         return None
     steps = steps_of(recipe, cluster, data.rows)

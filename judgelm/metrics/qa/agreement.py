@@ -1,4 +1,4 @@
-"""How well yes-or-no labels of answers agree with people's: Pearson's correlation, which is undefined on constants.
+"""Agreement of binary labels with people's: Pearson's correlation, which is undefined on constants.
 
 Of two binary variables it is the phi coefficient. A judge that calls everything correct, or exact match where no
 answer matches, is a constant: its correlation is not 0 but undefined (NaN in the paper), and None here.

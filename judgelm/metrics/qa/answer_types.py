@@ -1,4 +1,4 @@
-"""What kind of answer a question asks for, by rules over its words.
+"""The answer type of a question, by rules over its words.
 
 The paper names eight types and what each is recognised by, but not its rules, so these rules are ours. They look at the
 question alone, but for yes and no: a question is Bool where every gold answer is one of them, or where there is no gold

@@ -1,4 +1,4 @@
-"""Whether a judge favours its own answers: it alone calls an answer correct that the other judges call incorrect.
+"""Self-preference: a judge alone calls its own answer correct and the other judges call it incorrect.
 
 Only answers that do not match the gold answer exactly are looked at. At the threshold 100 % all other judges say
 incorrect; at 83 % and 67 % at least 5 and at least 4 of six do, so the thresholds are cumulative (the published
@@ -23,7 +23,7 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preference:
-    """How often one judge alone says correct.
+    """Share of answers that one judge alone calls correct.
 
     Attributes:
         threshold: least share of the others that say incorrect, in (0, 1].

@@ -1,4 +1,4 @@
-"""How good ratings are: agreement of annotators, against experts, on attention checks, and of judges with people."""
+"""Quality of ratings: agreement of annotators, with experts, on attention checks, and of judges with people."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -19,7 +19,7 @@ _NULL_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasModel:
-    """Which terms the regression has; the defaults are the authors' formula.
+    """Terms of the regression; the defaults are the authors' formula.
 
     Attributes:
         reference: `line` is one slope per judge; `spline` a cubic spline per judge (an additive model without penalty,

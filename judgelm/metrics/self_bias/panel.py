@@ -17,7 +17,7 @@ MOST_MIXED = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """What a panel's mean score is worth.
+    """Quality of a panel's mean score.
 
     Attributes:
         judges: its members.

@@ -47,7 +47,7 @@ class Term:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """True if the interval excludes 0."""
         return self.estimate is not None and not self.estimate.low <= 0 <= self.estimate.high
 
 

@@ -42,7 +42,7 @@ PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How a dimension's scores were normalised: `(score - low) / span`."""
+    """Normalisation of a dimension's scores: `(score - low) / span`."""
 
     low: float
     span: float

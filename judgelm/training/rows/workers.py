@@ -171,7 +171,7 @@ def _build(items: Sequence[Any]) -> Chunk:
 
 
 def _can_unpickle(tokenizer: Any) -> bool:
-    """Whether another process can load the tokenizer's class; code that came with a model cannot be imported there."""
+    """True if another process can load the tokenizer's class; code that came with a model cannot be imported there."""
     return not type(tokenizer).__module__.startswith("transformers_modules")
 
 
