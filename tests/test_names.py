@@ -1,4 +1,4 @@
-"""Names and places: local names that say nothing, gerund modules, loose modules, families of prefixes, slivers."""
+"""Names and layout: local names that say nothing, openings of docstrings, gerund modules, loose modules, families of prefixes, slivers."""
 
 import ast
 import tomllib
@@ -58,6 +58,19 @@ def empty_names(path):
 def test_local_names_say_what_the_value_is(folder):
     paths = [path for path in MODULES if folder in path.relative_to(ROOT).parts[:2]]
     assert [line for path in paths for line in empty_names(path)] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_docstrings_begin_with_a_noun_or_a_verb(folder):
+    openings = ("What ", "How ", "Whether ", "Which ")
+    assert [
+        f"{path.relative_to(ROOT)}:{node.body[0].lineno}"
+        for path in MODULES
+        if path.relative_to(ROOT).parts[0] == folder
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (ast.get_docstring(node) or "").startswith(openings)
+    ] == []
 
 
 def test_a_module_is_named_by_a_noun():
