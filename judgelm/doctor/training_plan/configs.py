@@ -123,7 +123,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
         quantisation = "8bit"
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
     if dtype not in _DTYPES:
-        raise ConfigError(f"{path}: dtype {dtype!r} does not exist; there are: {', '.join(_DTYPES)}")
+        raise ConfigError(f"{path}: dtype {dtype!r} not found; available: {', '.join(_DTYPES)}")
     return Recipe(
         window=_positive(values, "max_length", 0, path),
         micro_batch=_positive(values, "per_device_train_batch_size", 8, path),
@@ -166,7 +166,7 @@ def read_launch(path: Path | None) -> Launch:
         zero = _zero_options(values.get("deepspeed_config") or {}, path)
         stage = zero.get("stage", 2)
         if stage not in (0, 1, 2, 3):
-            raise ConfigError(f"{path}: zero_stage {stage!r} does not exist; there are: 0, 1, 2, 3")
+            raise ConfigError(f"{path}: zero_stage {stage!r} not found; available: 0, 1, 2, 3")
         stages: tuple[Sharding, ...] = ("ddp", "zero1", "zero2", "zero3")
         sharding = stages[stage]
         offload = "all" if zero["param"] and stage == 3 else "optimizer" if zero["optimizer"] else "none"
@@ -178,7 +178,7 @@ def read_launch(path: Path | None) -> Launch:
         reshards = strategy not in ("SHARD_GRAD_OP", "2", "FALSE")
         offload = "all" if options.get("fsdp_offload_params") in (True, "true") else "none"
     elif kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
-        raise ConfigError(f"{path}: distributed_type {kind} has no plan; there are: NO, MULTI_GPU, DEEPSPEED, FSDP")
+        raise ConfigError(f"{path}: distributed_type {kind} is not supported; available: NO, MULTI_GPU, DEEPSPEED, FSDP")
     return Launch(
         sharding=sharding,
         offload=offload,

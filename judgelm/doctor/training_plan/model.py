@@ -133,7 +133,7 @@ def look_at_model(configured: Configured, *, shape: str = "") -> tuple[ModelFact
 
 def _config(model: str, shape: str) -> tuple[Any, str]:
     if shape and shape not in SHAPES:
-        raise ConfigError(f"--shape {shape} does not exist; there are: {', '.join(SHAPES)}")
+        raise ConfigError(f"--shape {shape} not found; available: {', '.join(SHAPES)}")
     reason = ""
     if not shape:
         try:

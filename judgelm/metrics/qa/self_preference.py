@@ -60,7 +60,7 @@ def preferences(
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
     k = others.shape[1]
     if k == 0:
-        raise ValueError("preference: there is no other judge; who alone favours an answer is undefined")
+        raise ValueError("preference: no other judge to compare with")
     if not all(0 < threshold <= 1 for threshold in thresholds):
         raise ValueError(f"preference: thresholds {tuple(thresholds)}; each is a share above 0 and at most 1")
     against = k - others.sum(axis=1)
