@@ -30,7 +30,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         try:
             base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
-            raise ModelError(f"{config}: not an adapter's JSON: {error}; restore the adapter's folder") from error
+            raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)
@@ -52,7 +52,7 @@ def _check_base(base: str, options: EngineOptions) -> None:
         return  # its card is not used; the adapter has its own
     except ModelError as error:
         raise ModelError(
-            f"{error}; the adapter {options.model} names it as its base: give its location as --model BASE "
+            f"{error}; it is the base of the adapter {options.model}: pass the base's location as --model BASE "
             f"--adapter {options.model}"
         ) from error
 

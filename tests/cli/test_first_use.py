@@ -113,7 +113,7 @@ def test_an_adapter_whose_base_cannot_be_had_says_so(cli, pairs, tmp_path, offli
     flat = " ".join(err.split())
     assert code == 1
     assert finding in flat
-    assert f"the base that the adapter {folder} names" in flat
+    assert f"the base of the adapter {folder}" in flat
     assert "--adapter" in flat
 
 

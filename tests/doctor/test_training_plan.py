@@ -333,7 +333,7 @@ def test_an_accelerate_file_says_how_states_are_split(written):
     fsdp = {"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": True}
     launch = read_launch(written(distributed_type="FSDP", fsdp_config=fsdp))
     assert (launch.sharding, launch.offload, launch.reshards) == ("fsdp", "all", False)
-    with pytest.raises(ConfigError, match="TPU has no plan"):
+    with pytest.raises(ConfigError, match="TPU is not supported"):
         read_launch(written(distributed_type="TPU"))
 
 

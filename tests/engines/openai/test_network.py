@@ -226,7 +226,7 @@ def test_an_interrupt_while_loading_leaves_no_thread():
 
 def test_a_second_interrupt_while_closing_leaves_no_thread():
     before = set(threading.enumerate())
-    loop = LoopThread()
+    loop = LoopThread("test")
     main = threading.main_thread().ident
     timer = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
     timer.start()
