@@ -178,7 +178,9 @@ def read_launch(path: Path | None) -> Launch:
         reshards = strategy not in ("SHARD_GRAD_OP", "2", "FALSE")
         offload = "all" if options.get("fsdp_offload_params") in (True, "true") else "none"
     elif kind not in ("NO", "MULTI_GPU", "MULTI_CPU"):
-        raise ConfigError(f"{path}: distributed_type {kind} is not supported; available: NO, MULTI_GPU, DEEPSPEED, FSDP")
+        raise ConfigError(
+            f"{path}: distributed_type {kind} is not supported; available: NO, MULTI_GPU, DEEPSPEED, FSDP"
+        )
     return Launch(
         sharding=sharding,
         offload=offload,
