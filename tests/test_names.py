@@ -1,4 +1,4 @@
-"""Names and layout: local names that say nothing, openings of docstrings, gerund modules, loose modules, families of prefixes, slivers."""
+"""Names and layout: empty local names, openings of docstrings, gerund modules, loose modules, prefixes, slivers."""
 
 import ast
 import tomllib
