@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from judgelm.former_names import former_attributes
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -162,3 +163,6 @@ class Dialect:
     name: str
     recognise: Callable[[ChatRequest], JudgeTask | None]
     render: Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
+
+
+__getattr__ = former_attributes(__name__)

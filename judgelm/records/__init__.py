@@ -5,6 +5,7 @@ the conclusion of somebody else (a human, a teacher). Their forms in files: `jud
 `judgelm.data.formats.catalog` (samples and labels).
 """
 
+from judgelm.former_names import former_attributes
 from judgelm.records.judgments import (
     FailureCode,
     GradeDistribution,
@@ -64,3 +65,5 @@ __all__ = [
     "Winner",
     "failure_name",
 ]
+
+__getattr__ = former_attributes(__name__)

@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from judgelm.former_names import former_attributes
 from judgelm.jsonl import json_ready
 from judgelm.metrics.annotators import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
@@ -340,3 +341,6 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
         orders += f", a tie within {options.tie_threshold:g} of a probability of 0.5"
     scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
     return f"{orders}; {_FAILURES[options.failures]}; {scale}."
+
+
+__getattr__ = former_attributes(__name__)
