@@ -30,7 +30,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         try:
             base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
-            raise ModelError(f"{config}: not JSON: {error}; restore the adapter's folder") from error
+            raise ModelError(f"{config}: not an adapter's JSON: {error}; restore the adapter's folder") from error
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)

@@ -61,5 +61,5 @@ def test_an_adapter_that_names_no_base_says_what_to_pass(tmp_path):
     with pytest.raises(ModelError, match="pass the base as --model and this folder as --adapter"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
     (tmp_path / "adapter_config.json").write_text("{torn")
-    with pytest.raises(ModelError, match="not JSON"):
+    with pytest.raises(ModelError, match="not an adapter's JSON"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
