@@ -49,7 +49,7 @@ def test_a_killed_worker_costs_nothing_and_another_takes_its_place():
             seen[judgment.sample_id] += 1
             assert judgment.scores == (8.0, 6.0)
             if number == 20:
-                os.kill(fragile.engine._pool._slots[0].place.pid, signal.SIGKILL)
+                os.kill(fragile.engine._pool._slots[0].location.pid, signal.SIGKILL)
         stats = fragile.engine.stats()
     assert seen == Counter(str(i) for i in range(150))
     assert stats["lost_workers"] == 1
