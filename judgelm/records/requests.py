@@ -7,7 +7,7 @@ FinishReason = Literal["stop", "length", "thinking", "too_long", "error"]
 """Why a reply ended; `thinking`: within its thinking, so that there is no reply."""
 
 ThinkingMode = Literal["on", "off", "absent"]
-"""Whether a judge is asked to think before it replies; `absent` tells its chat template nothing."""
+"""Thinking before the reply: requested, suppressed, or left to the chat template (`absent`)."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Winner = Literal[1, 2, "tie"]
-"""Which answer of a pair is better, in *sample* order (never in the order shown)."""
+"""The better answer of a pair, in the order of the *sample*, not in the order shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
