@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.model_files import load_tokenizer
+from judgelm.engines.model_files import cached_base, load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.transformers.adapters import load_adapter
 from judgelm.errors import JudgelmError, ModelError, RunError
@@ -35,12 +35,14 @@ def main() -> None:
     options = parse_options()
     adapter, out = Path(options.adapter), Path(options.out)
     config = adapter_config(adapter)
+    card = find_card(str(adapter))
     base = options.base or config["base_model_name_or_path"]
+    if not options.base and card is not None and card.base is not None:
+        base = cached_base(card.base, str(adapter))
     if not base:
         raise ModelError(f"{adapter}: names no base model; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out}: already exists; choose another folder, or empty it")
-    card = find_card(str(adapter))
     facts = card.training if card else {}
     if facts.get("quantization"):
         print(f"trained on a base in {facts['quantization']}; merged into the base in {options.dtype} instead")
@@ -53,7 +55,7 @@ def main() -> None:
         print(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", file=sys.stderr)
     else:
         merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), "base": base, "dtype": options.dtype}
-        card = replace(card, training=facts | {"dtype": options.dtype, "merged": merged})
+        card = replace(card, name=None, base=None, training=facts | {"dtype": options.dtype, "merged": merged})
         write_card(out, card)
         write_model_card(out, card)
     print(f"judge in {out}")

@@ -8,10 +8,11 @@ from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError
 from judgelm.jsonl import parse_json
-from judgelm.prompts.judge_card import find_card
+from judgelm.prompts.judge_card import GgufBase, find_card
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -22,11 +23,14 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """Base model and adapter; a folder with only an adapter names its base.
 
     Raises:
-        ModelError: the folder holds no model.
+        ModelError: the folder holds no model, or the GGUF file that its adapter was trained on is not in the cache.
     """
     folder = Path(options.model)
     config = folder / "adapter_config.json"
     if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
+        card = find_card(options.model)
+        if card is not None and card.base is not None:
+            return cached_base(card.base, options.model), options.model
         try:
             base = parse_json(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
@@ -38,6 +42,22 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
     return options.model, options.adapter
+
+
+def cached_base(base: GgufBase, adapter: str) -> str:
+    """The checkpoint of the GGUF file that an adapter was trained on.
+
+    Raises:
+        ModelError: the file was not dequantised on this machine.
+    """
+    folder = gguf_folder(base.gguf_sha256)
+    if not folder.is_dir():
+        raise ModelError(
+            f"{adapter}: its base, the GGUF file {base.file} (sha256 {base.gguf_sha256[:12]}...), is not in the cache "
+            f"{cache_root()}; use the file once as a model, or install the judge that the adapter belongs to "
+            "(judgelm judges)"
+        )
+    return str(folder)
 
 
 def _check_base(base: str, options: EngineOptions) -> None:

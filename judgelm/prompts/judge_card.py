@@ -20,10 +20,27 @@ CARD_NAME = "judge.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GgufBase:
+    """The GGUF file that an adapter was trained on.
+
+    Attributes:
+        gguf_sha256: of the file, hex; its dequantised checkpoint in the cache has this name.
+        file: the file's name, for messages.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    gguf_sha256: str
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The training of a judge, and how it must be prompted.
 
     Attributes:
+        name: the judge's name among judgelm's cards; None for the user's own judges.
+        base: the GGUF file that an adapter was trained on; None where the base is a folder or hub id.
         template: id of the pair template.
         template_sha: sha256 (hex) of that template's bytes when the judge was trained.
         scale: lowest and highest score the judge writes.
@@ -40,6 +57,8 @@ class Card:
 
     template: str
     template_sha: str
+    name: str | None = None
+    base: GgufBase | None = None
     scale: tuple[float, float] = (1, 10)
     step: float = 1
     prompt_format: str = "text"
