@@ -1,4 +1,4 @@
-"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: it loads no model."""
+"""The folder of what judgelm makes of model files: `$JUDGELM_CACHE`, else `~/.cache/judgelm`. Light: loads no model."""
 
 import os
 from pathlib import Path
