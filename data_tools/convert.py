@@ -175,14 +175,13 @@ def _label_fields(label: Label, scores: list[float] | None) -> dict[str, object]
         pair = {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[label.winner]
     if pair is not None:
         text = f"{score_line(pair)}\n{label.reason or ''}"
-        return {"score": json_scores(pair), "text": text, **({"votes": list(label.votes)} if label.votes else {})}
-    fields: dict[str, object] = {"winner": label.winner}
-    if label.probability is not None:
-        fields["probability"] = label.probability
+        fields: dict[str, object] = {"score": json_scores(pair), "text": text}
+    else:
+        fields = {"winner": label.winner, **({"text": label.reason} if label.reason else {})}
+    if label.preference is not None:
+        fields["preference"] = label.preference
     if label.votes:
         fields["votes"] = list(label.votes)
-    if label.reason:
-        fields["text"] = label.reason
     return fields
 
 

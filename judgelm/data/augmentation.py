@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
+from judgelm.data.soft_preference import swapped_preference
 from judgelm.data.swap.swap_names import Ambiguous, OnAmbiguous, swap_names
 from judgelm.records import Label, Winner
 
@@ -36,7 +37,7 @@ class SwappedPair:
 
 
 def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
-    """Swap answers, models, scores, winner, votes and the names in both reasons.
+    """Swap answers, models, scores, winner, votes, preference (p becomes 1 - p) and the names in both reasons.
 
     Swapping what was swapped gives the pair back, unless a reason was dropped.
 
@@ -100,6 +101,7 @@ def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | N
         winner=_MIRRORED[label.winner],
         scores=None if label.scores is None else label.scores[::-1],
         votes=tuple(_MIRRORED[vote] for vote in label.votes),
+        preference=None if label.preference is None else swapped_preference(label.preference),
     )
     if label.reason is None:
         return mirrored, None

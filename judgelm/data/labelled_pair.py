@@ -80,7 +80,7 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
     """The pair as a JudgeLM training row. Every row has the same fields, null where there is nothing.
 
     The score line of each text is written anew from the numbers. A judgment without scores has its `winner` (and
-    what people voted) alone.
+    what people voted) alone, with its `preference`, P(first answer is better), where the source has one.
     """
     sample = pair.sample
     winner_only = pair.plain is not None and pair.plain.scores is None
@@ -92,6 +92,7 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
         "score_w_reference": _score(pair.referenced),
         "text_w_reference": _text(pair.referenced),
         "winner": None if pair.plain is None or not winner_only else str(pair.plain.winner),
+        "preference": None if pair.plain is None else pair.plain.preference,
         "votes": [str(vote) for vote in pair.plain.votes] if pair.plain is not None and pair.plain.votes else None,
         "category": sample.category,
         "source": pair.source,

@@ -28,8 +28,9 @@ class Label:
 
     `winner` is the label of a pair that metrics compare with, and None where there are not two answers: what is known
     of those is their `scores`, one each. Of a pair `scores` and `reason` are there where the source has them (a GPT-4
-    review), `votes` where several annotators voted (PandaLM), `probability` (that the first is better) where the judge
-    gave one (AlpacaEval's weighted annotators).
+    review), `votes` where several annotators voted (PandaLM), `preference` where the source has one: P(first is
+    better), 0 and 1 for hard labels, 0.5 for a tie, anything between from a judge that gave probabilities (AlpacaEval's
+    weighted annotators). Without scores the winner is the first above 0.5, the second below, a tie at 0.5.
     """
 
     sample_id: str
@@ -37,4 +38,4 @@ class Label:
     scores: tuple[float, ...] | None = None
     reason: str | None = None
     votes: tuple[Winner, ...] = ()
-    probability: float | None = None
+    preference: float | None = None

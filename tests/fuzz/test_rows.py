@@ -38,7 +38,7 @@ OTHERS = {
     "votes": st.lists(st.sampled_from((1, 2, "tie")), max_size=3),
     "annotator1": st.integers(-1, 3),
     "annotator2": st.integers(0, 2),
-    "preference": st.sampled_from((0, 1, 1.5, 2, 3, float("nan"))),
+    "preference": st.sampled_from((0, 1, 0.3, 0.5, 1.5, 2, 3, float("nan"), "0.7", True, [1])),
     "label": st.sampled_from((1, 2, "A", "B", "tie")),
     "g1_winner": st.sampled_from(("model_1", "model_2", "tie", "error")),
     "g2_winner": st.sampled_from(("model_1", "model_2", "tie", "error")),

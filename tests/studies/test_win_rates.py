@@ -47,8 +47,8 @@ def study(tmp_path):
 def test_a_continuous_preference_is_kept_as_a_probability(write):
     path = write("a.jsonl", [ROW | {"preference": 1.25}, ROW | {"preference": 2, "instruction": "j"}])
     assert [one.preference for one in read_annotations(str(path))] == [0.25, 1.0]
-    # of the first output; a hard label has none
-    assert [(one.winner, one.probability) for one in read_labels(str(path)).labels.values()] == [(1, 0.75), (2, None)]
+    # of the first output; 0 for the hard label that names the second
+    assert [(one.winner, one.preference) for one in read_labels(str(path)).labels.values()] == [(1, 0.75), (2, 0.0)]
 
 
 def test_win_rates_by_hand_with_what_was_not_judged_and_not_usable(write, study):

@@ -35,7 +35,8 @@ class CleaningOptions:
         scale: lowest and highest score.
         out_of_scale: `drop` such judgments, or `clip` their scores to the scale.
         winner_scores: scores of winner, loser and of both in a tie, for labels that name a winner alone; such labels
-            are dropped where it is None.
+            are dropped where it is None. Labels with a preference and without scores stay as they are: trainers
+            make scores of them (`judgelm.data.soft_preference`).
     """
 
     scale: tuple[float, float] = (1, 10)
@@ -82,19 +83,19 @@ def _checked(
         return None, None, []
     notes = []
     if label.scores is None:
-        if options.winner_scores is None:
+        if options.winner_scores is not None:
+            label = replace(label, scores=_scores_for(label, options.winner_scores))
+            notes.append("scores made from the winner")
+        elif label.preference is None:
             return None, "winner without scores", []
-        label = replace(label, scores=_scores_for(label, options.winner_scores))
-        notes.append("scores made from the winner")
-    assert label.scores is not None
     low, high = options.scale
-    if not all(low <= score <= high for score in label.scores):
+    if label.scores is not None and not all(low <= score <= high for score in label.scores):
         if options.out_of_scale == "drop":
             return None, "scores outside the scale", []
         first, second = (min(max(score, low), high) for score in label.scores)
         label = replace(label, scores=(first, second), winner=winner_of((first, second)))
         notes.append("scores clipped to the scale")
-    if label.reason is not None:
+    if label.reason is not None and label.scores is not None:
         written, reason = split_review(label.reason)
         if written is not None and written != label.scores:
             return None, "score line and scores differ", []

@@ -89,7 +89,8 @@ _PAIR: dict[str, str] = {
     **dict.fromkeys(("question_id", "question_body", "answer1_body", "answer2_body"), "text"),
     **dict.fromkeys(("answer1_model_id", "answer2_model_id"), "text"),
     "score": "scores", "text": "text", "reference": "reference", "score_w_reference": "scores",
-    "text_w_reference": "text", "winner": "text", "votes": "texts", "category": "text", "source": "text",
+    "text_w_reference": "text", "winner": "text", "preference": "score", "votes": "texts", "category": "text",
+    "source": "text",
     "swapped": "flag", "epoch": "count",
 }  # fmt: skip
 _ANSWERS: dict[str, str] = {"answer_models": "texts", "category": "text", "source": "text"}

@@ -15,6 +15,7 @@ from typing import Any
 from judgelm.data.formats.labels import json_scores
 from judgelm.data.labelled_pair import LabelledPair, score_line, uniform_hash
 from judgelm.data.readers.fields import content_id
+from judgelm.data.soft_preference import training_scores
 from judgelm.errors import ConfigError
 from judgelm.parsing.distribution import score_lines
 from judgelm.prompts.template import Template
@@ -127,7 +128,7 @@ def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
     return min(values, key=lambda value: (abs(value - mean), -value))
 
 
-def chat_rows(pair: LabelledPair, template: Template) -> Iterator[dict[str, Any]]:
+def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float] = (1, 10)) -> Iterator[dict[str, Any]]:
     """The pair's judgments as conversations, in TRL's conversational prompt-completion format.
 
     Only the template's own delimiters are sanitized: a tokenizer that reads `<|im_end|>` and the like in a text as
@@ -136,6 +137,7 @@ def chat_rows(pair: LabelledPair, template: Template) -> Iterator[dict[str, Any]
     Args:
         pair: a clean pair.
         template: one of chat messages.
+        scale: lowest and highest score, for a judgment that has a preference alone.
 
     Returns:
         `prompt` and `completion`, each a list of messages of `role` and `content`, for the judgment without the
@@ -147,7 +149,8 @@ def chat_rows(pair: LabelledPair, template: Template) -> Iterator[dict[str, Any]
     if not template.chat:
         raise ConfigError(f"template {template.id} is plain text; a row of messages needs one such as judgelm-chat")
     for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
-        if label is not None and label.scores is not None:
+        scores = None if label is None else training_scores(label, scale)
+        if label is not None and scores is not None:
             prompt = template.render(pair.sample, (0, 1), reference)
-            reply = score_line(label.scores) + (f"\n{label.reason}" if label.reason else "")
+            reply = score_line(scores) + (f"\n{label.reason}" if label.reason else "")
             yield {"prompt": chat_messages(prompt.spans), "completion": [{"role": "assistant", "content": reply}]}

@@ -196,7 +196,7 @@ def _chunk(
             tally.add(written)
             rows.append((rank, judgelm_row(written)))
             if "chat" in options.abilities:
-                others += [(f"{_side(rank)}-chat", row) for row in chat_rows(written, _CHAT)]
+                others += [(f"{_side(rank)}-chat", row) for row in chat_rows(written, _CHAT, options.scale)]
         if "single" in options.abilities and epoch == 0 and (row := single_row(pair, seed=options.seed)) is not None:
             others.append((f"{_side(rank)}-single", row))
     return rows, others, counts

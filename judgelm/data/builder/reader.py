@@ -18,6 +18,7 @@ from judgelm.data.duplicates import Duplicates, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, read_labelled, score_line
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
+from judgelm.data.soft_preference import training_scores
 from judgelm.jsonl import Appender
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import Truncator
@@ -72,7 +73,7 @@ class LengthFilter:
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
                 if label is not None:
                     prompt = self._template.render(pair.sample, (0, 1), reference)
-                    reply = f"{score_line(label.scores or ())}\n{label.reason or ''}"
+                    reply = f"{score_line(training_scores(label) or ())}\n{label.reason or ''}"
                     texts.append(self._truncator.text(prompt.spans, chat=prompt.chat) + reply)
                     owners.append(index)
         long = [False] * len(pairs)

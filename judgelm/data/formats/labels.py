@@ -1,6 +1,7 @@
 """Labels of each format's rows, for a pair, a single answer or several answers; None where a row has no label."""
 
 import re
+from dataclasses import replace
 
 from judgelm.data.formats.samples import plain_answers
 from judgelm.data.readers.fields import (
@@ -13,6 +14,7 @@ from judgelm.data.readers.fields import (
     winner_field,
 )
 from judgelm.data.readers.rows import Row
+from judgelm.data.soft_preference import rounded_preference, winner_by_preference
 from judgelm.modes.pairwise import winner_of
 from judgelm.records import Label, Winner
 
@@ -37,12 +39,19 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 
 
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
-    """JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
+    """JudgeLM's label, with the `preference` of the judgment made without reference; see `_with_preference`.
+
+    JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`.
 
     A text of `error` and a score of [-1, -1] are the sources' signs of a failed review: no label. Scores are read
     as they are, on any scale. Rows that judgelm wrote of judgments without scores carry a `winner` and a null `score`
     instead: their text is the reason, whatever it begins with.
     """
+    label = _judgelm_review(row, with_reference)
+    return label if with_reference else _with_preference(row, label)
+
+
+def _judgelm_review(row: Row, with_reference: bool) -> Label | None:
     suffix = "_w_reference" if with_reference else ""
     text = optional_text(row, f"text{suffix}")
     if not with_reference and row.data.get("score", ...) is None and row.data.get("winner") is not None:
@@ -64,6 +73,29 @@ def judgelm_label(row: Row, with_reference: bool) -> Label | None:
     if with_reference or row.data.get("winner") is None:
         return None
     return Label(sample_id="", winner=winner_field(row), reason=reason or None, votes=_votes(row))
+
+
+def _with_preference(row: Row, label: Label | None) -> Label | None:
+    """The label with the row's `preference`, P(first answer is better) in [0, 1]; a label of its own without any.
+
+    Raises:
+        InputError: it is no such number, or contradicts the row's winner or the order of its scores.
+    """
+    if row.data.get("preference") in (None, ""):
+        return label
+    preference = number_field(row, "preference")
+    if not 0 <= preference <= 1:
+        finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
+        raise field_error(
+            row, "preference", f"{finding}; AlpacaEval's 1 to 2 is read beside output_1 and output_2 only"
+        )
+    preference = rounded_preference(preference)
+    winner = winner_by_preference(preference)
+    if label is None:
+        return Label(sample_id="", winner=winner, preference=preference)
+    if label.winner != winner and (label.scores is None or "tie" not in (label.winner, winner)):
+        raise field_error(row, "preference", f"{preference:g} contradicts the winner {label.winner}; correct one")
+    return replace(label, preference=preference)
 
 
 def _votes(row: Row) -> tuple[Winner, ...]:
@@ -106,7 +138,7 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
     """AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (and the older 0) a tie.
 
-    A number between them is kept as a probability; the winner is the output that it prefers.
+    The label's preference is 2 less this number, P(first is better); the winner is the output that it prefers.
     """
     preference = row.data.get("preference")
     if preference is None:
@@ -117,10 +149,8 @@ def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
         or not (preference == 0 or 1 <= preference <= 2)
     ):
         raise field_error(row, "preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference!r}")
-    if preference in (0, 1.5):
-        return Label(sample_id="", winner="tie")
-    probability = None if preference in (1, 2) else 2.0 - preference
-    return Label(sample_id="", winner=1 if preference < 1.5 else 2, probability=probability)
+    first_better = 0.5 if preference == 0 else rounded_preference(2.0 - preference)
+    return Label(sample_id="", winner=winner_by_preference(first_better), preference=first_better)
 
 
 def llmbar_label(row: Row, with_reference: bool) -> Label | None:
@@ -129,10 +159,13 @@ def llmbar_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
-    """A pair's label, or the `score` of one answer, the `scores` of three and more; with `reason`."""
+    """A pair's label, or the `score` of one answer, the `scores` of three and more; with `reason`.
+
+    Of a pair `preference` is read too: P(first answer is better), in [0, 1].
+    """
     count = len(plain_answers(row))
     if count == 2:
-        return plain_pair_label(row, with_reference)
+        return _with_preference(row, plain_pair_label(row, with_reference))
     if row.data.get("winner") not in (None, ""):
         raise field_error(row, "winner", f"names one of two answers, and this row has {count}; write scores, one each")
     numbered = [f"score_{index}" for index in range(1, count + 1)]

@@ -24,7 +24,7 @@ from judgelm.records import Sample
 
 _JUDGELM_NEEDS = "question_body, answer1_body, answer2_body"
 _PLAIN_NEEDS = "question, answer_1, answer_2"
-_LABEL_FIELDS = frozenset({"winner", "votes", "score", "text", "score_w_reference", "text_w_reference"})
+_LABEL_FIELDS = frozenset({"winner", "votes", "score", "text", "score_w_reference", "text_w_reference", "preference"})
 _JUDGELM_FIELDS = _LABEL_FIELDS | {
     *("question_body", "reference", "category", *ID_FIELDS),
     *(f"answer{index}_{part}" for index in range(1, 27) for part in ("body", "model_id")),
@@ -40,7 +40,7 @@ _PLAIN_FIELDS = frozenset(
     {"question", "answer", "answers", "answer_1", "answer_2", "reference", "category", "answer_models", *ID_FIELDS}
     | {"image", "images"}
     | {"model_1", "model_2", "winner", "votes", "score", "scores", "score_1", "score_2", "reason"}
-    | {"score_a", "score_b"}
+    | {"score_a", "score_b", "preference"}
 )
 
 

@@ -20,6 +20,7 @@ from judgelm.data.augmentation import swap_answers
 from judgelm.data.labelled_pair import LabelledPair, uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
+from judgelm.data.soft_preference import training_scores
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
@@ -210,6 +211,8 @@ class SFTRowBuilder(RowBuilder):
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
         """Samples with one label or two, each with its file as `source`.
 
+        A label with a preference and without scores gets those of `scores_by_preference`.
+
         Raises:
             InputError: a file cannot be read.
         """
@@ -222,7 +225,11 @@ class SFTRowBuilder(RowBuilder):
                     self.counts.left_out["unreadable label"] += 1
                     continue
                 bare = replace(sample, metadata={})
-                yield LabelledPair(sample=bare, plain=plain, referenced=referenced, source=path)
+                yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
+
+    def _scored(self, label: Label | None) -> Label | None:
+        """The label, with scores made of its preference where it has no others."""
+        return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
 
     def check(self, paths: Sequence[str]) -> None:
         """Refuse a file without a usable row.

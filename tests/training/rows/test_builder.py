@@ -244,6 +244,14 @@ def test_files_are_read_with_both_judgments(tokenizer, tmp_path):
     assert rows.counts.left_out == {"unusable line": 1}
 
 
+@pytest.mark.parametrize(("swap_prob", "line"), [(0.0, "4 7"), (1.0, "7 4")])
+def test_a_preference_is_learned_as_its_scores_in_either_order(tokenizer, tmp_path, swap_prob, line):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"id": "1", "question": "what", "answer_1": "a fox", "answer_2": "a dog", "preference": 0.25}\n')
+    [row] = builder(tokenizer, swap_prob=swap_prob).read([str(path)])
+    assert halves(row, tokenizer)[1].strip() == line
+
+
 def test_a_file_without_a_usable_row_is_an_error(tokenizer, tmp_path):
     path = tmp_path / "train.jsonl"
     path.write_text('{"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}\n')
