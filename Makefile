@@ -1,5 +1,4 @@
-# make demo             generate data, train a small judge, judge, evaluate, report: runs/demo/report.html
-# make demo DATA=FILE   judge your own pairs with it
+# make demo-train       generate data, train a small judge, judge, evaluate, report: runs/demo-train/report.html
 # make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
 # make docs             the documentation as a site: site/index.html
@@ -15,13 +14,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install -qq --no-compile -c constraints.txt
 SEED ?= 0
-RUN ?= runs/demo$(if $(filter-out 0,$(SEED)),-seed$(SEED))
+RUN ?= runs/demo-train$(if $(filter-out 0,$(SEED)),-seed$(SEED))
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/accelerate/cpu.yaml \
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo demo-judge demo-own test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
@@ -49,13 +48,7 @@ $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 	fi
 	touch $@
 
-ifdef DATA
-demo: $(RUN)/judge/judge.json
-	mkdir -p runs/own
-	$(BIN)/judgelm-batch "$(DATA)" -o "runs/own/$(notdir $(basename $(DATA))).jsonl" --model $(RUN)/judge \
-		--both-orders --overwrite --max-failure-rate 1
-else
-demo: $(RUN)/judge/judge.json
+demo-train: $(RUN)/judge/judge.json
 	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments.jsonl --model $(RUN)/judge --both-orders --overwrite
 	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments-without-reference.jsonl --model $(RUN)/judge \
 		--both-orders --reference ignore --overwrite
@@ -67,7 +60,6 @@ demo: $(RUN)/judge/judge.json
 	$(BIN)/judgelm report $(RUN)/judgments.jsonl --labels $(RUN)/test.jsonl -o $(RUN)/report.html \
 		--title "A small judge on held-out pairs of synthetic data"
 	@echo "open $(RUN)/report.html"
-endif
 
 $(RUN)/judge/judge.json: | $(VENV)/.installed
 	DS_ACCELERATOR=cpu $(BIN)/python data_tools/make_synthetic.py --out $(RUN) --seed $(SEED)

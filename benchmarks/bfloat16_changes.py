@@ -1,6 +1,6 @@
 """Share of scores that a different batch changes in bfloat16.
 
-    python -m benchmarks.bfloat16_changes --model runs/demo/judge --pairs runs/demo/test.jsonl
+    python -m benchmarks.bfloat16_changes --model runs/demo-train/judge --pairs runs/demo-train/test.jsonl
 
 In float32 greedy scores do not depend on the batch (a test pins it). In bfloat16 rounding differs with the shape of the
 matrix products, so near-ties can fall the other way: this says for how many pairs.

@@ -1,6 +1,6 @@
 """The whole path on real text: PandaLM's test set, and GPT-4's reviews of Vicuna, with the demo's judge.
 
-    make demo
+    make demo-train
     python -m benchmarks.real_data --data DATA --out runs/real
 
 DATA holds `pandalm/` (testset-v1.json) and `vicuna_reviews/` (question.jsonl, answer/, review/). The judge knows a
@@ -22,7 +22,7 @@ def main() -> None:
     """Judge, convert, fine-tune, judge again, and print all figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--judge", type=Path, default=Path("runs/demo/judge"))
+    parser.add_argument("--judge", type=Path, default=Path("runs/demo-train/judge"))
     parser.add_argument("--out", type=Path, default=Path("runs/real"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

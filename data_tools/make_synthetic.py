@@ -1,6 +1,6 @@
 """Write a synthetic data set: data to pre-train and fine-tune on, held-out pairs, and an untrained base model.
 
-    python data_tools/make_synthetic.py --out runs/demo --seed 0
+    python data_tools/make_synthetic.py --out runs/demo-train --seed 0
 
 Writes `pretrain.jsonl`, `train.jsonl` and `test.jsonl` (JudgeLM training rows; no question of the test set is in the
 others) and `base/` (a tokenizer trained on the rows' text and a small Llama with random weights).

@@ -1,4 +1,4 @@
-"""What `make demo` must show, over three seeds; some ten minutes each."""
+"""What `make demo-train` must show, over three seeds; some ten minutes each."""
 
 import json
 import subprocess
@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_demos_judge_beats_the_most_frequent_label_and_is_not_perfect(seed):
-    run = Path("runs") / f"demo-test-seed{seed}"
+    run = Path("runs") / f"demo-train-test-seed{seed}"
     done = subprocess.run(
-        ["make", "demo", f"SEED={seed}", f"RUN={run}"], cwd=ROOT, capture_output=True, text=True, check=False
+        ["make", "demo-train", f"SEED={seed}", f"RUN={run}"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     shown = json.loads((ROOT / run / "eval.json").read_text())["excluded"]
