@@ -68,16 +68,16 @@ def _print_counts(out: Console, scored: Scored) -> None:
     )
     out.print(f"failures: {codes}", highlight=False)
     for count, meaning in (
-        (counts.labels_without_judgment, "labels without judgment"),
-        (counts.judgments_without_label, "judgments without label"),
-        (scored.labelled.unlabelled, "rows of the labels file without label"),
+        (counts.labels_without_judgment, "labels without a judgment"),
+        (counts.judgments_without_label, "judgments without a label"),
+        (scored.labelled.unlabelled, "rows of the labels file without a label"),
         (scored.labelled.rejected, "unusable rows of the labels file"),
-        (half_failed, "judgments whose other order failed; they count for agreement, not for consistency"),
-        (counts.repaired, "judgments readable only after a retry held to the grammar; they count as judged"),
-        (counts.read_anywhere, "judgments readable only with --parser anywhere; they count as judged"),
+        (half_failed, "judgments with one failed order (they count for agreement, not for consistency)"),
+        (counts.repaired, "judgments parsed only after a constrained retry (they count as judged)"),
+        (counts.read_anywhere, "judgments parsed only with --parser anywhere (they count as judged)"),
     ):
         if count:
-            out.print(f"{count} {meaning}", highlight=False)
+            out.print(f"{meaning}: {count:,}", highlight=False)
 
 
 def _metrics_table(evaluation: Evaluation) -> Table:
@@ -109,7 +109,7 @@ def _probability_table(scores: ProbabilityScores) -> Table:
     for name, estimate, baseline in (("Brier score", scores.brier, 0.25), ("log loss", scores.log_loss, math.log(2))):
         shown = "-" if estimate is None else f"{estimate.value:.4f} ({estimate.low:.3f} to {estimate.high:.3f})"
         table.add_row(name, shown, f"{baseline:.4f}")
-    table.caption = f"left out: {scores.tied_labels} labels that are ties, {scores.without} pairs without a probability"
+    table.caption = f"excluded: {scores.tied_labels} labels that are ties, {scores.without} pairs without a probability"
     return table
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from judgelm.records import Judgment, Label, Sample
+from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import plots, wording
 from judgelm.reports.cascade import CascadeReport
 from judgelm.reports.pairs import KINDS, LIST_CAP, failure_examples, list_pairs, score_text
@@ -115,6 +115,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "kinds": KINDS,
         "list_cap": LIST_CAP,
+        "failure_name": failure_name,
         "failure_names": wording.FAILURE_NAMES,
         "winner_names": wording.WINNER_NAMES,
         "rule_names": RULE_NAMES,

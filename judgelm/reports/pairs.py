@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from judgelm.parsing.distribution import LabelRule
-from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed
+from judgelm.records import Judgment, Label, PairDistribution, Sample, Shown, Unparsed, failure_name
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import pair_winner, scores_behind
@@ -163,7 +163,7 @@ def _reply(shown: Shown) -> Reply:
         failure=_failure_text(shown.failure),
         repaired=""
         if shown.repaired is None
-        else f"a retry held to the grammar; before, {_failure_text(shown.repaired)}",
+        else f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}",
         distribution="" if shown.distribution is None else _distribution_text(shown.distribution),
         reason=None if shown.reason is None or shown.reason in shown.text else clipped(shown.reason),
         reason_failure=_failure_text(shown.reason_failure),
@@ -175,7 +175,7 @@ def _failure_text(failure: Unparsed | None) -> str:
     if failure is None:
         return ""
     why = failure.why or (failure.text if failure.code == "engine" else "")
-    return f"{failure.code}: {clipped(why, EXAMPLE_CAP)}".rstrip(": ")
+    return f"{failure_name(failure.code)}: {clipped(why, EXAMPLE_CAP)}".rstrip(": ")
 
 
 def _distribution_text(distribution: PairDistribution) -> str:

@@ -8,19 +8,20 @@ from judgelm.records import Winner
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
 from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
+from judgelm.studies.sentences import few_pairs_sentence
 
 FEW_PAIRS = 100
-"""Below this many pairs the headline says that they are few: the interval is then some ten points to either side."""
+"""Below this many pairs the headline warns of wide intervals: they then reach some ten points to either side."""
 
 WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second better"}
 
 FAILURE_NAMES: dict[str, str] = {
-    "truncated": "the reply ended before its scores did",
+    "truncated": "the reply ended before its scores were complete",
     "off_grammar": "the reply does not have the expected form",
-    "out_of_range": "a score lies outside the judge's scale",
+    "out_of_range": "a score is outside the judge's scale",
     "too_long": "the prompt did not fit the judge's context window",
-    "undecided": "the judges of a panel are split, or too few of them gave a verdict",
-    "engine": "the engine failed; this is not the judge's fault",
+    "undecided": "the panel's judges are split, or too few of them gave a verdict",
+    "engine": "the engine failed, not the judge",
     "reversed_order": "only the judgment of the reversed order failed",
 }
 
@@ -53,7 +54,7 @@ def headline(evaluation: Evaluation) -> list[str]:
     shown = evaluation.headline
     if shown is None or evaluation.counts.judged == 0:
         return [
-            f"This run shows nothing about agreement: all {evaluation.counts.joined} judgments failed.",
+            f"Agreement cannot be measured: all {evaluation.counts.joined:,} judgments failed.",
             "Counting them as ties would only measure how many labels are ties.",
         ]
     sentences = [
@@ -64,7 +65,7 @@ def headline(evaluation: Evaluation) -> list[str]:
         _failure_sentence(evaluation),
     ]
     if shown.n < FEW_PAIRS:
-        sentences.append(f"{shown.n} pairs are few: read the intervals, not the points.")
+        sentences.append(few_pairs_sentence(shown.n))
     if shown.position is not None:
         sentences.append(position_sentence(shown.position))
     if evaluation.humans is not None:
@@ -73,34 +74,34 @@ def headline(evaluation: Evaluation) -> list[str]:
 
 
 def position_sentence(position: PositionEstimates) -> str:
-    """Consistency and the side of the lean."""
-    first, second = position.toward_first, position.toward_second
-    lean = f"{percent(first.value)} lean to the first place and {percent(second.value)} to the second"
+    """Consistency, and which position the inconsistent pairs favour."""
+    first, second = percent(position.toward_first.value), percent(position.toward_second.value)
     return (
-        f"Shown in both orders, {percent(position.consistency.value)} of {position.consistency.n:,} pairs get the same "
-        f"answer (95 % interval {bounds(position.consistency)}); {lean}."
+        f"In {percent(position.consistency.value)} of {position.consistency.n:,} pairs the verdict is the same in both "
+        f"orders (95 % interval {bounds(position.consistency)}). It favours the answer shown first in {first} and the "
+        f"answer shown second in {second}."
     )
 
 
 def human_sentence(humans: HumanAgreement) -> str:
-    """People with people beside the judge with people, over the same pairs."""
+    """Agreement among annotators beside that of the judge with annotators, over the same pairs."""
     low, high = humans.difference.low, humans.difference.high
     if low > 0:
-        verdict = "the judge agrees with a person more often than people do with each other"
+        verdict = "the judge agrees with annotators more often than they agree with each other"
     elif high < 0:
-        verdict = "the judge agrees with a person less often than people do with each other"
+        verdict = "the judge agrees with annotators less often than they agree with each other"
     else:
-        verdict = "the difference is within its interval"
+        verdict = "the difference is not significant"
     return (
         f"Over {humans.human_human.n:,} pairs, two annotators agree {percent(humans.human_human.value)} of the time "
-        f"({bounds(humans.human_human)}), the judge and one annotator {percent(humans.judge_human.value)} "
+        f"({bounds(humans.human_human)}), and the judge and an annotator {percent(humans.judge_human.value)} "
         f"({bounds(humans.judge_human)}): {verdict}."
     )
 
 
 def _rule_words(evaluation: Evaluation) -> str:
     """The order rule behind the agreement; empty where no two orders were judged."""
-    return "" if evaluation.as_tie.position is None else f"; rule: {RULE_NAMES[evaluation.order_rule]}"
+    return "" if evaluation.as_tie.position is None else f"; order rule: {RULE_NAMES[evaluation.order_rule]}"
 
 
 def _other_rules(evaluation: Evaluation) -> Iterator[str]:
@@ -108,29 +109,32 @@ def _other_rules(evaluation: Evaluation) -> Iterator[str]:
     for rule, agreement in evaluation.other_rules.items():
         accuracy = agreement.excluded if evaluation.failures == "excluded" else agreement.as_tie
         if accuracy is not None:
-            counted = f"({bounds(accuracy)}, n = {accuracy.n:,})"
-            yield f"Under the rule “{RULE_NAMES[rule]}” it names the winner in {percent(accuracy.value)} {counted}."
+            figure = f"{percent(accuracy.value)} ({bounds(accuracy)}, n = {accuracy.n:,})"
+            yield f"With the order rule “{RULE_NAMES[rule]}” it names the winner in {figure}."
 
 
 def _baseline_sentence(shown: PairMetrics) -> str:
     always = f"always answering “{WINNER_NAMES[shown.majority_label]}” ({percent(shown.majority.value)})"
     gain = f"{points(shown.gain.value)} (95 % interval {bounds(shown.gain)})"
     if shown.gain.low > 0:
-        return f"That is better than {always}, by {gain}."
+        return f"That is better than {always}: {gain}."
     if shown.gain.high < 0:
-        return f"That is worse than {always}, by {gain}."
-    return f"That does not tell the judge from {always}: the difference is {gain}."
+        return f"That is worse than {always}: {gain}."
+    return f"That is not significantly different from {always}: {gain}."
 
 
 def _failure_sentence(evaluation: Evaluation) -> str:
     counts, half_failed = evaluation.counts, len(evaluation.half_failed)
-    half = f" Of {half_failed:,} more the other order failed: their consistency is unknown." if half_failed else ""
+    half = ""
+    if half_failed:
+        pairs, its = ("1 pair", "its") if half_failed == 1 else (f"{half_failed:,} pairs", "their")
+        half = f" In {pairs} only one order failed: {its} consistency is unknown."
     if counts.failed == 0:
-        return f"None of {counts.joined:,} judgments failed.{half}"
+        return f"All {counts.joined:,} pairs have a verdict.{half}"
     share = f"{counts.failed:,} of {counts.joined:,} judgments failed ({percent(counts.failed / counts.joined)})"
     if evaluation.failures == "as_tie":
         without = evaluation.excluded
         other = "" if without is None else f"; without them agreement is {percent(without.accuracy.value)}"
-        return f"{share} and count as ties here{other}.{half}"
+        return f"{share}. Failures count as ties here{other}.{half}"
     as_tie = percent(evaluation.as_tie.accuracy.value)
-    return f"{share} and are left out here; counted as ties, agreement is {as_tie}.{half}"
+    return f"{share}. Failures are excluded here; counted as ties, they would give an agreement of {as_tie}.{half}"

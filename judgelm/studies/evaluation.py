@@ -312,35 +312,37 @@ def _disagreement(row: JoinedPair, rule: LabelRule) -> Disagreement:
 
 
 _RULES: dict[LabelRule, str] = {
-    "as_judged": "made into one label as the run decided",
-    "given": "and the given order made the label; the swapped order serves the position bias alone",
-    "mean": "made into one label by the mean of the scores put back in sample order",
-    "tie": "made into one label with a conflict counted as a tie",
-    "probability": "made into one label by the mean of P(first better)",
+    "as_judged": "the verdict is the run's own",
+    "given": "the verdict is that of the given order, and the reversed order only measures position bias",
+    "mean": "the verdict compares the mean scores of both orders",
+    "tie": "the verdict is a tie if the orders conflict",
+    "probability": "the verdict is that of the mean P(first better) of both orders",
 }
 _FAILURES: dict[FailureHandling, str] = {
-    "excluded": "failed judgments are left out of the headline numbers",
-    "as_tie": "a failed judgment counts as a tie in the headline numbers",
+    "excluded": "Failed judgments are excluded from the headline figures",
+    "as_tie": "A failed judgment counts as a tie in the headline figures",
 }
 
 
 def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOptions, two_files: bool) -> str:
     twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
     if two_files and rule in ("as_judged", "given"):
-        orders = "Labels are those of the order given; reversed judgments from a second file serve the position bias"
+        orders = (
+            "The verdict is that of the given order; a second file with the reversed order only measures position bias"
+        )
     elif twice:
-        partly = "" if twice == len(rows) else f" ({twice} of {len(rows)} pairs; the others in one)"
-        orders = f"Each pair was judged in both orders{partly}, {_RULES[rule]}"
+        partly = "" if twice == len(rows) else f" ({twice:,} of {len(rows):,} pairs; the others in one order)"
+        orders = f"Each pair was judged in both orders{partly}; {_RULES[rule]}"
         if rule == "as_judged" and options.run_rule is not None:
             orders += f" (order rule {options.run_rule})"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:
-        orders = "Each pair's verdict was put together from those of several judges"
+        orders = "Each pair's verdict combines those of several judges"
     if rule == "probability":
-        orders += f", a tie within {options.tie_threshold:g} of a probability of 0.5"
-    scale = "the scale of the scores is not stated" if options.scale is None else f"scores: {options.scale}"
-    return f"{orders}; {_FAILURES[options.failures]}; {scale}."
+        orders += f", and a tie within {options.tie_threshold:g} of 0.5"
+    scale = "The scale of the scores is not recorded" if options.scale is None else f"Score scale: {options.scale}"
+    return f"{orders}. {_FAILURES[options.failures]}. {scale}."
 
 
 __getattr__ = former_attributes(__name__)

@@ -20,6 +20,11 @@ def format_number(estimate: Estimate, form: str = ".3f") -> str:
     return f"{estimate.value:{form}} ({_interval(estimate, 1, form)})"
 
 
+def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
+    """A warning that intervals over n pairs are wide."""
+    return f"With only {n:,} {kind}, rely on the intervals rather than on the point estimates."
+
+
 def excerpt(text: str) -> str:
     """The first words of a text, in one line: enough to know it by."""
     line = " ".join(text.split())

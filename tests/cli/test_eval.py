@@ -135,7 +135,7 @@ def test_a_run_that_chose_how_its_orders_decide_keeps_its_verdicts(cli, judged):
     cli(*run, "--engine", "scripted", "--model", judged / "script.json", "--max-failure-rate", "1")
     found = numbers(cli, judged / "tied.jsonl", "--labels", judged / "pairs.jsonl")
     assert found["as_tie"]["confusion"][0] == [1, 2, 1]  # first, tie, second, failed
-    assert "as the run decided (order rule tie)" in found["protocol"]
+    assert "the verdict is the run's own (order rule tie)" in found["protocol"]
     assert sorted(found["other_rules"]) == ["given", "mean"]
 
 
@@ -143,7 +143,7 @@ def test_the_pandalm_protocol_turns_a_conflict_into_a_tie(cli, judged):
     found = numbers(cli, judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--protocol", "pandalm")
     # first, tie, second, tie (failed): confusion row of label "first" is one of each
     assert found["as_tie"]["confusion"][0] == [1, 2, 1]
-    assert "conflict counted as a tie" in found["protocol"]
+    assert "a tie if the orders conflict" in found["protocol"]
 
 
 def test_a_run_with_distributions_can_be_read_by_probability_and_is_scored(cli, judged):
@@ -153,7 +153,7 @@ def test_a_run_with_distributions_can_be_read_by_probability_and_is_scored(cli, 
     # first, tie (one order each), second, failed; labels all say first
     assert found["excluded"]["accuracy"]["value"] == pytest.approx(1 / 3)
     assert found["as_tie"]["confusion"][0] == [1, 2, 1]
-    assert "by the mean of P(first better), a tie within 0.05 of a probability of 0.5" in found["protocol"]
+    assert "the mean P(first better) of both orders, and a tie within 0.05 of 0.5" in found["protocol"]
     # 1, 0.5 and 0 for the first: (0 + 0.25 + 1) / 3
     assert found["probabilities"]["brier"]["value"] == pytest.approx(1.25 / 3)
     assert (found["probabilities"]["n"], found["probabilities"]["without"]) == (3, 1)
@@ -191,7 +191,7 @@ def test_the_table_says_what_was_left_out(cli, judged):
     code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "--labels", judged / "pairs.jsonl")
     assert code == 0
     assert "failures: unparseable 1" in out
-    assert "1 judgments whose other order failed" in out
+    assert "judgments with one failed order (they count for agreement, not for consistency): 1" in out
     assert "agreement, given order" in out
     assert "agreement, mean of both orders" in out
     assert "by kind" in out
@@ -246,7 +246,7 @@ def test_what_only_the_parser_anywhere_reads_is_counted_apart(cli, tmp_path):
     assert (by_default["judged"], by_default["failed"], by_default["read_anywhere"]) == (1, 2, 0)
     assert (anywhere["judged"], anywhere["failed"], anywhere["read_anywhere"]) == (2, 1, 1)
     _, printed, _ = cli("judgelm", "eval", *files, "--parser", "anywhere", "--bootstrap", "100")
-    assert "1 judgments readable only with --parser anywhere; they count as judged" in printed
+    assert "judgments parsed only with --parser anywhere (they count as judged): 1" in printed
     cli("judgelm", "report", *files, "--parser", "anywhere", "--bootstrap", "100", "-o", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert '<th scope="row">Judged only with --parser anywhere</th><td class="number">1</td>' in page

@@ -132,7 +132,7 @@ def test_calibration(cli, files):
     )  # fmt: skip
     assert code == 0
     assert "expected calibration error" in err
-    assert "note: 8 pairs are few" in err
+    assert "note: With only 8 pairs" in err
     found = json.loads((files / "numbers.json").read_text())
     # squares: (0.2 - 0.01 i)^2 for i = 0 to 6, the pairs it is right on, and 0.87^2 for the last
     brier = (sum((0.2 - place / 100) ** 2 for place in range(7)) + 0.87**2) / 8

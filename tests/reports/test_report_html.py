@@ -58,9 +58,10 @@ def test_verdict_in_words(run):
     text = body(run.html()).replace("\u00a0", " ")
     # a and c right, b wrong, d failed: 2 of 3; as ties 2 of 4
     assert "names the labelled winner in 66.7 % of 3 pairs" in text
-    assert "1 of 4 judgments failed (25.0 %) and are left out here; counted as ties, agreement is 50.0 %" in text
-    assert "3 pairs are few" in text
-    assert "does not tell the judge from always answering" in text
+    assert "1 of 4 judgments failed (25.0 %). Failures are excluded here" in text
+    assert "counted as ties, they would give an agreement of 50.0 %" in text
+    assert "With only 3 pairs, rely on the intervals" in text
+    assert "not significantly different from always answering" in text
 
 
 def test_lists_are_counted(run):
@@ -78,13 +79,13 @@ def test_cap_is_stated(run):
 
 def test_cap_is_stated_in_the_report(many_failures):
     html = many_failures.html()
-    assert "2 of 502 failures are left out: the list holds 500 of each kind." in html
+    assert "2 of 502 failures are not listed: the list holds 500 of each kind." in html
     assert html.count('<details class="pair"') == 500
 
 
 def test_all_failed_is_said_plainly(failed_run):
     html = failed_run.html()
-    assert "This run shows nothing about agreement: all 2 judgments failed." in html
+    assert "Agreement cannot be measured: all 2 judgments failed." in html
     assert "<svg" not in html
 
 
@@ -180,15 +181,17 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
     assert "<h3>Reason</h3>" in text
     assert "the reason is incomplete, truncated: no end within 9 tokens" in text
     assert "no reason, engine: gone" in text
-    assert '<span class="mark">repaired</span> a retry held to the grammar; before, off_grammar: no numbers' in text
+    assert (
+        '<span class="mark">repaired</span> parsed after a constrained retry; before, unparseable: no numbers' in text
+    )
 
 
 def test_repaired_judgments_are_counted_apart(run):
     run.judgments["b"] = explained(run.judgments["b"])
     text = body(run.html())
-    assert "1 more could be read only after a retry held to the grammar" in text
-    assert '<th scope="row">Judged at once</th><td class="number">2</td>' in text
-    assert '<th scope="row">Judged only after a retry held to the grammar</th><td class="number">1</td>' in text
+    assert "Parsed only after a constrained retry: 1. They count as judged." in text
+    assert '<th scope="row">Judged without a retry</th><td class="number">2</td>' in text
+    assert '<th scope="row">Judged after a constrained retry</th><td class="number">1</td>' in text
 
 
 def test_probabilities_are_scored_where_there_are_some(run):
@@ -196,7 +199,7 @@ def test_probabilities_are_scored_where_there_are_some(run):
     run.judgments["b"] = explained(run.judgments["b"])  # its label is the second: 0.75^2
     text = body(run.html())
     assert '<th scope="row">Brier score</th><td class="number">0.562' in text
-    assert "Left out: 0 pairs whose label is a tie, 3 without a probability." in text
+    assert "Excluded: 0 pairs labelled as ties, 3 without a probability." in text
 
 
 def test_an_engines_own_counts_do_not_hide_its_name(run):

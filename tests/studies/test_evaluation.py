@@ -125,7 +125,7 @@ def test_a_judge_that_always_says_8_6_is_measured_in_the_given_order():
     assert (result.order_rule, result.agreement_name) == ("given", "agreement, given order")
     assert (result.excluded.accuracy.value, result.other_rules["mean"].excluded.value) == (0.1, 0.0)
     assert (result.excluded.position.consistency.value, result.excluded.position.toward_first.value) == (0, 1)
-    assert "the given order made the label" in result.protocol
+    assert "the verdict is that of the given order" in result.protocol
     assert {one.scores for one in result.disagreements} == {(8, 6)}
 
 
@@ -142,7 +142,7 @@ def test_tie_rule_over_two_files():
     options = EvaluationOptions(order_rule="tie")
     result = evaluate(given, labels(a=1, b="tie"), reverse=reverse, options=options)
     assert result.excluded.accuracy.value == 1
-    assert "conflict counted as a tie" in result.protocol
+    assert "a tie if the orders conflict" in result.protocol
 
 
 def test_groups_hold_n_failures_and_majority_share():
@@ -205,5 +205,6 @@ def test_protocol_names_scale_and_failures():
     options = EvaluationOptions(failures="as_tie", scale="1-10")
     protocol = evaluate([once("a", 8, 3)], labels(a=1), options=options).protocol
     assert protocol == (
-        "Each pair was judged in one order; a failed judgment counts as a tie in the headline numbers; scores: 1-10."
+        "Each pair was judged in one order. A failed judgment counts as a tie in the headline figures. "
+        "Score scale: 1-10."
     )

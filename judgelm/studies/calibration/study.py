@@ -18,7 +18,7 @@ from judgelm.studies.calibration.measures import CalibrationOptions, Gain, Quali
 from judgelm.studies.join import JoinedPair, join
 from judgelm.studies.pair_labels import TIE_THRESHOLD
 from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import format_number, format_points
+from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points
 
 FEW_PAIRS = 200
 """Below this many pairs a bin holds some twenty, and its share is known to twenty points to either side."""
@@ -156,7 +156,7 @@ def _warnings(
 ) -> list[str]:
     lines, n = [], before.brier.n
     if n < FEW_PAIRS:
-        lines.append(f"{n} pairs are few for a calibration: read the intervals, not the points.")
+        lines.append(few_pairs_sentence(n))
     if unfitted:
         lines.append(
             "There are too few questions to fit a scaling on some and measure it on others, so none is fitted."

@@ -20,7 +20,7 @@ from judgelm.studies.compare_judges.comparison import (
     paired_comparisons,
 )
 from judgelm.studies.result import StudyResult
-from judgelm.studies.sentences import format_number, format_points, format_share
+from judgelm.studies.sentences import few_pairs_sentence, format_number, format_points, format_share
 
 FEW_PAIRS = 100
 _MOST_SENTENCES = 6
@@ -113,7 +113,7 @@ def _warnings(
 ) -> list[str]:
     lines = []
     if len(votes.common) < FEW_PAIRS:
-        lines.append(f"{len(votes.common)} common pairs are few: read the intervals, not the points.")
+        lines.append(few_pairs_sentence(len(votes.common), "common pairs"))
     for result in results:
         without = len(judges[result.name]) - result.judged
         if without:

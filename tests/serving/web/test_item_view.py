@@ -23,7 +23,7 @@ def test_agreement_is_said_with_n_and_interval():
     # 3 of the 4 that it judged; the failed one is counted beside them, never as a tie
     assert "75.0\u00a0% of 4 pairs (95 % interval" in lines
     assert "1 of 5 judgments failed" in lines
-    assert "4 pairs are few" in lines
+    assert "With only 4 pairs" in lines
 
 
 def test_without_labels_there_is_no_number():
