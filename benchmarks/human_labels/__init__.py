@@ -1,0 +1,1 @@
+"""A judge measured on pairs that people labelled, beside trivial baselines on the same rows."""

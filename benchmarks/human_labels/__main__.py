@@ -1,0 +1,173 @@
+"""A judge on six sets of labelled pairs, beside baselines that read nothing.
+
+    python -m benchmarks.human_labels prepare --out DATA ...
+    python -m benchmarks.human_labels --data DATA --model JUDGE --base BASE --runs RUNS
+    python -m benchmarks.human_labels --data DATA
+
+The first line makes DATA (`prepare --help` names its sources). The second judges every set of DATA in both orders, with
+the judge and with its base zero-shot, and writes the page, its figure and all figures as JSON. Runs are run files of
+`judgelm-batch`: the same command resumes what was interrupted. The third takes the baselines alone, and needs no model.
+`--limit 300` takes a fixed subset of each set while a judge is being developed; the full sets are for the end.
+
+Tie thresholds and the shared temperature are fitted on DATA/dev.jsonl, never on rows of a set that a figure is of.
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.human_labels.baselines import WinRates
+from benchmarks.human_labels.judging import JudgedSet, JudgeOptions, judge_set
+from benchmarks.human_labels.measures import FITTED_ON, Decided, decided, fit_tie_threshold
+from benchmarks.human_labels.page import figure_of, page_of, standing_alone
+from benchmarks.human_labels.prepare import DEV, WIN_RATES, prepare
+from benchmarks.human_labels.results import Entrant, SetResult, result_of
+from benchmarks.human_labels.sets import SETS, HumanSet, Rows, estimated_tokens, read_rows
+from judgelm.doctor.devices import look_at_devices
+from judgelm.metrics.resampling import Resampling
+
+DEV_ROWS = 400
+BASE_TOKENS = 8
+"""Of a reply of the base, which is judged by P alone: it seldom writes a score line, and rambles to the limit."""
+
+SHORT = {"judge": "the judge", "base": "its base, zero-shot"}
+
+
+def main() -> None:
+    """Prepare the data, or judge what is to be judged and write the page."""
+    if sys.argv[1:2] == ["prepare"]:
+        prepare(sys.argv[2:])
+        return
+    options = parsed()
+    chosen = [human_set for human_set in SETS if options.sets is None or human_set.name in options.sets]
+    rows = {
+        human_set.name: read_rows(path, limit=options.limit, seed=options.seed)
+        for human_set in chosen
+        if (path := options.data / f"{human_set.name}.jsonl").exists()
+    }
+    missing = [human_set.name for human_set in chosen if human_set.name not in rows]
+    if not rows:
+        sys.exit(f"error: {options.data} holds none of {', '.join(missing)}; make it with `prepare`")
+    if missing:
+        print(f"not measured, since {options.data} has no file: {', '.join(missing)}")
+    rates_file = options.data / WIN_RATES
+    rates = WinRates.from_json(json.loads(rates_file.read_text())) if rates_file.exists() else None
+    results = measure(options, [human_set for human_set in chosen if human_set.name in rows], rows, rates)
+    write(options, results)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder that `prepare` made")
+    parser.add_argument("--model", help="the judge, as judgelm-batch takes it; without it, baselines alone")
+    parser.add_argument("--adapter", help="adapter of the judge")
+    parser.add_argument("--template", help="template of the judge; default: its card's")
+    parser.add_argument("--base", help="a model to judge zero-shot beside it")
+    parser.add_argument("--base-template", default="judgelm-chat")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--sets", type=lambda text: text.split(","), help="some of the sets, by name")
+    parser.add_argument("--limit", type=int, help="a fixed subset of so many rows a set")
+    parser.add_argument("--seed", type=int, default=0, help="of the subsets, splits and intervals")
+    parser.add_argument("--runs", type=Path, default=Path("runs/human-labels"))
+    parser.add_argument("--out", type=Path, help="where the page goes (default: RUNS/page)")
+    options = parser.parse_args()
+    options.out = options.out or options.runs / "page"
+    return options
+
+
+def measure(
+    options: argparse.Namespace, sets: list[HumanSet], rows: dict[str, Rows], rates: WinRates | None
+) -> dict[str, SetResult]:
+    """Judge dev and every set with each judge; all figures."""
+    resampling = Resampling(seed=options.seed)
+    judges = judges_of(options)
+    dev_file = options.data / f"{DEV}.jsonl"
+    todo = dict(rows)
+    if judges and dev_file.exists():
+        todo = {DEV: read_rows(dev_file, limit=min(DEV_ROWS, options.limit or DEV_ROWS), seed=options.seed)} | todo
+    elif judges:
+        print(f"no {dev_file}: verdicts are never ties, and no shared temperature is fitted")
+    for name, part in todo.items():
+        tokens = estimated_tokens(part.samples)
+        print(f"{name}: {len(part.samples):,} pairs, about {tokens:,} prompt tokens in both orders", flush=True)
+    judged = {judge.name: run_judge(judge, todo, options) for judge in judges}
+    fits = {name: fit_on_dev(todo.get(DEV), by_set.get(DEV)) for name, by_set in judged.items()}
+    results = {}
+    for human_set in sets:
+        entrants = {
+            name: Entrant(judged=by_set[human_set.name], tie_threshold=fits[name][0], dev=fits[name][1])
+            for name, by_set in judged.items()
+        }
+        results[human_set.name] = result_of(human_set, rows[human_set.name], rates, entrants, resampling)
+    return results
+
+
+def judges_of(options: argparse.Namespace) -> list[JudgeOptions]:
+    """The judge, then its base, as far as they are named."""
+    judges = []
+    if options.model:
+        judge = JudgeOptions(
+            name=SHORT["judge"], model=options.model, adapter=options.adapter, template=options.template,
+            dtype=options.dtype,
+        )  # fmt: skip
+        judges.append(judge)
+    if options.base:
+        judges.append(
+            JudgeOptions(
+                name=SHORT["base"],
+                model=options.base,
+                template=options.base_template,
+                dtype=options.dtype,
+                max_tokens=BASE_TOKENS,
+            )
+        )
+    return judges
+
+
+def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Namespace) -> dict[str, JudgedSet]:
+    """One judge on dev and all sets."""
+    kind = next(kind for kind, name in SHORT.items() if name == judge.name)
+    part = "all" if options.limit is None else f"{options.limit}-{options.seed}"
+    folder = options.runs / part
+    return {
+        name: judge_set(judge, rows, folder / "pairs" / f"{name}.jsonl", folder / kind / f"{name}.jsonl")
+        for name, rows in todo.items()
+    }
+
+
+def fit_on_dev(rows: Rows | None, judged: JudgedSet | None) -> tuple[float, Decided | None]:
+    """Tie threshold from all dev rows, and the first decided ones for a temperature."""
+    if rows is None or judged is None:
+        return 0.0, None
+    probability = judged.verdicts.probability
+    pairs = decided(probability, rows.truth, rows.questions)
+    if not pairs.outcome.size:
+        return 0.0, None
+    return fit_tie_threshold(probability, rows.truth), pairs.part(np.arange(min(FITTED_ON, pairs.outcome.size)))
+
+
+def write(options: argparse.Namespace, results: dict[str, SetResult]) -> None:
+    """The page, the figure, and everything as JSON."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    devices = look_at_devices()
+    heading = {
+        "command": "python -m benchmarks.human_labels " + " ".join(sys.argv[1:]),
+        "machine": f"{devices.cpu.model}, {os.cpu_count()} cores",
+        "rows": "all rows" if options.limit is None else f"{options.limit} rows a set, seed {options.seed}",
+    }
+    page = page_of(results, heading)
+    (options.out / "results.md").write_text(page, encoding="utf-8")
+    (options.out / "results.svg").write_text(standing_alone(figure_of(results)), encoding="utf-8")
+    record = {**heading, "sets": {name: asdict(result) for name, result in results.items()}}
+    (options.out / "results.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+    print("\n" + page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Runs of `judgelm-batch` over the sets, and their verdicts."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.human_labels.measures import Verdicts
+from benchmarks.human_labels.sets import Rows
+from judgelm.records import Judgment
+from judgelm.runs.run_files import read_judgments
+from judgelm.studies.pair_labels import orders_of
+
+_BATCH = (str(Path(sys.executable).parent / "judgelm-batch"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """A judge and how to load it; None leaves an option to the model's card, or to `judgelm-batch`."""
+
+    name: str
+    model: str
+    adapter: str | None = None
+    template: str | None = None
+    dtype: str = "auto"
+    max_tokens: int | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those of `judgelm-batch`."""
+        options = {
+            "--model": self.model, "--adapter": self.adapter, "--template": self.template, "--dtype": self.dtype,
+            "--max-tokens": self.max_tokens,
+        }  # fmt: skip
+        return [part for name, value in options.items() if value is not None for part in (name, str(value))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedSet:
+    """A judge's verdicts on a set, and how the run went.
+
+    Attributes:
+        verdicts: P(first better) over the score lines of each order, whatever their share of the probability.
+        failures: code -> judgments that `judgelm-batch` reports as failed, and `missing`.
+        cut: pairs of which an answer was cut to the judge's window.
+        assigned: mean probability of all score lines together.
+        consistent: share of pairs whose greedy score lines name the same winner in both orders; None without any.
+        prompt_tokens: of both orders of all pairs.
+    """
+
+    verdicts: Verdicts
+    failures: dict[str, int]
+    cut: int
+    assigned: float
+    consistent: float | None
+    prompt_tokens: int
+
+
+def judge_set(judge: JudgeOptions, rows: Rows, pairs: Path, out: Path) -> JudgedSet:
+    """Judge a set in both orders, or go on with the run that is there.
+
+    Args:
+        judge: the judge.
+        rows: the pairs.
+        pairs: the file that they are written to, without labels.
+        out: the run file.
+    """
+    pairs.parent.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    names = ("id", "question", "answer_1", "answer_2")
+    lines = [json.dumps(dict(zip(names, (s.id, s.question, *s.answers), strict=True))) for s in rows.samples]
+    pairs.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [*_BATCH, str(pairs), "--out", str(out), "--both-orders", "--order-rule", "probability"]
+    subprocess.run([*command, "--max-failure-rate", "1", *judge.arguments], check=True)
+    return judged(rows, read_judgments(out))
+
+
+def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
+    """The verdicts of a run in the rows' order."""
+    sides = np.full((2, len(rows.samples)), np.nan)
+    assigned: list[float] = []
+    alike: list[bool] = []
+    failures: Counter[str] = Counter()
+    for index, sample in enumerate(rows.samples):
+        judgment = judgments.get(sample.id)
+        if judgment is None:
+            failures["missing"] += 1
+            continue
+        if judgment.failure is not None:
+            failures[judgment.failure.code] += 1
+        for shown in judgment.shown:
+            if shown.distribution is not None:
+                swapped, first = int(shown.order == (1, 0)), shown.distribution.first_better
+                sides[swapped, index] = 1 - first if swapped else first
+                assigned.append(1 - shown.distribution.unassigned)
+        orders = orders_of(judgment)
+        if orders is not None and orders.swapped is not None and None not in (orders.given.label, orders.swapped.label):
+            alike.append(orders.given.label == orders.swapped.label)
+    standing = [judgments[sample.id] for sample in rows.samples if sample.id in judgments]
+    return JudgedSet(
+        verdicts=Verdicts(given=sides[0], swapped=sides[1]),
+        failures=dict(failures),
+        cut=sum(any(shown.truncations for shown in judgment.shown) for judgment in standing),
+        assigned=float(np.mean(assigned)) if assigned else float("nan"),
+        consistent=float(np.mean(alike)) if alike else None,
+        prompt_tokens=sum(judgment.prompt_tokens for judgment in standing),
+    )

@@ -1,0 +1,230 @@
+"""All figures of one set: the baselines, and each judge beside them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.human_labels import baselines
+from benchmarks.human_labels.judging import JudgedSet
+from benchmarks.human_labels.measures import (
+    BANDS,
+    Calibration,
+    Decided,
+    Floats,
+    Verdicts,
+    agreement_credits,
+    calibration,
+    decided,
+    decided_credits,
+    difference,
+    position,
+    protocol_credits,
+    share_of,
+)
+from benchmarks.human_labels.sets import HumanSet, Rows
+from judgelm.metrics.resampling import Estimate, Resampling, mean
+from judgelm.studies.pair_metrics import PositionEstimates
+
+CONSTANT, LONGER, GENERATOR = "constant label", "longer answer", "generator's win rate"
+CROSS_FITTED = "generator's win rate, cross-fitted"
+TRIVIAL = (CONSTANT, LONGER, GENERATOR)
+"""Those that "the best trivial baseline" is chosen from; the cross-fitted one knows labels of the set itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Shares right, in [0, 1].
+
+    Attributes:
+        agreement: over all labels, ties included, by antisymmetrised P(first better).
+        decided: over the labels that name a winner; half for a P of exactly 0.5.
+        protocol: by the authors' protocol.
+    """
+
+    agreement: Estimate
+    decided: Estimate
+    protocol: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Pairs with a decided label whose longer answer is `above` to `up_to` times as long as the shorter."""
+
+    above: float
+    up_to: float
+    judge: Estimate
+    longer: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeResult:
+    """A judge on a set.
+
+    Attributes:
+        tie_threshold: fitted on dev, 0 where the set's labels are never ties.
+        over_trivial: agreement minus that of the best trivial baseline, paired.
+        decided_over_trivial: the same over decided labels, with the baseline that is best there.
+        position: of each order's P.
+        consistent_lines: share of pairs with the same winner in both orders' greedy score lines.
+        names_longer: share of pairs of unequal length whose longer answer P prefers.
+        bands: accuracy on decided labels, by difference in length.
+    """
+
+    figures: Figures
+    tie_threshold: float
+    over_trivial: Estimate
+    decided_over_trivial: Estimate
+    position: PositionEstimates | None
+    consistent_lines: float | None
+    names_longer: Estimate | None
+    calibration: Calibration | None
+    bands: tuple[Band, ...]
+    failures: Mapping[str, int]
+    cut: int
+    assigned: float
+    prompt_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetResult:
+    """A set.
+
+    Attributes:
+        ties: labels that are ties, of n.
+        baselines: by name.
+        best: the trivial baseline of the highest agreement; `best_decided` of the highest over decided labels.
+        judges: by name.
+        first_over: agreement of the first judge minus that of each other, paired.
+    """
+
+    n: int
+    ties: int
+    questions: int
+    baselines: Mapping[str, Figures]
+    best: str
+    best_decided: str
+    judges: Mapping[str, JudgeResult]
+    first_over: Mapping[str, Estimate]
+
+
+def baseline_verdicts(rows: Rows, rates: baselines.WinRates | None, seed: int) -> dict[str, Verdicts]:
+    """The verdicts of every baseline that this set allows."""
+    truth = rows.truth
+    sides: dict[str, Floats | None] = {CONSTANT: baselines.constant(truth), LONGER: baselines.longer(rows.samples)}
+    sides[GENERATOR] = None if rates is None else baselines.generator(rows.samples, rates)
+    sides[CROSS_FITTED] = baselines.generator_cross_fitted(rows.samples, truth, seed)
+    return {name: Verdicts.of_baseline(side) for name, side in sides.items() if side is not None}
+
+
+def figures_of(
+    human_set: HumanSet, rows: Rows, verdicts: Verdicts, tie_threshold: float, resampling: Resampling
+) -> Figures:
+    """The three shares of verdicts."""
+    winners = np.flatnonzero(rows.truth != 0)
+    named = rows.part(winners)
+    right = decided_credits(verdicts.probability[winners], named.truth)
+    by_protocol = protocol_credits(verdicts, rows.truth, human_set.protocol, tie_threshold)
+    return Figures(
+        agreement=share_of(agreement_credits(verdicts, rows.truth, tie_threshold), rows.questions, resampling),
+        decided=share_of(right, named.questions, resampling),
+        protocol=share_of(by_protocol, rows.questions, resampling),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrant:
+    """A judge's verdicts on a set, its tie threshold from dev labels, and its decided dev pairs (None without dev)."""
+
+    judged: JudgedSet
+    tie_threshold: float
+    dev: Decided | None
+
+
+def result_of(
+    human_set: HumanSet,
+    rows: Rows,
+    rates: baselines.WinRates | None,
+    entrants: Mapping[str, Entrant],
+    resampling: Resampling,
+) -> SetResult:
+    """All figures of a set.
+
+    Args:
+        human_set: the set.
+        rows: its pairs.
+        rates: of generators, fitted on training rows; None without.
+        entrants: judges by name, the first being compared with each of the others.
+        resampling: seed and number of resamples.
+    """
+    known = baseline_verdicts(rows, rates, resampling.seed)
+    figures = {name: figures_of(human_set, rows, verdicts, 0.0, resampling) for name, verdicts in known.items()}
+    trivial = [name for name in TRIVIAL if name in known]
+    best = max(trivial, key=lambda name: figures[name].agreement.value)
+    best_decided = max(trivial, key=lambda name: figures[name].decided.value)
+    if not human_set.ties:
+        entrants = {name: replace(entrant, tie_threshold=0.0) for name, entrant in entrants.items()}
+    beside = (known[best], known[best_decided])
+    credit = {
+        name: agreement_credits(entrant.judged.verdicts, rows.truth, entrant.tie_threshold)
+        for name, entrant in entrants.items()
+    }
+    first, *others = credit or [""]
+    return SetResult(
+        n=len(rows.samples),
+        ties=int((rows.truth == 0).sum()),
+        questions=len(set(rows.questions)),
+        baselines=figures,
+        best=best,
+        best_decided=best_decided,
+        judges={name: judge_result(human_set, rows, entrant, beside, resampling) for name, entrant in entrants.items()},
+        first_over={name: difference(credit[first], credit[name], rows.questions, resampling) for name in others},
+    )
+
+
+def judge_result(
+    human_set: HumanSet, rows: Rows, entrant: Entrant, beside: tuple[Verdicts, Verdicts], resampling: Resampling
+) -> JudgeResult:
+    """A judge's figures; `beside` are the best trivial verdicts over all and over decided labels."""
+    judged, threshold = entrant.judged, entrant.tie_threshold
+    verdicts, truth, questions = judged.verdicts, rows.truth, rows.questions
+    winners = np.flatnonzero(truth != 0)
+    named = rows.part(winners)
+    right, right_beside = (decided_credits(side.probability[winners], named.truth) for side in (verdicts, beside[1]))
+    over = agreement_credits(verdicts, truth, threshold) - agreement_credits(beside[0], truth, 0.0)
+    pairs = decided(verdicts.probability, truth, questions)
+    return JudgeResult(
+        figures=figures_of(human_set, rows, verdicts, threshold, resampling),
+        tie_threshold=threshold,
+        over_trivial=mean(over, questions, resampling),
+        decided_over_trivial=difference(right, right_beside, named.questions, resampling),
+        position=position(verdicts, questions, resampling),
+        consistent_lines=judged.consistent,
+        names_longer=_names_longer(rows, verdicts.probability, resampling),
+        calibration=calibration(pairs, entrant.dev, resampling) if pairs.outcome.size else None,
+        bands=tuple(_bands(named, right, resampling)),
+        failures=judged.failures,
+        cut=judged.cut,
+        assigned=judged.assigned,
+        prompt_tokens=judged.prompt_tokens,
+    )
+
+
+def _names_longer(rows: Rows, probability: Floats, resampling: Resampling) -> Estimate | None:
+    longer = baselines.longer(rows.samples)
+    chosen = np.flatnonzero((longer != 0.5) & ~np.isnan(probability))
+    if not chosen.size:
+        return None
+    alike = decided_credits(probability[chosen], np.where(longer[chosen] > 0.5, 1, -1))
+    return share_of(alike, [rows.questions[index] for index in chosen], resampling)
+
+
+def _bands(named: Rows, right: Floats, resampling: Resampling) -> Iterator[Band]:
+    ratios = baselines.length_ratios(named.samples)
+    longer_right = decided_credits(baselines.longer(named.samples), named.truth)
+    for above, up_to in BANDS:
+        inside = np.flatnonzero((ratios > above if above > 1 else ratios >= 1) & (ratios <= up_to))
+        if inside.size:
+            questions = [named.questions[index] for index in inside]
+            judge, longer = (share_of(credit[inside], questions, resampling) for credit in (right, longer_right))
+            yield Band(above=above, up_to=up_to, judge=judge, longer=longer)

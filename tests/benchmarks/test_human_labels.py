@@ -1,0 +1,224 @@
+"""The measurement on labelled sets: baselines, credits and fits worked by hand, and the whole with a scripted judge."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.human_labels.__main__ import main
+from benchmarks.human_labels.baselines import WinRates, constant, generator, generator_cross_fitted, longer
+from benchmarks.human_labels.judging import judged
+from benchmarks.human_labels.measures import (
+    Verdicts,
+    agreement_credits,
+    calibration,
+    decided,
+    decided_credits,
+    fit_tie_threshold,
+    position,
+    protocol_credits,
+)
+from benchmarks.human_labels.page import figure_of, page_of
+from benchmarks.human_labels.prepare import repository_file
+from benchmarks.human_labels.results import CONSTANT, GENERATOR, LONGER, Entrant, result_of
+from benchmarks.human_labels.sets import SETS, Rows, estimated_tokens, read_rows
+from judgelm.metrics.resampling import Resampling
+from judgelm.records import Judgment, PairDistribution, Sample, Shown
+
+FEW = Resampling(resamples=200)
+NAN = float("nan")
+
+
+def sample(index, answers=("a", "bb"), models=(), question=None):
+    return Sample(id=str(index), question=question or f"q{index}", answers=answers, answer_models=models)
+
+
+def rows_of(truth, samples=None):
+    samples = samples or [sample(index) for index in range(len(truth))]
+    return Rows(samples=tuple(samples), truth=np.array(truth))
+
+
+def verdicts(given, swapped=None):
+    return Verdicts(given=np.array(given), swapped=np.array(given if swapped is None else swapped))
+
+
+def test_the_constant_is_the_most_frequent_label():
+    assert constant(np.array([0, 0, 1, -1, 0])).tolist() == [0.5] * 5
+    assert constant(np.array([-1, -1, 1])).tolist() == [0.0] * 3
+
+
+def test_the_longer_answer_by_characters():
+    samples = [sample(0, ("ab", "a")), sample(1, ("a", "ab")), sample(2, ("é", "e"))]
+    assert longer(samples).tolist() == [1.0, 0.0, 0.5]
+
+
+def test_win_rates_of_a_pair_come_before_overall_ones():
+    # m wins 1 of 2 against n by a tie and a tie; overall n has 0.5, x has 1, m has (0.5 + 0.5 + 0) / 3
+    labels = [(("m", "n"), 0.5), (("n", "m"), 0.5), (("x", "m"), 1.0)]
+    rates = WinRates.from_json(json.loads(json.dumps(WinRates.fitted(labels).to_json())))
+    assert rates(sample(0, models=("n", "m"))) == 0.5
+    assert rates(sample(0, models=("m", "x"))) == 0.0
+    assert rates(sample(0, models=("x", "n"))) == 1.0  # never seen together: 1 against 0.5
+    assert rates(sample(0, models=("x", "new"))) is None
+
+
+def test_win_rates_that_know_too_few_pairs_are_no_baseline():
+    rates = WinRates.fitted([(("m", "n"), 1.0)])
+    known, unknown = sample(0, models=("n", "m")), sample(1, models=("y", "z"))
+    assert generator([known, unknown], rates).tolist() == [0.0, 0.5]
+    assert generator([known, unknown, unknown], rates) is None
+
+
+def test_cross_fitted_rates_know_nothing_of_a_questions_own_labels():
+    # every pair of the one question is in one fold, so the other folds are empty and nothing is known
+    samples = [sample(index, models=("m", "n"), question="same") for index in range(4)]
+    assert generator_cross_fitted(samples, np.array([1, 1, 1, 1]), seed=0).tolist() == [0.5] * 4
+    several = [sample(index, models=("m", "n")) for index in range(40)]
+    assert generator_cross_fitted(several, np.ones(40, dtype=int), seed=0).tolist() == [1.0] * 40
+    assert generator_cross_fitted([sample(0)], np.array([1]), seed=0) is None
+
+
+def test_a_failure_is_never_right_and_never_a_tie():
+    given = verdicts([0.9, 0.5, NAN], [0.7, 0.5, 0.9])
+    assert agreement_credits(given, np.array([1, 0, 0]), 0.0).tolist() == [1.0, 1.0, 0.0]
+    assert decided_credits(given.probability, np.array([1, -1, 1])).tolist() == [1.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "credit"),
+    [
+        # labels by each order: (1, 1), (1, -1), (1, tie), (failed, 1) twice; the truth is 1, tie, 1, 1, tie
+        ("conflict_is_tie", [1, 1, 0, 0, 0]),
+        ("mean_of_orders", [1, 0, 0.5, 0.5, 0]),
+        ("every_order", [1, 0, 0, 0, 0]),
+        ("vote", [1, 0, 1, 1, 0]),
+        ("probability", [1, 1, 1, 0, 0]),  # means 0.85, 0.5, 0.7 and NaN
+    ],
+)
+def test_credits_by_the_authors_protocols(protocol, credit):
+    judge = verdicts([0.9, 0.9, 0.9, NAN, NAN], [0.8, 0.1, 0.5, 0.9, 0.9])
+    assert protocol_credits(judge, np.array([1, 0, 1, 1, 0]), protocol, 0.05).tolist() == credit
+
+
+def test_the_tie_threshold_of_the_highest_agreement():
+    # within 0.1: ties 0.55 and 0.42 are right, which 0.9 and 0.2 stay; below that one of the two is wrong
+    probability, truth = np.array([0.55, 0.42, 0.9, 0.2]), np.array([0, 0, 1, -1])
+    assert fit_tie_threshold(probability, truth) == pytest.approx(0.08)
+    assert fit_tie_threshold(probability, np.array([1, -1, 1, -1])) == 0.0
+
+
+def test_position_by_each_orders_probability():
+    # alike; the first place wins in both orders; the second place does; a failed pair is left out
+    place = position(verdicts([0.9, 0.9, 0.2, NAN], [0.6, 0.2, 0.8, 0.1]), ["a", "b", "c", "d"], FEW)
+    assert [place.consistency.value, place.toward_first.value, place.toward_second.value] == pytest.approx([1 / 3] * 3)
+    assert place.consistency.n == 3
+
+
+def test_a_temperature_of_other_questions_mends_a_judge_that_is_too_sure():
+    rng = np.random.default_rng(0)
+    honest = rng.uniform(0.2, 0.8, 1200)
+    truth = np.where(rng.random(1200) < honest, 1, -1)
+    odds = np.log(honest / (1 - honest)) * 4
+    pairs = decided(1 / (1 + np.exp(-odds)), truth, [f"q{index // 2}" for index in range(1200)])
+    fitted = calibration(pairs, pairs.part(np.arange(200)), FEW)
+    assert fitted.before.value > 0.15
+    assert fitted.temperature == pytest.approx(4, rel=0.5)
+    assert fitted.after.value < 0.07
+    assert fitted.own_after.value < 0.07
+    assert fitted.own_after.n == 1000  # 100 questions of two pairs each are fitted on
+
+
+def test_subsets_are_fixed_and_nested(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    lines = [{"id": f"r{i}", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1 + i % 2} for i in range(30)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    every, ten, five = ([pair.id for pair in read_rows(path, limit=limit, seed=3).samples] for limit in (None, 10, 5))
+    assert (len(every), len(ten), len(five)) == (30, 10, 5)
+    assert set(five) < set(ten)
+    assert ten == [name for name in every if name in ten]
+    assert ten != [pair.id for pair in read_rows(path, limit=10, seed=4).samples]
+
+
+def test_tokens_of_both_orders():
+    # 4 + 40 + 36 characters are 20 tokens; with 10 of the template, twice
+    pair = Sample(id="1", question="abcd", answers=("x" * 40, "y" * 36))
+    assert estimated_tokens([pair], overhead=10) == 60
+
+
+def distribution(first_better, unassigned):
+    return PairDistribution(expected=(5, 5), first_better=first_better, tie=0, unassigned=unassigned, likeliest=())
+
+
+def test_verdicts_are_put_back_in_sample_order_and_failures_counted():
+    shown = (
+        Shown(order=(0, 1), text="8 3", scores=(8, 3), distribution=distribution(0.9, 0.1)),
+        Shown(order=(1, 0), text="4 6", scores=(4, 6), distribution=distribution(0.3, 0.3)),
+    )
+    judgment = Judgment(sample_id="0", mode="pair", verdict=None, shown=shown, prompt_tokens=7)
+    result = judged(rows_of([1, -1]), {"0": judgment})
+    # exchanged, the first place has 0.3, so the sample's first answer 0.7
+    assert result.verdicts.given[0] == 0.9
+    assert result.verdicts.swapped[0] == pytest.approx(0.7)
+    assert np.isnan(result.verdicts.probability[1])
+    assert (result.failures, result.cut, result.prompt_tokens, result.consistent) == ({"missing": 1}, 0, 7, 1.0)
+    assert result.assigned == pytest.approx(0.8)
+
+
+def test_a_judge_is_measured_against_the_best_trivial_baseline():
+    # the longer answer is right in 5 of 6, a constant in 3 of 6, the judge in all: 1/6 more than the longer one
+    samples = [sample(index, ("long", "s") if index in (0, 1, 2, 3) else ("s", "long")) for index in range(6)]
+    rows = rows_of([1, 1, 1, -1, -1, -1], samples)
+    entrant = Entrant(judged=judged(rows, {}), tie_threshold=0.2, dev=None)
+    right = (rows.truth + 1) / 2 * 0.8 + 0.1
+    perfect = Entrant(judged=_with(entrant.judged, right), tie_threshold=0.2, dev=None)
+    llmbar = next(human_set for human_set in SETS if human_set.name == "llmbar")
+    result = result_of(llmbar, rows, None, {"the judge": perfect, "its base, zero-shot": entrant}, FEW)
+    assert result.best == result.best_decided == LONGER
+    assert set(result.baselines) == {CONSTANT, LONGER}
+    assert GENERATOR not in result.baselines
+    judge = result.judges["the judge"]
+    assert judge.figures.agreement.value == 1
+    assert judge.over_trivial.value == pytest.approx(1 / 6)
+    assert judge.tie_threshold == 0  # labels are never ties here
+    assert judge.names_longer.value == pytest.approx(5 / 6)
+    assert [band.judge.n for band in judge.bands] == [6]
+    assert result.first_over["its base, zero-shot"].value == 1  # no judgment of the base is there
+    assert result.judges["its base, zero-shot"].failures == {"missing": 6}
+    page = page_of({"llmbar": result}, {"command": "c", "machine": "m", "rows": "all rows"})
+    assert "| LLMBar | written and checked by the authors | 6 | longer answer: 83.3" in page
+    assert "n = 6" in figure_of({"llmbar": result})
+
+
+def _with(judged_set, probability):
+    return replace(judged_set, verdicts=Verdicts.of_baseline(probability))
+
+
+def test_files_come_from_the_newest_commit_of_a_bare_clone(tmp_path):
+    work, bare = tmp_path / "work", tmp_path / "bare"
+    (work / "data").mkdir(parents=True)
+    (work / "data" / "rows.json").write_text("[1]")
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-C", str(work)]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "rows"]):
+        subprocess.run([*git, *command], check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", str(work), str(bare)], check=True)
+    assert repository_file(bare, "data/rows.json", tmp_path / "copies").read_text() == "[1]"
+    assert repository_file(work, "data/rows.json", tmp_path / "copies") == work / "data/rows.json"
+    with pytest.raises(SystemExit, match=r"has no data/other\.json"):
+        repository_file(bare, "data/other.json", tmp_path / "copies")
+
+
+def test_baselines_alone_need_no_model(tmp_path, monkeypatch, capsys):
+    lines = [
+        {"id": f"r{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "bb", "winner": "tie" if i == 3 else 2}
+        for i in range(4)
+    ]
+    (tmp_path / "pandalm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["human_labels", "--data", str(tmp_path), "--out", str(tmp_path / "page")])
+    main()
+    assert "not measured, since" in capsys.readouterr().out
+    record = json.loads((tmp_path / "page" / "results.json").read_text())
+    figures = record["sets"]["pandalm"]["baselines"]["longer answer"]
+    assert (figures["agreement"]["value"], figures["decided"]["value"]) == (0.75, 1.0)  # the tie is named a 2
