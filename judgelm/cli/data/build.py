@@ -82,6 +82,10 @@ def _summary(built: Any, out: str) -> Table:
             table.add_row(f"  {title}{finding}", f"{pairs:,}")
     for name, rows in built.files.items():
         table.add_row(name, f"{rows:,}")
+    for row in built.baselines:
+        rules = (("first", row.first), ("longer", row.longer), ("model's win rate", row.model))
+        words = ", ".join(f"{name} {share:.1%}" for name, share in rules if share is not None)
+        table.add_row(f"  {row.set} {row.stage} balancing: {words}", f"{row.decided:,}")
     for size in built.subsets.too_large:
         table.add_row(f"no subset of {size:,}", "too few pairs")
     return table

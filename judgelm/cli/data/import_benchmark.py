@@ -41,8 +41,8 @@ def import_command(
     """Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.
 
     PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, preference sets, GSM8K, MMLU-Pro,
-    HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet. How each one's metric is taken is printed and kept in
-    OUT.protocol.json; a file of another shape is refused.
+    HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet, AlpacaEval's judgments. How each one's metric is taken is printed
+    and kept in OUT.protocol.json; a file of another shape is refused.
     """
     from judgelm.data.benchmarks.catalog import BENCHMARKS, get_benchmark
 

@@ -141,6 +141,8 @@ def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
         row["winner"] = label.winner
     if label is not None and label.scores is not None:
         row["scores"] = json_scores(label.scores)
+    if label is not None and label.preference is not None:
+        row["preference"] = label.preference
     more = {
         "votes": list(label.votes) if label is not None else None,
         "reason": None if label is None else label.reason,

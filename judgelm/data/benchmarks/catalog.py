@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping
 
+from judgelm.data.benchmarks.alpaca_eval import ALPACA_EVAL
 from judgelm.data.benchmarks.base import Benchmark
 from judgelm.data.benchmarks.correctness import GSM8K, MMLU_PRO
 from judgelm.data.benchmarks.faireval import FAIREVAL
@@ -18,7 +19,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, PREFERENCES),
-        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS),
+        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS, ALPACA_EVAL),
     )
 }
 

@@ -69,7 +69,7 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
 
     Args:
         name: of the benchmark.
-        files: as the benchmark asks for them.
+        files: as the benchmark asks for them; a folder stands for its Parquet files.
         out: the file of rows, ending in `.jsonl`; the others are named after it.
         overwrite: replace files of an earlier import.
 
@@ -83,6 +83,7 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
         raise ConfigError(f"{name}: no file given; it takes {benchmark.files}")
     if "-" in files:
         raise ConfigError(f"{name}: standard input cannot be imported, its hash is kept; save it as a file first")
+    files = [name for file in files for name in _tables(file)]
     folder, stem = _checked(files, Path(out), overwrite=overwrite)
     result = ImportResult(benchmark=benchmark)
     seen: set[object] = set()
@@ -112,6 +113,15 @@ def import_benchmark(name: str, files: Sequence[str], out: str | Path, *, overwr
         raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
     result.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
     return result
+
+
+def _tables(path: str) -> list[str]:
+    """The path itself, or the Parquet files of a folder."""
+    if not Path(path).is_dir():
+        return [path]
+    if files := sorted(str(file) for file in Path(path).glob("*.parquet")):
+        return files
+    raise InputError(f"{path}: a folder without Parquet files; name the files to import")
 
 
 def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:

@@ -24,6 +24,8 @@ DropReason = Literal[
     "too long",
     "exact duplicate",
     "near duplicate",
+    "over max_per_question",
+    "left out for balance",
 ]
 
 

@@ -66,8 +66,9 @@ class BuildCounts:
         swapped: by outcome.
         ambiguous: ambiguous reasons, by kind of finding.
         words: of clean pairs, by (`question`, `answer` or `reason`, words in steps of 20).
-        before: the clean pairs.
-        train, validation: what is written.
+        before: the clean pairs of all sets, as in the sources.
+        gathered: those of the training set alone.
+        train, validation, test: what is written.
         examples: the `EXAMPLES` swapped pairs with the least draw: (draw, row before, row after).
     """
 
@@ -81,13 +82,17 @@ class BuildCounts:
     ambiguous: Counter[str] = field(default_factory=Counter)
     words: Counter[tuple[str, int]] = field(default_factory=Counter)
     before: SetCounts = field(default_factory=SetCounts)
+    gathered: SetCounts = field(default_factory=SetCounts)
     train: SetCounts = field(default_factory=SetCounts)
     validation: SetCounts = field(default_factory=SetCounts)
+    test: SetCounts = field(default_factory=SetCounts)
     examples: list[tuple[float, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
 
-    def add_clean(self, pair: LabelledPair) -> None:
+    def add_clean(self, pair: LabelledPair, *, training: bool) -> None:
         """Count a clean pair, and the changes by its reference."""
         self.before.add(pair)
+        if training:
+            self.gathered.add(pair)
         self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced
         self.words["question", _step(pair.sample.question)] += 1

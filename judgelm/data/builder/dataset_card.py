@@ -48,10 +48,35 @@ where there is one. Built with judgelm {VERSION}; `build.json` holds every optio
 - **Swap augmentation**: {_swap_words(options)} {_listed(counts.swapped) or "nothing to swap"}.
 - **References**: {_reference_words(options)} {_listed(counts.references) or "no pair has a reference"}.
 - **Winners** of clean pairs: {_listed(counts.before.winners)}; of training rows: {_listed(counts.train.winners)}.
-- **Validation**: {counts.validation.pairs:,} pairs; no question of theirs, nor a near copy of one, is in a training
-  file. They are neither swapped nor resampled.
-- **Licence**: that of the sources. State it here before you publish.
+- **Held out**: {counts.validation.pairs:,} pairs for validation and {counts.test.pairs:,} for testing; no question of
+  theirs, nor a near copy of one, is in a training file. They are not augmented.
+{_balance(options, built)}- **Licence**: that of the sources. State it here before you publish.
 """
+
+
+def _balance(options: BuildOptions, built: BuildResult) -> str:
+    """The balance of the sets, and a table of rules that read no answer; empty where nothing is balanced."""
+    if not options.balance:
+        return ""
+    rows = "\n".join(
+        f"| {row.set} | {row.stage} | {row.pairs:,} | {row.decided:,} | {_percent(row.first)} | {_percent(row.longer)} "
+        f"| {_percent(row.model)} |"
+        for row in built.baselines
+    )
+    strata = ", ".join(map(str, options.length_strata))
+    return f"""- **Balance** by {", ".join(options.balance)}, in each set by itself (`judgelm.data.builder.balance`);
+  strata of the difference in length end at {strata} characters. Agreement with the labels, without ties, of rules that
+  read no answer; a model's win rate is that of the training pairs before sampling:
+
+| set | sampling and swaps | pairs | decided | first answer | longer answer | model with the higher win rate |
+|---|---|---|---|---|---|---|
+{rows}
+
+"""
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -72,6 +97,7 @@ def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, A
         "inputs": inputs,
         "files": built.files,
         "subsets_too_large": list(built.subsets.too_large),
+        "baselines": [asdict(row) for row in built.baselines],
         "counts": _counts_row(built.counts),
     }
 
@@ -85,7 +111,7 @@ def _counts_row(counts: BuildCounts) -> dict[str, Any]:
             {"source": source, "why": why, "rows": rows}
             for (source, why), rows in sorted(getattr(counts, name).items())
         ]
-    for name in ("before", "train", "validation"):
+    for name in ("before", "train", "validation", "test"):
         row[name] = _set_row(getattr(counts, name))
     return row
 

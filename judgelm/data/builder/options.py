@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from judgelm.data.builder.balance import LENGTH_STRATA, Balance
 from judgelm.data.builder.cleaning import CleaningOptions, OutOfScale
 from judgelm.data.swap.swap_names import OnAmbiguous
 from judgelm.errors import ConfigError
@@ -61,7 +62,14 @@ class BuildOptions:
             or 0.5; those not named are taken once.
         near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped; 1 drops equal rows only,
             and needs a quarter of the memory, of about 2 KB a row.
-        validation: a share of the questions (below 1) or a number of them; 0 makes no validation set.
+        validation: a share of the questions (below 1) or a number of them; 0 makes no validation set. Questions are
+            drawn by hash, and near copies of one go together.
+        test: as `validation`, for a test set on still other questions.
+        balance: what must not predict the winner, in each set by itself: `position`, `models`, `length`. Pairs are
+            swapped for the first and left out for the others; see `judgelm.data.builder.balance`.
+        length_strata: bounds of the strata of the difference in length, in characters, ascending, for `balance`.
+        max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
+        max_characters: pairs with more characters in question and both answers together are dropped.
         tokenizer: folder or hub id, for `max_tokens`.
         template: with which prompts are measured; the trainer's own.
         max_tokens: longer rows, prompt and reply together, are dropped. None measures nothing.
@@ -89,6 +97,11 @@ class BuildOptions:
     resample: dict[Literal["1", "2", "tie"], float] = Field(default_factory=dict)
     near_duplicates: float = Field(default=0.9, ge=0.7, le=1)
     validation: float = Field(default=0.05, ge=0)
+    test: float = Field(default=0, ge=0)
+    balance: tuple[Balance, ...] = ()
+    length_strata: tuple[int, ...] = LENGTH_STRATA
+    max_per_question: int | None = Field(default=None, ge=1)
+    max_characters: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None
     template: str = "judgelm-v1"
     max_tokens: int | None = Field(default=None, ge=1)
@@ -130,10 +143,11 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
         raise ConfigError(f"{location}: max_tokens needs a tokenizer to count with; give tokenizer, or leave it out")
     if any(share < 0 for share in options.resample.values()):
         raise ConfigError(f"{location}: resample: a share below 0; 0 drops all pairs of that winner")
-    if options.validation >= 1 and not float(options.validation).is_integer():
-        raise ConfigError(
-            f"{location}: validation {options.validation:g}: a share below 1, or a whole number of questions"
-        )
+    for name, amount in (("validation", options.validation), ("test", options.test)):
+        if amount >= 1 and not float(amount).is_integer():
+            raise ConfigError(f"{location}: {name} {amount:g}: a share below 1, or a whole number of questions")
+    if list(options.length_strata) != sorted(set(options.length_strata)):
+        raise ConfigError(f"{location}: length_strata: expected ascending bounds, each once")
     return options
 
 

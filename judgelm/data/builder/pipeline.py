@@ -1,8 +1,8 @@
 """The data builder: labelled files in; cleaned, split and augmented training and validation sets out.
 
-Three stages: read clean pairs into a cache; plan the validation questions and the nested subsets, which depend on all
-pairs; write the augmented rows epoch by epoch, chunk by chunk, on several processes. Draws depend on ids alone and
-chunks are written in their order, so the files are the same bytes on any number of workers.
+Three stages: read clean pairs into a cache; plan the sides of questions, the balance of sets and the nested subsets,
+which depend on all pairs; write the augmented rows epoch by epoch, chunk by chunk, on several processes. Draws depend
+on ids alone and chunks are written in their order, so the files are the same bytes on any number of workers.
 """
 
 import shutil
@@ -16,26 +16,37 @@ from functools import partial
 from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from judgelm.data.augmentation import augment
+from judgelm.data.augmentation import augment, swap_answers
+from judgelm.data.builder.balance import (
+    Baselines,
+    PairFacts,
+    baselines,
+    over_balance,
+    over_limit,
+    to_swap,
+    win_rates,
+)
+from judgelm.data.builder.cleaning import DropReason
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.dataset_files import DatasetFiles
 from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.builder.reader import CHUNK_PAIRS, LengthFilter, PairCache, PairReader, read_chunk
-from judgelm.data.builder.splits import SubsetSizes, nested_order, split_questions, subset_sizes
+from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
 from judgelm.data.labelled_pair import LabelledPair, judgelm_row
-from judgelm.errors import InputError, RunError
+from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender
 from judgelm.prompts.catalog import get_template
 
 _CHAT = get_template("judgelm-chat")
 _SCRATCH = ".build-"
-_NOT_IN_TRAINING = np.iinfo(np.int64).max
+_LEFT_OUT = -1
+_SIDES: tuple[Side, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +58,46 @@ class BuildResult:
         files: rows by file name.
         subsets: the sizes that were written, and those too large.
         left_out: the file that lists every row left out.
+        baselines: of each set before and after sampling; empty where nothing is balanced.
     """
 
     counts: BuildCounts
     files: dict[str, int]
     subsets: SubsetSizes
     left_out: Path
+    baselines: tuple[Baselines, ...] = ()
+
+
+class _Part(NamedTuple):
+    """What becomes of the pairs of one chunk; see `_Plan`."""
+
+    sides: NDArray[np.int8]
+    ranks: NDArray[np.int64]
+    swaps: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """The side of each pair: `ranks`, shape (pairs,), is its rank among nested subsets, or `_NOT_IN_TRAINING`."""
+    """What becomes of each pair; each array has shape (pairs,).
 
+    Attributes:
+        sides: index into `_SIDES`, or `_LEFT_OUT`.
+        ranks: a training pair's rank among nested subsets.
+        swaps: whether the answers are swapped so that positions are balanced.
+        sizes: of the subsets.
+        baselines: of each set.
+    """
+
+    sides: NDArray[np.int8]
     ranks: NDArray[np.int64]
+    swaps: NDArray[np.bool_]
     sizes: SubsetSizes
+    baselines: tuple[Baselines, ...]
+
+    def part(self, start: int) -> _Part:
+        """That of the chunk that begins with pair `start`."""
+        pairs = slice(start, start + CHUNK_PAIRS)
+        return _Part(self.sides[pairs], self.ranks[pairs], self.swaps[pairs])
 
 
 def build(
@@ -108,7 +145,13 @@ def _build(
             _write(options, cache, plan, files, counts, progress)
             if "multi" in options.abilities:
                 _write_multi(options, cache, plan, reader.questions, files)
-    return BuildResult(counts=counts, files=files.rows, subsets=plan.sizes, left_out=folder / "left_out.jsonl")
+    return BuildResult(
+        counts=counts,
+        files=files.rows,
+        subsets=plan.sizes,
+        left_out=folder / "left_out.jsonl",
+        baselines=plan.baselines,
+    )
 
 
 @contextmanager
@@ -121,18 +164,62 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _plan(options: BuildOptions, reader: PairReader) -> _Plan:
-    ranks = np.full(len(reader.questions), _NOT_IN_TRAINING, dtype=np.int64)
-    training = np.arange(len(ranks))
-    if options.validation:
-        share = options.validation if options.validation < 1 else None
-        questions = None if share is not None else int(options.validation)
-        split = split_questions(reader.groups, seed=options.seed, fraction=share, questions=questions)
-        training = np.flatnonzero([split.side(question) == "train" for question in reader.questions])
+    sides = np.zeros(len(reader.questions), dtype=np.int8)
+    if options.validation or options.test:
+        split = split_questions(reader.groups, seed=options.seed, validation=options.validation, test=options.test)
+        sides[:] = [_SIDES.index(split.side(question)) for question in reader.questions]
+    before = sides.copy()
+    _sample(options, reader, sides)
+    swaps = np.zeros(len(sides), dtype=np.bool_)
+    if "position" in options.balance:
+        for side in range(len(_SIDES)):
+            swaps[list(to_swap(_facts_of(reader, sides, side), seed=options.seed))] = True
+    training = np.flatnonzero(sides == 0)
     sizes = subset_sizes(len(training), options.subsets)
-    ranks[training] = 0
+    ranks = np.zeros(len(sides), dtype=np.int64)
     if sizes.sizes:
         ranks[training] = nested_order((reader.strata[pair] for pair in training), seed=options.seed)
-    return _Plan(ranks=ranks, sizes=sizes)
+    baselines = _baselines(reader, before, sides, swaps) if options.balance else ()
+    return _Plan(sides=sides, ranks=ranks, swaps=swaps, sizes=sizes, baselines=baselines)
+
+
+def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) -> None:
+    """Leave out pairs of questions that have too many, then those that unbalance their set."""
+
+    def leave_out(pairs: set[int], reason: DropReason) -> None:
+        for index in sorted(pairs):
+            sides[index] = _LEFT_OUT
+            reader.drop(reader.facts[index].source, reader.facts[index].id, reason)
+
+    if options.max_per_question is not None:
+        pairs = list(enumerate(reader.facts))
+        leave_out(over_limit(pairs, options.max_per_question, seed=options.seed), "over max_per_question")
+    for side in range(len(_SIDES)) if options.balance else ():
+        pairs = _facts_of(reader, sides, side)
+        out = over_balance(pairs, options.balance, options.length_strata, seed=options.seed)
+        leave_out(out, "left out for balance")
+        if pairs and len(out) == len(pairs):
+            finding = f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs"
+            raise ConfigError(f"{finding}; balance by less, with fewer length_strata, or give more pairs")
+
+
+def _facts_of(reader: PairReader, sides: NDArray[np.int8], side: int) -> list[tuple[int, PairFacts]]:
+    return [(index, reader.facts[index]) for index in np.flatnonzero(sides == side).tolist()]
+
+
+def _baselines(
+    reader: PairReader, before: NDArray[np.int8], after: NDArray[np.int8], swaps: NDArray[np.bool_]
+) -> tuple[Baselines, ...]:
+    """Baselines of each set, before and after sampling and swaps; win rates are those of the training pairs before."""
+    rates = win_rates(facts for _, facts in _facts_of(reader, before, 0))
+    rows = []
+    for side, name in enumerate(_SIDES):
+        for stage, sides in (("before", before), ("after", after)):
+            if pairs := _facts_of(reader, sides, side):
+                swapped = [bool(swaps[index]) and stage == "after" for index, _ in pairs]
+                facts = [facts for _, facts in pairs]
+                rows.append(baselines(facts, rates, set_name=name, stage=stage, swapped=swapped))
+    return tuple(rows)
 
 
 def _write(
@@ -144,20 +231,20 @@ def _write(
     progress: Callable[[str, int], None],
 ) -> None:
     """Write the rows epoch by epoch in the order of their pairs; validation pairs unchanged, in the first epoch."""
-    places = [plan.ranks[start : start + CHUNK_PAIRS] for start in range(0, len(plan.ranks), CHUNK_PAIRS)]
+    parts = [plan.part(start) for start in range(0, len(plan.sides), CHUNK_PAIRS)]
     for epoch in range(options.epochs):
         work = partial(_chunk, options, cache.path, epoch)
         with _mapping(options.workers) as mapping:
-            for done, (rows, others, part) in enumerate(mapping(work, cache.offsets, places), 1):
-                for rank, row in rows:
-                    files.write(_side(rank), row)
-                    for size in plan.sizes.sizes:
+            for done, (rows, others, part) in enumerate(mapping(work, cache.offsets, parts), 1):
+                for side, rank, row in rows:
+                    files.write(side, row)
+                    for size in plan.sizes.sizes if side == "train" else ():
                         if rank < size:
                             files.write(f"train-{size}", row)
                 for name, row in others:
                     files.write(name, row)
                 counts += part
-                progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.ranks)))
+                progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.sides)))
 
 
 def _write_multi(
@@ -167,38 +254,39 @@ def _write_multi(
     often = {question for question, pairs in Counter(questions).items() if pairs > 1}
     groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
     pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
-    for pair, question, rank in zip(pairs, questions, plan.ranks.tolist(), strict=True):
-        if question in often:
-            groups.setdefault((_side(rank), question), []).append(pair)
+    for pair, question, side in zip(pairs, questions, plan.sides.tolist(), strict=True):
+        if question in often and side != _LEFT_OUT:
+            groups.setdefault((_SIDES[side], question), []).append(pair)
     for (side, _), group in groups.items():
         for row in multi_rows(group, seed=options.seed, scale=options.scale):
             files.write(f"{side}-multi", row)
 
 
-def _side(rank: int) -> str:
-    return "validation" if rank == _NOT_IN_TRAINING else "train"
-
-
 def _chunk(
-    options: BuildOptions, cache_path: Path, epoch: int, offset: int, ranks: NDArray[np.int64]
-) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
-    """One chunk's rows of pairs, each with its pair's rank; rows of other sets, with their names."""
+    options: BuildOptions, cache_path: Path, epoch: int, offset: int, part: _Part
+) -> tuple[list[tuple[Side, int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
+    """One chunk's rows of pairs, each with its pair's side and rank; rows of other sets, with their names."""
     counts = BuildCounts()
     rows, others = [], []
-    for pair, rank in zip(read_chunk(cache_path, offset), ranks.tolist(), strict=True):
-        if rank != _NOT_IN_TRAINING:
-            derived = list(augment(pair, options, epoch, counts))
-            tally = counts.train
-        else:
-            derived = [pair] if epoch == 0 else []
-            tally = counts.validation
+    for pair, side_index, rank, swap in zip(
+        read_chunk(cache_path, offset), *(each.tolist() for each in part), strict=True
+    ):
+        if side_index == _LEFT_OUT:
+            continue
+        side = _SIDES[side_index]
+        if epoch == 0:
+            counts.add_clean(pair, training=side == "train")
+        placed = swap_answers(pair, options.ambiguous).pair if swap else pair
+        if swap and epoch == 0:
+            counts.swapped[f"{'swapped' if placed is not pair else 'ambiguous, not swapped'} for balance"] += 1
+        derived = [placed][epoch:] if side != "train" else augment(placed, options, epoch, counts)
         for written in derived:
-            tally.add(written)
-            rows.append((rank, judgelm_row(written)))
+            getattr(counts, side).add(written)
+            rows.append((side, rank, judgelm_row(written)))
             if "chat" in options.abilities:
-                others += [(f"{_side(rank)}-chat", row) for row in chat_rows(written, _CHAT, options.scale)]
+                others += [(f"{side}-chat", row) for row in chat_rows(written, _CHAT, options.scale)]
         if "single" in options.abilities and epoch == 0 and (row := single_row(pair, seed=options.seed)) is not None:
-            others.append((f"{_side(rank)}-single", row))
+            others.append((f"{side}-single", row))
     return rows, others, counts
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.data.augmentation import replace_reference
+from judgelm.data.builder.balance import PairFacts, pair_facts
 from judgelm.data.builder.cleaning import DropReason, clean
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions
@@ -92,10 +93,11 @@ class PairReader:
         length_filter: finds pairs that are too long; None for no limit.
 
     Attributes:
-        counts: rows so far by outcome.
+        counts: rows so far by outcome; clean pairs are counted when they are written.
         groups: the questions of all clean pairs.
         questions: the digest of each clean pair's question, in their order.
         strata: id and stratum of each clean pair, where subsets are requested.
+        facts: of each clean pair, where sets are balanced or questions limited.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
@@ -103,6 +105,7 @@ class PairReader:
         self.groups = QuestionGroups()
         self.questions: list[bytes] = []
         self.strata: list[tuple[str, Stratum]] = []
+        self.facts: list[PairFacts] = []
         self._known_strata: dict[Stratum, Stratum] = {}
         self._options = options
         self._left_out = left_out
@@ -128,8 +131,9 @@ class PairReader:
 
     def _note(self, pair: LabelledPair) -> None:
         """Keep what the plan needs of every pair."""
-        self.counts.add_clean(pair)
         self.questions.append(self.groups.add(pair.sample.question))
+        if self._options.balance or self._options.max_per_question:
+            self.facts.append(pair_facts(pair, self.questions[-1]))
         if self._options.subsets:
             pair_stratum = stratum(pair.sample.category, pair.winner, pair.sample.answer_models)
             self.strata.append((pair.sample.id, self._known_strata.setdefault(pair_stratum, pair_stratum)))
@@ -137,6 +141,10 @@ class PairReader:
     def _unique(self) -> Iterator[LabelledPair]:
         for pair in self._clean():
             first, second = pair.sample.answers
+            characters = len(pair.sample.question) + len(first) + len(second)
+            if self._options.max_characters is not None and characters > self._options.max_characters:
+                self._drop(pair, "too long", f"{characters} characters")
+                continue
             duplicate = self._duplicates.seen(pair.sample.id, pair.sample.question, (first, second))
             if duplicate is None:
                 yield pair
@@ -179,5 +187,9 @@ class PairReader:
         return pair.with_id(pair_id)
 
     def _drop(self, pair: LabelledPair, reason: DropReason, more: str) -> None:
-        self.counts.dropped[pair.source, reason] += 1
-        self._left_out.write({"source": pair.source, "id": pair.sample.id, "why": f"{reason} {more}".strip()})
+        self.drop(pair.source, pair.sample.id, reason, more)
+
+    def drop(self, source: str, pair_id: str, reason: DropReason, more: str = "") -> None:
+        """Count a pair that is left out, and write it to the file of those."""
+        self.counts.dropped[source, reason] += 1
+        self._left_out.write({"source": source, "id": pair_id, "why": f"{reason} {more}".strip()})

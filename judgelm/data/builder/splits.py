@@ -1,6 +1,6 @@
-"""Splits of a data set: training and validation questions, and nested subsets for scaling studies.
+"""Splits of a data set: training, validation and test questions, and nested subsets for scaling studies.
 
-**Validation.** Questions are split, not rows, so that no question, nor a near copy of it, is on both sides: a hash of
+**Sides.** Questions are split, not rows, so that no question, nor a near copy of it, is on two sides: a hash of
 the seed and the key decides the side of each group of `QuestionGroups`. So the side of a row depends on nothing but the
 seed and the set of questions: not on the order of files, the number of workers, or the number of answers.
 
@@ -30,15 +30,16 @@ from judgelm.data.duplicates import QuestionGroups
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Winner
 
-Side = Literal["train", "validation"]
+Side = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The groups of questions for validation; all others are for training."""
+    """The groups of questions for validation and for testing; all others are for training."""
 
     groups: QuestionGroups
     validation: frozenset[str]
+    test: frozenset[str] = frozenset()
 
     def side(self, question: str | bytes) -> Side:
         """The side of every row with this question, or with the question of this digest.
@@ -46,45 +47,48 @@ class Split:
         Raises:
             ValueError: the question was not added to the groups.
         """
-        return "validation" if self.groups.group(question) in self.validation else "train"
+        group = self.groups.group(question)
+        return "validation" if group in self.validation else "test" if group in self.test else "train"
 
 
-def split_questions(
-    groups: QuestionGroups, *, seed: int, fraction: float | None = None, questions: int | None = None
-) -> Split:
-    """Choose the validation questions.
+def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0, test: float = 0) -> Split:
+    """Choose the validation questions and the test questions.
+
+    An amount below 1 is a share of the groups: each group is drawn by itself, so that the share is met up to a standard
+    deviation of sqrt(share * (1 - share) / groups), and a question keeps its side when the data grows, unless its group
+    joins another. An amount from 1 on is an exact number of groups; a question and its near copies count as one.
 
     Args:
         groups: all questions of the data, added.
         seed: another seed draws other questions.
-        fraction: share of groups for validation, in (0, 1). Each group is drawn by itself, so that the share is met
-            up to a standard deviation of sqrt(fraction * (1 - fraction) / groups), and a question keeps its side
-            when the data grows, unless its group joins another.
-        questions: how many groups for validation, exactly; a question and its near copies count as one.
+        validation: amount for validation; 0 for none.
+        test: amount for testing; 0 for none.
 
     Raises:
-        ConfigError: not exactly one of `fraction` and `questions`, one out of its range, or nothing left on a side.
+        ConfigError: an amount is negative or no whole number from 1 on, a question would be for both, or nothing is
+            left on a side.
     """
-    if (fraction is None) == (questions is None):
-        raise ConfigError("give either a fraction or a number of validation questions")
     drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
-    if fraction is not None:
-        if not 0 < fraction < 1:
-            raise ConfigError(f"validation fraction {fraction:g}: expected more than 0 and less than 1")
-        limit = fraction * 2**64
-        validation = frozenset(key for hash_value, key in drawn if hash_value < limit)
-        request = f"a fraction of {fraction:g}"
-    else:
-        assert questions is not None
-        if questions < 1:
-            raise ConfigError(f"{questions} validation questions: expected at least 1")
-        validation = frozenset(key for _, key in drawn[:questions])
-        request = f"{questions} questions"
-    if not validation or len(validation) == len(drawn):
-        side = "training" if validation else "validation"
-        finding = f"{request} for validation, of {len(drawn)} different questions (near copies count as one)"
-        raise ConfigError(f"{finding}, leaves none for {side}; change the number, or give more questions")
-    return Split(groups=groups, validation=validation)
+    count = len(drawn)
+    chosen: dict[str, frozenset[str]] = {}
+    for name, amount, hashes in (("validation", validation, drawn), ("test", test, drawn[::-1])):
+        if amount < 0 or (amount >= 1 and amount != int(amount)):
+            raise ConfigError(f"{name} {amount:g}: expected a share below 1, or a whole number of questions")
+        limit = amount * 2**64
+        if amount >= 1:
+            chosen[name] = frozenset(key for _, key in hashes[: int(amount)])
+        elif name == "validation":
+            chosen[name] = frozenset(key for hash_value, key in drawn if hash_value < limit)
+        else:
+            chosen[name] = frozenset(key for hash_value, key in drawn if hash_value >= 2**64 - limit)
+        if amount and not chosen[name]:
+            finding = f"{name} {amount:g}, of {count} different questions (near copies count as one)"
+            raise ConfigError(f"{finding}, leaves none for {name}; change the number, or give more questions")
+    if chosen["validation"] & chosen["test"] or count == len(chosen["validation"]) + len(chosen["test"]):
+        request = f"validation {validation:g} and test {test:g}" if test else f"validation {validation:g}"
+        finding = f"{request}, of {count} different questions (near copies count as one)"
+        raise ConfigError(f"{finding}, leaves none for training; change the number, or give more questions")
+    return Split(groups=groups, validation=chosen["validation"], test=chosen["test"])
 
 
 SUBSET_SIZES = (3_500, 10_000, 30_000, 100_000)

@@ -63,7 +63,7 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         title: plain text.
     """
     counts = built.counts
-    before, after, validation = data_tables.stages(counts)
+    before, after, *held_out = data_tables.stages(counts)
     lengths = data_tables.length_rows(counts.words)
     return render_page(
         "data_report.html.j2",
@@ -72,7 +72,7 @@ def render_data_report(built: BuildResult, options: BuildOptions, *, title: str)
         facts=data_wording.facts(options),
         headline=data_wording.headline(built, before, after),
         note=data_wording.sums_note(built),
-        stages=(before, after, validation) if validation.counts.pairs else (before, after),
+        stages=(before, after, *(stage for stage in held_out if stage.counts.pairs)),
         sources=data_tables.source_rows(counts),
         findings=data_tables.findings(counts),
         dependent=after.counts.pairs > after.units,

@@ -159,24 +159,14 @@ def _findings(counts: Counter[tuple[str, str]], read: Counter[str] | None) -> It
         yield Finding(source=source, outcome=outcome, count=count, share=part)
 
 
-def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage]:
-    """Training pairs as gathered, training rows as written, and validation rows.
-
-    Validation rows are written as they were gathered, so the first is all clean pairs without them.
-    """
-    before, validation = counts.before, counts.validation
-    gathered = SetCounts(
-        pairs=before.pairs - validation.pairs,
-        winners=before.winners - validation.winners,
-        scores=before.scores - validation.scores,
-        models=before.models - validation.models,
-        with_reference=before.with_reference - validation.with_reference,
-        with_reason=before.with_reason - validation.with_reason,
-    )
+def stages(counts: BuildCounts) -> tuple[Stage, Stage, Stage, Stage]:
+    """Training pairs as gathered, training rows as written, validation rows and test rows."""
+    gathered = counts.gathered
     return (
         Stage(name="before augmentation", counts=gathered, units=gathered.pairs),
         Stage(name="as written", counts=counts.train, units=gathered.pairs),
-        Stage(name="validation", counts=validation, units=validation.pairs),
+        Stage(name="validation", counts=counts.validation, units=counts.validation.pairs),
+        Stage(name="test", counts=counts.test, units=counts.test.pairs),
     )
 
 

@@ -14,9 +14,11 @@ DROPPED: dict[str, str] = {
     "score line and scores differ": "the text's own score line contradicts the scores beside it",
     "empty question": "nothing was asked",
     "equal answers judged unequal": "both answers are the same text, and one was called better",
-    "too long": "prompt and reply need more tokens than max_tokens",
+    "too long": "prompt and reply need more tokens than max_tokens, or the texts more characters than max_characters",
     "exact duplicate": "question and answers came before, in one order or the other",
     "near duplicate": "question and answers came before but for small differences",
+    "over max_per_question": "enough other pairs have the same question",
+    "left out for balance": "its outcome is the more frequent in its group of models and lengths",
 }
 
 AMBIGUOUS: dict[str, str] = {
@@ -55,7 +57,7 @@ def sums_note(built: BuildResult) -> str | None:
     if sum(counts.accepted.values()) != counts.before.pairs:
         wrong.append("the pairs kept")
     sizes = {name.partition(".")[0]: rows for name, rows in built.files.items()}
-    for name, stage in (("train", counts.train), ("validation", counts.validation)):
+    for name, stage in (("train", counts.train), ("validation", counts.validation), ("test", counts.test)):
         if sizes.get(name, 0) != stage.pairs:
             wrong.append(f"the rows of the {name} file")
     return f"The numbers of {', '.join(wrong)} do not add up: do not trust this set, and report it." if wrong else None
@@ -79,8 +81,8 @@ def _rows(built: BuildResult) -> str:
 
 
 def _sets(built: BuildResult, before: Stage, after: Stage) -> str:
-    validation = built.counts.validation.pairs
-    held_out = f"{validation:,} pairs on other questions are held out" if validation else "no pair is held out"
+    held_out_pairs = built.counts.validation.pairs + built.counts.test.pairs
+    held_out = f"{held_out_pairs:,} pairs on other questions are held out" if held_out_pairs else "no pair is held out"
     rows = f"The training set has {after.counts.pairs:,} rows made of {before.counts.pairs:,} pairs"
     return f"{rows}; {held_out}."
 

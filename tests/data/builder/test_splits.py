@@ -28,32 +28,40 @@ def numbered(count):
 
 def test_a_number_of_questions_is_met_exactly():
     questions = numbered(50)
-    split = split_questions(grouped(questions), seed=0, questions=7)
+    split = split_questions(grouped(questions), seed=0, validation=7)
     assert [split.side(question) for question in questions].count("validation") == 7
 
 
 def test_a_fraction_is_met_nearly():
     # 2,000 questions at 0.2: 400, standard deviation sqrt(2000 * 0.2 * 0.8) = 17.9; four of them are 72
-    split = split_questions(grouped(numbered(2000)), seed=0, fraction=0.2)
+    split = split_questions(grouped(numbered(2000)), seed=0, validation=0.2)
     assert 328 <= len(split.validation) <= 472
 
 
 def test_a_question_keeps_its_side_when_the_data_grows():
-    small, large = (split_questions(grouped(numbered(n)), seed=3, fraction=0.3) for n in (100, 400))
+    small, large = (split_questions(grouped(numbered(n)), seed=3, validation=0.3) for n in (100, 400))
     assert [small.side(one) for one in numbered(100)] == [large.side(one) for one in numbered(100)]
 
 
 def test_another_seed_draws_other_questions():
     groups = grouped(numbered(200))
-    assert split_questions(groups, seed=0, questions=20) != split_questions(groups, seed=1, questions=20)
+    assert split_questions(groups, seed=0, validation=20) != split_questions(groups, seed=1, validation=20)
 
 
 def test_questions_drawn_once_are_drawn_again_by_every_version():
     groups = grouped(numbered(12))
-    for options, drawn in (({"questions": 3}, (3, 4, 5)), ({"fraction": 0.3}, (4, 5))):
+    for options, drawn in (({"validation": 3}, (3, 4, 5)), ({"validation": 0.3}, (4, 5))):
         split = split_questions(groups, seed=0, **options)
         assert [n for n in range(12) if split.side(f"question {n}") == "validation"] == list(drawn)
         assert split.side(groups.add("question 4")) == "validation"  # by its digest
+
+
+def test_test_questions_leave_the_validation_questions_as_they_are():
+    groups = grouped(numbered(100))
+    split = split_questions(groups, seed=0, validation=0.2, test=10)
+    sides = [split.side(question) for question in numbered(100)]
+    assert sides.count("test") == 10
+    assert split.validation == split_questions(groups, seed=0, validation=0.2).validation
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -61,7 +69,7 @@ def test_near_copies_count_as_one_and_go_together(seed):
     # one word of 21 replaced: 18 of 22 shingles, 0.82, over 0.7
     copies = [LONG, LONG.upper() + "!", LONG.replace("dog", "cat"), LONG.replace("winter", "spring")]
     questions = [*copies, *numbered(3)]
-    split = split_questions(grouped(questions), seed=seed, questions=2)
+    split = split_questions(grouped(questions), seed=seed, validation=2)
     assert len({split.side(copy) for copy in copies}) == 1
     assert len(split.validation) == 2
 
@@ -73,25 +81,25 @@ def test_near_copies_count_as_one_and_go_together(seed):
     data=st.data(),
 )
 def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
-    split = split_questions(grouped(questions), seed=seed, questions=count)
+    split = split_questions(grouped(questions), seed=seed, validation=count)
     sides = {side: {normalised(q) for q in questions if split.side(q) == side} for side in ("train", "validation")}
     assert sides["train"].isdisjoint(sides["validation"])
     assert sides["train"]
     assert sides["validation"]
-    shuffled = split_questions(grouped(data.draw(st.permutations(questions))), seed=seed, questions=count)
+    shuffled = split_questions(grouped(data.draw(st.permutations(questions))), seed=seed, validation=count)
     assert shuffled.validation == split.validation
 
 
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"questions": 3}, "3 questions for validation, of 3 different .* leaves none for training"),
-        ({"fraction": 1e-9}, "a fraction of 1e-09 for validation, of 3 different .* leaves none for validation"),
-        ({"fraction": 1.0}, "validation fraction 1: expected more than 0 and less than 1"),
-        ({"fraction": 0.0}, "validation fraction 0: expected"),
-        ({"questions": 0}, "0 validation questions: expected at least 1"),
-        ({}, "either"),
-        ({"fraction": 0.5, "questions": 1}, "either"),
+        ({"validation": 3}, "validation 3, of 3 different .* leaves none for training"),
+        ({"validation": 1e-9}, "validation 1e-09, of 3 different .* leaves none for validation"),
+        ({"test": 1e-9}, "test 1e-09, of 3 different .* leaves none for test"),
+        ({"validation": 1, "test": 2}, "validation 1 and test 2, of 3 different .* leaves none for training"),
+        ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2, of 3 different .* leaves none for training"),
+        ({"validation": -0.1}, "validation -0.1: expected a share below 1"),
+        ({"test": 1.5}, "test 1.5: expected a share below 1, or a whole number"),
     ],
 )
 def test_a_split_that_cannot_be_is_refused(options, finding):

@@ -1,0 +1,98 @@
+"""AlpacaEval's judgments: its published annotations, or the same as three tables without repeated texts."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from judgelm.data.benchmarks.base import Benchmark, Entry, Shape, convert_file, plain_row
+from judgelm.data.formats.labels import alpaca_eval_label
+from judgelm.data.formats.samples import alpaca_eval_sample
+from judgelm.data.readers.fields import describe, field_error, row_error
+from judgelm.data.readers.files import read_rows
+from judgelm.data.readers.rejects import OnReject
+from judgelm.data.readers.rows import Row
+from judgelm.errors import InputError
+
+_NEEDS = ("instruction", "output_1", "output_2", "preference")
+_ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_NEEDS)
+_JUDGMENTS = Shape(name="the table of judgments", needs=_NEEDS)
+_TABLES: Mapping[str, tuple[str, ...]] = {
+    "instructions": ("instruction",),
+    "outputs": ("instruction", "generator", "text"),
+    "judgments": _NEEDS,
+}
+
+
+def _alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Entries of files of annotations, or of the three tables; a judgment that came before is a reject."""
+    by_name = {Path(path).stem: path for path in files}
+    seen: set[str] = set()
+    if by_name.keys() == _TABLES.keys():
+        instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
+        resolve = partial(_joined, instructions, outputs)
+        yield from convert_file(by_name["judgments"], _JUDGMENTS, partial(_entry, seen, resolve), on_reject)
+        return
+    for path in files:
+        yield from convert_file(path, _ANNOTATIONS, partial(_entry, seen, lambda row: row), on_reject)
+
+
+def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """The columns of a table, by name; a row number is an index into them."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row in read_rows(path):
+        if not isinstance(row, Row) or any(name not in row.data for name in names):
+            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; give the published file")
+        for name in names:
+            columns[name].append(row.data[name])
+    return columns
+
+
+def _joined(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]], row: Row) -> Row:
+    """The row with the texts in place of row numbers."""
+    data = dict(row.data)
+    data["instruction"] = instructions["instruction"][_index(row, "instruction", len(instructions["instruction"]))]
+    for side in (1, 2):
+        index = _index(row, f"output_{side}", len(outputs["text"]))
+        data[f"output_{side}"], data[f"generator_{side}"] = outputs["text"][index], outputs["generator"][index]
+    return Row(row.file, row.line, data)
+
+
+def _index(row: Row, name: str, rows: int) -> int:
+    """The row number in a field, below `rows`."""
+    index = row.data[name]
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
+        raise field_error(
+            row, name, f"expected a row number below {rows}, got {describe(index)}; give tables of one set"
+        )
+    return index
+
+
+def _entry(seen: set[str], resolve: Any, row: Row, row_number: int) -> Entry:
+    """A judgment; its annotator is in the metadata, since a pair may be judged by several."""
+    row = resolve(row)
+    sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
+    if label is None:
+        raise row_error(row, "no preference; the judge gave none, leave the row out")
+    annotator = str(row.data.get("annotator") or "")
+    content = json.dumps([sample.question, *sample.answers, *sample.answer_models, annotator]).encode()
+    name = f"ae-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+    if name in seen:
+        raise row_error(row, "the same annotator judged this pair before in this import; one judgment stays")
+    seen.add(name)
+    metadata = {"annotator": annotator} if annotator else {}
+    return Entry(plain_row(replace(sample, id=name, metadata=metadata), label))
+
+
+ALPACA_EVAL = Benchmark(
+    name="alpaca-eval",
+    files="annotations.json files, or the folder of instructions.parquet, outputs.parquet and judgments.parquet",
+    protocol="Training data rather than a test: judgments by models, of which P(first better) is 2 - preference, and "
+    "0.5 for a tie; agreement is the share of pairs whose more probable answer the judge prefers.",
+    judge_with="--both-orders",
+    source="AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval, results/*/*/annotations.json; CC BY-NC 4.0",
+    load=_alpaca_eval,
+)
