@@ -18,6 +18,7 @@ from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
+from judgelm.judges.installed import InstalledJudge, named_judge
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import make_mode
 from judgelm.prompts.catalog import get_template
@@ -51,8 +52,8 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder or hub id; with `engine="openai"` the server's name of it; with `engine="scripted"` the
-            reply, or a JSON file of replies.
+        model: local folder, hub id or a judge's name (`judgelm judges`); None is the default judge, the small one. With
+            `engine="openai"` the server's name of it; with `engine="scripted"` the reply, or a JSON file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
         ignore_card: allow another template than the card's.
@@ -61,13 +62,14 @@ class Judge:
             mapping of options of one engine.
 
     Raises:
-        ModelError: the model cannot be loaded, or (CardError) was trained with another template.
+        ModelError: the model cannot be loaded, is a judge that is not installed, or (CardError) was trained with
+            another template.
         ConfigError: an unknown engine, template or option.
     """
 
     def __init__(
         self,
-        model: str,
+        model: str | None = None,
         *,
         engine: str = "auto",
         template: str | None = None,
@@ -80,14 +82,17 @@ class Judge:
         if unknown:
             known = ", ".join(EngineOptions.__dataclass_fields__)
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
-        engine_options = EngineOptions(model=model, **options)
+        self.named = judge_of(model, engine, adapter=options.get("adapter"))
+        """The judge of a card; None for a folder, a hub id, or an engine without a model."""
+        location = str(self.named.adapter) if self.named else str(model)
+        engine_options = EngineOptions(model=location, **options)
         name = choose_engine()[0] if engine == "auto" else engine
         card = _find_card(engine_options, name)
         if card is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
             engine_options = replace(engine_options, max_model_len=card.window)
         if card is not None and engine_options.thinking is None:
             engine_options = replace(engine_options, thinking=card.thinking)
-        self.format = judge_format(card, template, location=model, ignore_card=ignore_card)
+        self.format = judge_format(card, template, location=location, ignore_card=ignore_card)
         self._options, self._cluster = engine_options, cluster
         self._engine_name = name if cluster is None else engine  # workers resolve `auto` themselves
         self._load(engine_options)
@@ -102,8 +107,9 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the engine's own choices, such as the numeric format on this CPU."""
-        return list(self.engine.stats().get("notes", ()))
+        """Lines on the judge's licences, and on the engine's own choices, such as the numeric format on this CPU."""
+        licences = [self.named.notice] if self.named else []
+        return licences + list(self.engine.stats().get("notes", ()))
 
     def mode(self, name: str = "pair", **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
@@ -205,6 +211,25 @@ class Judge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> InstalledJudge | None:
+    """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
+
+    Raises:
+        ConfigError: no model for an engine that has no default, or an adapter for a judge that is one.
+        ModelError: the judge is not installed.
+    """
+    if model == "":
+        raise ConfigError("the model's name is empty; leave it out for the default judge")
+    if engine in _NAMED_ONLY:
+        if model is None:
+            raise ConfigError(f"no model is named, and the {engine} engine has no default judge; name one")
+        return None
+    judge = named_judge(model)
+    if judge is not None and adapter is not None:
+        raise ConfigError(f"{judge.card.name} is an adapter itself; name the base of {adapter} as --model")
+    return judge
 
 
 def judge_format(card: Card | None, template: str | None, *, location: str, ignore_card: bool) -> JudgeFormat:

@@ -88,3 +88,21 @@ def vllm_engine(tiny_judge):
     engine = load_engine("vllm", EngineOptions(model=str(tiny_judge), engine_args=arguments))
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def judge_cache(tmp_path, monkeypatch) -> Path:
+    """An empty cache of judgelm's own."""
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def small_judge(tiny_model, judge_cache, tmp_path, monkeypatch) -> Path:
+    """The small judge as if installed, with tiny weights: base in the cache, adapter on `sys.path`; its folder."""
+    from tests.support.named_judges import cached_base, package
+
+    folder = package(tmp_path / "site", tiny_model)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    cached_base(judge_cache, tiny_model)
+    return folder

@@ -38,3 +38,10 @@ def benchmarks() -> list[str]:
     from judgelm.data.benchmarks.catalog import BENCHMARKS
 
     return list(BENCHMARKS)
+
+
+def judge_names() -> list[str]:
+    """Judges that are known by name."""
+    from judgelm.judges.cards import card_names
+
+    return card_names()

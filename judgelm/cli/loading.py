@@ -9,6 +9,7 @@ from judgelm.cli.console import console
 from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError
 from judgelm.judge import Judge
+from judgelm.judges.cards import default_card
 
 
 def known_engine(engine: str) -> str:
@@ -25,18 +26,23 @@ def known_engine(engine: str) -> str:
 
 
 @contextmanager
-def loaded_judge(model: str, engine: str, *, quiet: bool, **options: Any) -> Iterator[Judge]:
+def loaded_judge(model: str | None, engine: str, *, quiet: bool, **options: Any) -> Iterator[Judge]:
     """The judge, announced before it is loaded, closed at the end. `options` are those of `Judge`."""
     if not quiet:
-        console.print(f"loading {model} ({engine} engine)", markup=False, highlight=False)
+        console.print(f"loading {shown_model(model)} ({engine} engine)", markup=False, highlight=False)
     with Judge(model, engine=engine, **options) as judge, heap_frozen():
         if not quiet:
             show_notes(judge)
         yield judge
 
 
+def shown_model(model: str | None) -> str:
+    """A model's name for messages."""
+    return f"{default_card().name}, since no model is named" if model is None else model
+
+
 def show_notes(judge: Judge) -> None:
-    """Print the engine's own choices, one per line."""
+    """Print the licences of a judge that has a card, and the engine's own choices, one per line."""
     for note in judge.notes:
         console.print(note, markup=False, highlight=False, soft_wrap=True)
 

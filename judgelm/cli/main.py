@@ -54,6 +54,12 @@ COMMANDS: Mapping[str, LazyCommand] = {
         help="List the ways of judging, or what one of them does and its options.",
         no_args_is_help=False,
     ),
+    "judges": LazyCommand(
+        module="judgelm.cli.judges",
+        name="app",
+        help="List the judges that are known by name, or install one of them.",
+        no_args_is_help=False,
+    ),
     "panel": LazyCommand(
         module="judgelm.cli.panel",
         name="panel_command",
@@ -63,11 +69,13 @@ COMMANDS: Mapping[str, LazyCommand] = {
         module="judgelm.cli.serve",
         name="serve",
         help="Serve a judge to clients of GPT-4: OpenAI's API, answered in each judging client's own words.",
+        no_args_is_help=False,
     ),
     "web": LazyCommand(
         module="judgelm.cli.web",
         name="web",
         help="Judge by hand on a page, talk about a judgment, browse run files, compare and label them.",
+        no_args_is_help=False,
     ),
     "data": LazyCommand(module="judgelm.cli.data", name="app", help="Make training data for judges."),
     "study": LazyCommand(

@@ -12,6 +12,7 @@ from judgelm.cli.options import Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
+from judgelm.judge import judge_of
 
 if TYPE_CHECKING:
     from judgelm.serving.settings import ServerSettings
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _ANSWERS, _SERVER, _LIMITS = "How to answer", "Address and keys", "Limits"
 EPILOG = """
 Examples:
+
+  judgelm serve   (the small judge: judgelm judges)
 
   judgelm serve my-judge
 
@@ -33,7 +36,11 @@ codes: 0 all answered, 1 usage error, 130 ended before all was answered.
 """
 
 ModelArgument = Annotated[
-    str, typer.Argument(help="Local folder or hub id of the judge; with --upstream its name there.")
+    str | None,
+    typer.Argument(
+        help="Local folder, hub id or name (judgelm judges) of the judge; with --upstream its name there. Default: "
+        "small-judge.",
+    ),
 ]
 Upstream = Annotated[
     str | None,
@@ -103,7 +110,7 @@ Shutdown = Annotated[
 
 @expand_options
 def serve(
-    model: ModelArgument,
+    model: ModelArgument = None,
     upstream: Upstream = None,
     name: Names = None,
     chat: Chat = False,
@@ -141,12 +148,13 @@ def serve(
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     arguments = judge_options.judge_arguments()
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
+    judge_of(model, engine, adapter=judge_options.adapter)  # one that is not installed is refused at once
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
         worker = EngineWorker(judge.engine, max_queue=max_queue)
         settings = ServerSettings(
-            model=public_name(model, engine),
+            model=judge.named.card.name if judge.named else public_name(str(model), engine),
             names=tuple(name or ()),
             api_keys=keys,
             max_body_bytes=int(max_body_mb * 1e6),

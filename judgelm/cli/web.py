@@ -13,12 +13,15 @@ from judgelm.cli.options import Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
+from judgelm.judge import judge_of
 
 PASSWORD_VARIABLE = "JUDGELM_PASSWORD"
 _RUNS, _SERVER = "Run files", "Address and password"
 _FINISH_S = 3
 EPILOG = f"""
 Examples:
+
+  judgelm web   (with the small judge: judgelm judges)
 
   judgelm web my-judge
 
@@ -31,7 +34,12 @@ Examples:
 Ctrl-C ends it.
 """
 
-ModelArgument = Annotated[str, typer.Argument(help="Local folder or hub id of the judge; a server's name of it.")]
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Local folder, hub id or name (judgelm judges) of the judge; a server's name of it. Default: small-judge."
+    ),
+]
 Runs = Annotated[
     list[Path] | None,
     typer.Option(
@@ -63,7 +71,7 @@ NoAuth = Annotated[
 
 @expand_options
 def web(
-    model: ModelArgument,
+    model: ModelArgument = None,
     run: Runs = None,
     pairs: Pairs = None,
     host: Host = "127.0.0.1",
@@ -77,6 +85,7 @@ def web(
 ) -> None:
     """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
     engine, arguments = known_engine(judge_options.engine), judge_options.judge_arguments()
+    judge_of(model, engine, adapter=judge_options.adapter)  # one that is not installed is refused at once
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
     require("gradio", extra="web")

@@ -156,13 +156,16 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """The model's identity: a hash of the files for a folder, else hub id and revision."""
+    """The model's identity: a hash of a folder's files, or hub id and revision; the names of judge and GGUF base."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
         identity["commit"] = Path(cached).parent.name
     if adapter is not None:
         identity |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
+        card = find_card(adapter) if Path(adapter).is_dir() else None
+        if card is not None:
+            identity |= {"judge": card.name, "gguf_sha256": card.base.gguf_sha256 if card.base else None}
     return {key: value for key, value in identity.items() if value is not None}
 
 

@@ -62,6 +62,7 @@ def test_devices_and_the_engine_that_auto_takes_are_told(examined):
     assert found["devices"]["cpu"]["usable_cores"] >= 1
     assert found["engine"]["auto"] in {"transformers", "vllm"}
     assert found["engine"]["why"].split()[0] in printed
+    assert found["judge"].split()[0] in printed.partition("default judge: ")[2]
     assert max(map(len, printed[: printed.index("what to mend")].splitlines())) <= 80
 
 

@@ -22,6 +22,8 @@ HELPS = [
     ("judgelm", ["data", "--help"]),
     ("judgelm", ["data", "build", "--help"]),
     ("judgelm", ["data", "import", "--help"]),
+    ("judgelm", ["judges", "--help"]),
+    ("judgelm", ["judges", "install", "--help"]),
 ]
 LISTED = """
 import sys

@@ -28,7 +28,7 @@ class Run(Protocol):
 
 
 def cascade_of(
-    job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str, adapter: str | None
+    job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str | None, adapter: str | None
 ) -> Cascade | None:
     """The cascade of `--cascade` and `--cascade-band`; None without the first.
 

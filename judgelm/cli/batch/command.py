@@ -19,6 +19,8 @@ app = typer.Typer(pretty_exceptions_enable=False)
 EPILOG = """
 Examples:
 
+  judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
+
   judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
 
   judgelm-batch model.json reference.json -o out.jsonl --model my-judge
@@ -27,7 +29,8 @@ Examples:
 
   judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-The second judges two AlpacaEval output files, the last needs no model. The same command again resumes a run. \
+The first uses the small judge (judgelm judges), the third judges two AlpacaEval output files, the last needs no \
+model. The same command again resumes a run. \
 Exit codes: 0 all judged, 1 usage or input error, 2 finished with failures above --max-failure-rate, 130 interrupted \
 (resumable).
 """
@@ -39,7 +42,7 @@ def batch(
     context: typer.Context,
     inputs: options.Inputs,
     out: options.Out = None,
-    model: options.Model = "",
+    model: options.Model = None,
     mode: options.ModeName = "pair",
     mode_arg: options.ModeArgs = None,
     references: options.References = None,
@@ -66,7 +69,7 @@ def batch(
     from judgelm.runs.batch import BatchJob, run_dtype  # these load a judge's parts, for which help does not wait
 
     engine = judge_options.engine
-    running.check_names(engine, model or cascade)
+    running.check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
     job = BatchJob(
         inputs=tuple(inputs),
         out=running.output_of(inputs, out, json_out),
@@ -83,7 +86,7 @@ def batch(
     running.check_paths(job)
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 
-    def load(name: str, job: BatchJob) -> "Judge":
+    def load(name: str | None, job: BatchJob) -> "Judge":
         dtype = run_dtype(job, judge_options.dtype, engine)
         name_of_engine = running.announced(name, engine, cluster, quiet=quiet)
         return Judge(name, engine=name_of_engine, cluster=cluster, **arguments | {"dtype": dtype})

@@ -78,9 +78,13 @@ CascadeBand = Annotated[
     ),
 ]
 Model = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--model", "-m", help="Local folder or hub id of the judge, or its name on a server.", rich_help_panel=_MODEL
+        "--model",
+        "-m",
+        help="Local folder, hub id or name (judgelm judges) of the judge, or its name on a server; default: "
+        "small-judge.",
+        rich_help_panel=_MODEL,
     ),
 ]
 

@@ -1,6 +1,6 @@
 """A run of `judgelm-batch`: checks before the model is loaded, progress, messages and the final table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -9,14 +9,14 @@ import typer
 
 from judgelm.cli.batch.summary import summary_table
 from judgelm.cli.console import EXIT_INTERRUPTED, console, watch
-from judgelm.cli.loading import heap_frozen, show_notes
+from judgelm.cli.loading import heap_frozen, show_notes, shown_model
 from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
 from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge
+from judgelm.judge import Judge, judge_of
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS
 from judgelm.records import Judgment
@@ -27,16 +27,17 @@ from judgelm.runs.stats import RunStats
 _SHOWN_REJECTS = 5
 
 
-def check_names(engine: str, model: str | None) -> None:
-    """Refuse an engine that does not exist, and a run without a model.
+def check_names(engine: str, models: Sequence[str | None], adapter: str | None) -> None:
+    """Refuse an engine that does not exist, and judges that are not installed, the default one among them.
 
     Raises:
-        ConfigError: either.
+        ConfigError: no such engine, or one that needs a model.
+        ModelError: a judge's name (None is the default judge) whose parts are not on this machine.
     """
     if engine != "auto" and engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
-    if not model:
-        raise ConfigError("--model is missing; give a local folder or a hub id (owner/name)")
+    for model in models:
+        judge_of(model, engine, adapter=adapter)
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
@@ -77,13 +78,15 @@ def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
     mark_children(job.out)
 
 
-def announced(model: str, engine: str, cluster: Cluster | None, *, quiet: bool) -> str:
+def announced(model: str | None, engine: str, cluster: Cluster | None, *, quiet: bool) -> str:
     """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
     name, why = choose_engine() if engine == "auto" and cluster is None else (engine, "")
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
     if not quiet:
-        console.print(f"loading {model} ({name} engine{why and f': {why}'})", markup=False, highlight=False)
+        console.print(
+            f"loading {shown_model(model)} ({name} engine{why and f': {why}'})", markup=False, highlight=False
+        )
     return name
 
 

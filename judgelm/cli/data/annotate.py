@@ -43,6 +43,9 @@ Prices and further options: configs/data/annotate.yaml. Exit codes: 0 done, \
 """
 
 Pairs = Annotated[str, typer.Argument(metavar="PAIRS", help="A file with two answers a row, of any known format.")]
+Teacher = Annotated[
+    str, typer.Option("--model", "-m", help="Local folder or hub id of the teacher, or its name on a server.")
+]
 Rows = Annotated[Path, typer.Option("--out", "-o", metavar="OUT.jsonl", help="JudgeLM rows, written at the end.")]
 Reference = Annotated[Literal["without", "with", "both"], typer.Option(help="Judge without the reference, with, both.")]
 Disagreeing = Annotated[
@@ -68,7 +71,7 @@ class TeacherOptions(JudgeOptions):
 def annotate_command(
     pairs: Pairs,
     out: Rows,
-    model: options.Model,
+    model: Teacher,
     reference: Reference = "without",
     references: options.References = None,
     both_orders: options.BothOrders = False,

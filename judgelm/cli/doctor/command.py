@@ -20,7 +20,9 @@ from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import ENGINES, choose_engine
-from judgelm.errors import ConfigError, JudgelmError
+from judgelm.errors import ConfigError, JudgelmError, ModelError
+from judgelm.judges.cards import default_card
+from judgelm.judges.installed import installed_judge, named_judge
 from judgelm.version import VERSION
 
 EPILOG = """
@@ -56,6 +58,7 @@ class _Report:
     packages: list[Package] = field(default_factory=list)
     devices: Devices | None = None
     engine: dict[str, str] = field(default_factory=dict)
+    judge: str = ""
     probe: dict[str, Any] | None = None
     mend: list[str] = field(default_factory=list)
 
@@ -69,7 +72,7 @@ def doctor(
         typer.Option(
             "--model",
             "-m",
-            help="Judge to probe with; default: a random one, made on the spot.",
+            help="Judge to probe with; default: small-judge where it is installed, else a random one.",
             rich_help_panel="Model and engine",
         ),
     ] = "",
@@ -132,6 +135,8 @@ def doctor(
     if engine != "auto" and engine not in ENGINES:
         raise ConfigError(f"engine {engine!r} does not exist; available: auto, {', '.join(ENGINES)}")
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
+    if model and (named := named_judge(model)) is not None:
+        model = str(named.adapter)
     if injection or spoofs:
         from judgelm.cli.doctor.injection import check_injection  # loads pandas
 
@@ -151,6 +156,8 @@ def doctor(
     _examine_packages(report, out)
     _examine_devices(report, out)
     _examine_engine(report, out)
+    default_judge = _examine_judge(report, out)
+    model = model or default_judge
     if seconds and report.engine:
         _examine_speed(report, out, (model, engine, arguments), seconds)
     _print_findings(report, out)
@@ -210,6 +217,18 @@ def _examine_engine(report: _Report, out: Console) -> None:
     name, why = choose_engine()
     report.engine = {"auto": name, "why": why}
     out.print(f"engine: auto takes [bold]{name}[/], since {why}\n", highlight=False)
+
+
+def _examine_judge(report: _Report, out: Console) -> str:
+    """Print the state of the default judge; its adapter's folder, or nothing where it is not installed."""
+    folder = ""
+    try:
+        judge = installed_judge(default_card())
+        folder, report.judge = str(judge.adapter), judge.notice
+    except ModelError as error:
+        report.judge = str(error)
+    out.print(f"default judge: {report.judge}\n", markup=False, highlight=False)
+    return folder
 
 
 def _examine_speed(

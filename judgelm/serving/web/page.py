@@ -63,7 +63,10 @@ def _about(judge: Judge) -> str:
     """The name, engine, template and scale of the judge."""
     described = judge.engine.describe()
     model = described.get("model", {})
-    name = str(model.get("path", "a judge")).rstrip("/").rsplit("/", 1)[-1] if isinstance(model, dict) else str(model)
+    if isinstance(model, dict):
+        name = str(model.get("judge") or model.get("path", "a judge")).rstrip("/").rsplit("/", 1)[-1]
+    else:
+        name = str(model)
     low, high = judge.format.scale
     return (
         f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
