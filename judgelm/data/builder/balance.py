@@ -95,7 +95,7 @@ def to_swap(pairs: Sequence[tuple[int, PairFacts]], *, seed: int) -> set[int]:
     """Indices of pairs to swap so that the better answer stands first as often as second."""
     decided = {index: facts for index, facts in pairs if facts.winner in (1, 2)}
     order = _drawn(list(decided.items()), seed, "position")
-    return {index for place, index in enumerate(order) if decided[index].winner != 1 + place % 2}
+    return {index for rank, index in enumerate(order) if decided[index].winner != 1 + rank % 2}
 
 
 def _group(facts: PairFacts, by: frozenset[Balance], strata: Sequence[int]) -> tuple[tuple[object, ...], bool] | None:

@@ -69,7 +69,7 @@ class BuildResult:
 
 
 class _Part(NamedTuple):
-    """What becomes of the pairs of one chunk; see `_Plan`."""
+    """The part of a `_Plan` for one chunk."""
 
     sides: NDArray[np.int8]
     ranks: NDArray[np.int64]
@@ -78,7 +78,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What becomes of each pair; each array has shape (pairs,).
+    """The set, the rank and the order of each pair; each array has shape (pairs,).
 
     Attributes:
         sides: index into `_SIDES`, or `_LEFT_OUT`.
