@@ -65,3 +65,9 @@ class TrainingError(JudgelmError):
 
 class RunError(JudgelmError):
     """The run's files cannot be written, or belong to another run."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, without its full stop; of an empty one its type."""
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__

@@ -21,11 +21,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_files import cached_base, load_tokenizer
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.transformers.adapters import load_adapter
 from judgelm.errors import JudgelmError, ModelError, RunError
-from judgelm.prompts.judge_card import find_card, write_card
+from judgelm.prompts.judge_card import find_card, is_gguf, write_card
 from judgelm.training.base_model import drop_sampling
 from judgelm.training.model_card import write_model_card
 
@@ -39,6 +40,8 @@ def main() -> None:
     base = options.base or config["base_model_name_or_path"]
     if not options.base and card is not None and card.base is not None:
         base = cached_base(card.base, str(adapter))
+    if base and is_gguf(base):
+        base = gguf_checkpoint(base, options.revision)
     if not base:
         raise ModelError(f"{adapter}: names no base model; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -54,7 +57,9 @@ def main() -> None:
     if card is None:
         print(f"{adapter}: has no judge.json, so {out} has none; pass --template whenever you use it", file=sys.stderr)
     else:
-        merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), "base": base, "dtype": options.dtype}
+        gguf = gguf_record(base)
+        shown = {"base": gguf.file, "base_gguf_sha256": gguf.sha256} if gguf else {"base": base}
+        merged = {"adapter": adapter.name, "adapter_sha": sha_of(adapter), **shown, "dtype": options.dtype}
         card = replace(card, name=None, base=None, training=facts | {"dtype": options.dtype, "merged": merged})
         write_card(out, card)
         write_model_card(out, card)
@@ -66,7 +71,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter", metavar="ADAPTER", help="the folder that train/sft.py wrote")
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty")
-    parser.add_argument("--base", help="folder or hub id; default: the one the adapter names")
+    parser.add_argument("--base", help="folder, GGUF file or hub id; default: the one the adapter names")
     parser.add_argument("--revision", help="of the base, on the hub")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the merged weights")
     return parser.parse_args()

@@ -21,9 +21,9 @@ from transformers.utils import logging as hf_logging
 from judgelm.doctor.devices import Devices
 from judgelm.engines.base import Engine, EngineOptions
 from judgelm.engines.catalog import load_engine, resolve_options
-from judgelm.engines.model_files import first_line, split_adapter
+from judgelm.engines.model_files import split_adapter
 from judgelm.engines.parameters import prefill_parameters
-from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
 from judgelm.training.tiny_model import make_base

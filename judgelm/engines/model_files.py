@@ -8,11 +8,12 @@ from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.gguf import gguf_checkpoint, gguf_record
 from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
-from judgelm.errors import CardError, ModelError
+from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
-from judgelm.prompts.judge_card import GgufBase, find_card
+from judgelm.prompts.judge_card import GgufBase, find_card, is_gguf
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -22,9 +23,15 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """Base model and adapter; a folder with only an adapter names its base.
 
+    The base of a GGUF file is its checkpoint in the cache, which is made now if it is not there.
+
     Raises:
-        ModelError: the folder holds no model, or the GGUF file that its adapter was trained on is not in the cache.
+        ModelError: the folder holds no model, the GGUF file cannot be converted, or the one that its adapter was
+            trained on is not in the cache.
+        RunError: the cache cannot be written.
     """
+    if is_gguf(options.model):
+        return gguf_checkpoint(options.model, options.revision), options.adapter
     folder = Path(options.model)
     config = folder / "adapter_config.json"
     if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
@@ -38,7 +45,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         if not base:
             raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)
-        return str(base), options.model
+        return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
     return options.model, options.adapter
@@ -161,6 +168,8 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
         identity["commit"] = Path(cached).parent.name
+    if record := gguf_record(base):
+        identity |= {"gguf": record.file, "gguf_sha256": record.sha256, "gguf_repairs": list(record.repairs)}
     if adapter is not None:
         identity |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
         card = find_card(adapter) if Path(adapter).is_dir() else None
@@ -190,9 +199,3 @@ def _folder_sha(source: str) -> str | None:
                 file.seek((size - _PIECE_BYTES) * piece // (_PIECES - 1))
                 digest.update(file.read(_PIECE_BYTES))
     return digest.hexdigest()
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, without its full stop."""
-    text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__

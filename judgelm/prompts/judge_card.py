@@ -71,19 +71,28 @@ class Card:
 _FILE = TypeAdapter(Card)
 
 
+def is_gguf(model: str) -> bool:
+    """True if a model's name means a GGUF file, here or on the hub."""
+    return model.lower().endswith(".gguf") and not Path(model).is_dir()
+
+
 def find_card(model: str, revision: str | None = None) -> Card | None:
     """The card of a model folder or hub id, or None where there is none (a model that judgelm did not train).
+
+    A GGUF file has none.
 
     Raises:
         CardError: the file is there but is no card.
         ModelError: no such folder or hub id, or the hub cannot be reached and the model is not in the cache.
     """
+    if is_gguf(model):
+        return None
     folder = Path(model)
     if folder.is_dir():
         path = folder / CARD_NAME
         return _read(path) if path.is_file() else None
     if folder.exists() or model.startswith((".", "/", "~")) or model.count("/") != 1:
-        raise ModelError(f"{model}: no such folder; a model is a local folder or a hub id (owner/name)")
+        raise ModelError(f"{model}: no such folder; a model is a local folder, a GGUF file or a hub id (owner/name)")
     try:
         return _read(Path(hf_hub_download(model, CARD_NAME, revision=revision)))
     except LocalEntryNotFoundError as error:

@@ -4,9 +4,11 @@ import os
 from typing import Any
 
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
-from trl import TrlParser  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import ModelConfig, TrlParser  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
 
+from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, MissingExtraError
+from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.config import JudgeArguments, accumulation_steps, processes
 from judgelm.training.rows.records import RowOptions
 from judgelm.training.save import save_dtype_of
@@ -29,11 +31,13 @@ UNSUPPORTED_ARGUMENTS = {
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
     """Parse a recipe's arguments from `--config FILE` and flags; one object for each dataclass.
 
-    A hub token is passed to the libraries through the environment: the trainer writes its arguments beside each
-    checkpoint.
+    A base that is a GGUF file becomes its checkpoint in the cache. A hub token is passed to the libraries through the
+    environment: the trainer writes its arguments beside each checkpoint.
 
     Raises:
         ConfigError: no such file or field, or a format that this machine lacks (bf16, tf32).
+        ModelError: a GGUF file that cannot be converted.
+        RunError: the cache cannot be written.
     """
     try:
         parsed = tuple(TrlParser(types, description=_CONFIG_HELP).parse_args_and_config())
@@ -42,6 +46,9 @@ def parse_arguments(*types: Any) -> tuple[Any, ...]:
     for arguments in parsed:
         if token := getattr(arguments, "hub_token", None):
             os.environ["HF_TOKEN"], arguments.hub_token = token, None
+    for arguments in parsed:
+        if isinstance(arguments, ModelConfig) and is_gguf(arguments.model_name_or_path or ""):
+            arguments.model_name_or_path = gguf_checkpoint(arguments.model_name_or_path, arguments.model_revision)
     return parsed
 
 

@@ -9,9 +9,9 @@ from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, w
 )
 from trl.trainer.utils import create_model_from_path
 
-from judgelm.engines.model_files import first_line, tokenizer_finding
+from judgelm.engines.model_files import tokenizer_finding
 from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.training.attention import Attention, requested_attention
 from judgelm.training.config import base_name
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, Trainer
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
+from judgelm.engines.gguf import GgufRecord, gguf_record
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, write_card
+from judgelm.prompts.judge_card import Card, GgufBase, write_card
 from judgelm.training.checkpoints import VERSIONS
 from judgelm.training.config import JudgeArguments, rows_per_step
 from judgelm.training.model_card import write_model_card
@@ -52,7 +53,10 @@ def save_judge(
     if not trainer.is_world_process_zero():
         return
     template = get_template(judge.template)
+    gguf = gguf_record(base.model_name_or_path or "")
+    adapts = gguf is not None and hasattr(trainer.model, "peft_config")
     card = Card(
+        base=_name_gguf_base(Path(folder), gguf) if gguf and adapts else None,
         template=template.id,
         template_sha=template.sha,
         scale=(judge.scale[0], judge.scale[1]),
@@ -67,6 +71,14 @@ def save_judge(
     shutil.rmtree(Path(folder) / ROWS_FOLDER, ignore_errors=True)
 
 
+def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
+    """Name an adapter's base by the GGUF file, since the path of its checkpoint means nothing on another machine."""
+    path = folder / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": record.file}
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return GgufBase(gguf_sha256=record.sha256, file=record.file)
+
+
 def _reference(counts: RowCounts, tuned_from: Card | None) -> str:
     """Kind of prompts that the judge saw, in earlier trainings too."""
     always = counts.with_reference == counts.made - counts.kinds["single"]
@@ -78,9 +90,11 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
     """The training in the judge's card."""
     args, state, rows = trainer.args, trainer.state, trainer.rows
     counts, steps = rows.counts, step_of_weights(trainer)
+    gguf = gguf_record(base.model_name_or_path or "")
     losses = [entry["loss"] for entry in state.log_history if "loss" in entry and entry["step"] <= steps]
     return {
-        "base_model": base.model_name_or_path,
+        "base_model": gguf.file if gguf else base.model_name_or_path,
+        **({"base_gguf": {"sha256": gguf.sha256, "dtype": gguf.dtype, "repairs": list(gguf.repairs)}} if gguf else {}),
         "data": [{"file": Path(path).name, "sha": file_sha(path)} for path in judge.train_data],
         "rows": counts.made,
         "rows_by_kind": dict(counts.kinds),

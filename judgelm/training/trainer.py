@@ -10,6 +10,7 @@ from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names 
 from trl.kernels.chunked_logprob import _use_triton
 from trl.trainer import utils as trl_utils
 
+from judgelm.engines.gguf import gguf_note
 from judgelm.training.attention import Attention
 from judgelm.training.config import processes, rows_per_step
 from judgelm.training.nan_guard import NanGuardMixin
@@ -154,5 +155,5 @@ def run_summary(trainer: Any, evaluation: EpochRows | None, attention: Attention
         f"attention: {attention.note}; {padding}",
         *([f"eval: {evaluation.counts}"] if evaluation else []),
         *([f"eval: {trainer.validation.pairs}"] if trainer.validation else []),
-        *notes,
+        *filter(None, [gguf_note(trainer.model.config._name_or_path), *notes]),
     ]

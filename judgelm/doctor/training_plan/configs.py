@@ -9,8 +9,10 @@ from typing import Any
 from packaging.version import Version
 
 from judgelm.doctor.training_plan.estimate import GIB, Cluster, Offload, Quantisation, Recipe, Sharding
+from judgelm.engines.gguf import gguf_checkpoint
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
+from judgelm.prompts.judge_card import is_gguf
 from judgelm.training.config import accumulation_steps
 from judgelm.yaml_files import read_yaml
 
@@ -87,6 +89,8 @@ def read_training(path: Path) -> Configured:
     Raises:
         InputError: not readable, or no mapping.
         ConfigError: a field that no plan can be made with.
+        ModelError: a base that is a GGUF file and cannot be converted.
+        RunError: it is converted into the cache, which cannot be written.
     """
     values = _read(path)
     if only := next((name for name in _DPO_ONLY if name in values), None):
@@ -98,6 +102,8 @@ def read_training(path: Path) -> Configured:
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
         raise ConfigError(f"{path}: model_name_or_path is missing; give the base model's folder or hub id")
+    if is_gguf(model):
+        model = gguf_checkpoint(model)
     targets = values.get("lora_target_modules")
     return Configured(
         model=model,

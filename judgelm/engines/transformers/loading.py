@@ -17,9 +17,9 @@ from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
+from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
     eos_ids,
-    first_line,
     identity_of,
     load_config,
     load_tokenizer,
@@ -30,7 +30,7 @@ from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
 from judgelm.engines.transformers.vision import Vision
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 
 _DTYPES = {"auto": "auto", "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -116,7 +116,7 @@ def load(options: EngineOptions) -> LoadedModel:
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if vision else None,
-        notes=(choice.note,) if choice.note else (),
+        notes=tuple(note for note in (gguf_note(base), choice.note) if note),
         thinking=thinking_policy(options, window=window, resumes=True),
     )
 

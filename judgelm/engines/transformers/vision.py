@@ -12,8 +12,7 @@ from transformers import AutoProcessor
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.images import ImageError, read_image
-from judgelm.engines.model_files import first_line
-from judgelm.errors import ModelError
+from judgelm.errors import ModelError, first_line
 
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})

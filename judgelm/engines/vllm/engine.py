@@ -23,7 +23,8 @@ from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS
 from judgelm.engines.adapter_files import check_weights
 from judgelm.engines.base import EngineOptions, thinking_policy
 from judgelm.engines.candidate_search import FOLLOWED_MASS, CandidateSearch
-from judgelm.engines.model_files import eos_ids, first_line, identity_of, load_tokenizer, split_adapter
+from judgelm.engines.gguf import gguf_note
+from judgelm.engines.model_files import eos_ids, identity_of, load_tokenizer, split_adapter
 from judgelm.engines.request_preparation import prepare_request, refuse_images
 from judgelm.engines.score_tree import ROOT
 from judgelm.engines.transformers.sequences import decode_reply
@@ -41,7 +42,7 @@ from judgelm.engines.vllm.engine_args import (
     resolved_args,
 )
 from judgelm.engines.vllm.requests import RequestState, branch_sampling, reply_sampling, tokens_prompt
-from judgelm.errors import EngineError, ModelError
+from judgelm.errors import EngineError, ModelError, first_line
 from judgelm.prompts.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Request
@@ -118,7 +119,7 @@ class VllmEngine:
             identity=identity_of(base, adapter, options),
             eos_ids=eos_ids(generation_config(base, options), tokenizer),
             vision=Vision.load(base, options) if has_vision(base, options) else None,
-            notes=tuple(note for note in (choice.note, batch_note(backend.config, options)) if note),
+            notes=tuple(note for note in (gguf_note(base), choice.note, batch_note(backend.config, options)) if note),
             thinking=thinking_policy(options, window=int(arguments.max_model_len or 0) or None, resumes=True),
         )
         if adapter is not None:

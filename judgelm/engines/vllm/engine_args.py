@@ -20,9 +20,9 @@ from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
-from judgelm.engines.model_files import first_line, load_config, window_of
+from judgelm.engines.model_files import load_config, window_of
 from judgelm.engines.pickled_weights import check_pickled, pickled_files
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import ConfigError, ModelError, first_line
 from judgelm.jsonl import parse_json
 
 _OWN_OPTIONS = {

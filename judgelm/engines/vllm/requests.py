@@ -8,9 +8,8 @@ from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
 from judgelm.engines.candidate_search import CandidateSearch
-from judgelm.engines.model_files import first_line
 from judgelm.engines.transformers.vision import Vision
-from judgelm.errors import EngineError
+from judgelm.errors import EngineError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Request, Sampling
 
