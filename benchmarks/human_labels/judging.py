@@ -47,7 +47,7 @@ class JudgedSet:
         verdicts: P(first better) over the score lines of each order, whatever their share of the probability.
         failures: code -> judgments that `judgelm-batch` reports as failed, and `missing`.
         cut: pairs of which an answer was cut to the judge's window.
-        assigned: mean probability of all score lines together.
+        assigned: mean probability of all score lines together; None without any distribution.
         consistent: share of pairs whose greedy score lines name the same winner in both orders; None without any.
         prompt_tokens: of both orders of all pairs.
     """
@@ -55,7 +55,7 @@ class JudgedSet:
     verdicts: Verdicts
     failures: dict[str, int]
     cut: int
-    assigned: float
+    assigned: float | None
     consistent: float | None
     prompt_tokens: int
 
@@ -105,7 +105,7 @@ def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
         verdicts=Verdicts(given=sides[0], swapped=sides[1]),
         failures=dict(failures),
         cut=sum(any(shown.truncations for shown in judgment.shown) for judgment in standing),
-        assigned=float(np.mean(assigned)) if assigned else float("nan"),
+        assigned=float(np.mean(assigned)) if assigned else None,
         consistent=float(np.mean(alike)) if alike else None,
         prompt_tokens=sum(judgment.prompt_tokens for judgment in standing),
     )

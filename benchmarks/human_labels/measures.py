@@ -17,8 +17,9 @@ from judgelm.studies.pair_metrics import PositionEstimates, position_estimates
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int_]
-BANDS = ((1.0, 1.1), (1.1, 1.5), (1.5, 3.0), (3.0, np.inf))
-"""Of the longer answer's characters over the shorter's; the lower end is excluded but for the first band."""
+BANDS = ((1.0, 1.1), (1.1, 1.5), (1.5, 3.0), (3.0, None))
+"""Of the longer answer's characters over the shorter's: above the first number, in the first band from it, up to the
+second."""
 
 FITTED_ON = 200
 _FAILED = 9

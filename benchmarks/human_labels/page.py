@@ -6,7 +6,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from benchmarks.human_labels.measures import FITTED_ON
-from benchmarks.human_labels.results import TRIVIAL, JudgeResult, SetResult
+from benchmarks.human_labels.results import TRIVIAL, Band, JudgeResult, SetResult
 from benchmarks.human_labels.sets import PROTOCOL_WORDS, SETS, HumanSet
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, STYLE, svg
@@ -147,7 +147,7 @@ def band_table(results: Results) -> list[str]:
         (
             human_set.title,
             name,
-            f"{band.above:g} to {band.up_to:g}",
+            _range(band),
             band.judge.n,
             _percent(band.judge),
             _percent(band.longer),
@@ -162,7 +162,7 @@ def run_table(results: Results) -> list[str]:
     """Failures, cuts and tokens."""
     rows = [
         (human_set.title, name, f"{judge.tie_threshold:.3f}", ", ".join(f"{k} {v}" for k, v in judge.failures.items()),
-         judge.cut, f"{100 * judge.assigned:.1f}", f"{judge.prompt_tokens:,}")
+         judge.cut, "" if judge.assigned is None else f"{100 * judge.assigned:.2f}", f"{judge.prompt_tokens:,}")
         for human_set, name, judge in _each_judge(results)
     ]  # fmt: skip
     heads = (
@@ -234,6 +234,10 @@ def _points(share: Estimate) -> str:
 
 def _number(value: Estimate) -> str:
     return f"{value.value:.3f} ({value.low:.3f} to {value.high:.3f})"
+
+
+def _range(band: Band) -> str:
+    return f"above {band.above:g}" if band.up_to is None else f"{band.above:g} to {band.up_to:g}"
 
 
 def _one(value: float | None) -> str:

@@ -49,10 +49,10 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Pairs with a decided label whose longer answer is `above` to `up_to` times as long as the shorter."""
+    """Pairs with a decided label whose longer answer is `above` to `up_to` (None: no end) times as long as the other."""
 
     above: float
-    up_to: float
+    up_to: float | None
     judge: Estimate
     longer: Estimate
 
@@ -82,7 +82,7 @@ class JudgeResult:
     bands: tuple[Band, ...]
     failures: Mapping[str, int]
     cut: int
-    assigned: float
+    assigned: float | None
     prompt_tokens: int
 
 
@@ -223,7 +223,7 @@ def _bands(named: Rows, right: Floats, resampling: Resampling) -> Iterator[Band]
     ratios = baselines.length_ratios(named.samples)
     longer_right = decided_credits(baselines.longer(named.samples), named.truth)
     for above, up_to in BANDS:
-        inside = np.flatnonzero((ratios > above if above > 1 else ratios >= 1) & (ratios <= up_to))
+        inside = np.flatnonzero((ratios > above if above > 1 else ratios >= 1) & (ratios <= (up_to or np.inf)))
         if inside.size:
             questions = [named.questions[index] for index in inside]
             judge, longer = (share_of(credit[inside], questions, resampling) for credit in (right, longer_right))

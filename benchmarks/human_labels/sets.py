@@ -176,7 +176,7 @@ def _rank(seed: int, sample: Sample) -> float:
     return uniform_hash(seed, sample.id, "human labels")
 
 
-def estimated_tokens(samples: Sequence[Sample], overhead: int = 110) -> int:
-    """Prompt tokens of both orders by four characters a token, with a template of `overhead` tokens."""
+def estimated_tokens(samples: Sequence[Sample], overhead: int = 190) -> int:
+    """Prompt tokens of both orders by four characters a token, with a template of `overhead` tokens (judgelm-chat's)."""
     characters = sum(len(sample.question) + sum(map(len, sample.answers)) for sample in samples)
     return 2 * (characters // 4 + overhead * len(samples))
