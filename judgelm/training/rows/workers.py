@@ -32,6 +32,7 @@ _MOST_WORKERS = 16
 _FEW_CHUNKS = 8
 """Up to this many are built in this process: a worker takes some seconds to start."""
 _TOKENS = pa.list_(pa.int32())
+_COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +76,8 @@ def usable_workers(requested: int | None) -> int:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """Columns of a row class: the sample's id, and its lists of tokens."""
-    first, *others = fields(row)
-    return pa.schema([(first.name, pa.string()), *((other.name, _TOKENS) for other in others)])
+    """Columns of a row class: texts, numbers and lists of tokens."""
+    return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
 
 
 def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
