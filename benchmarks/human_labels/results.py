@@ -49,7 +49,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Pairs with a decided label whose longer answer is `above` to `up_to` (None: no end) times as long as the other."""
+    """Pairs with a decided label whose longer answer is `above` to `up_to` times as long; None: no end."""
 
     above: float
     up_to: float | None

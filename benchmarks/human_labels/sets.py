@@ -177,6 +177,6 @@ def _rank(seed: int, sample: Sample) -> float:
 
 
 def estimated_tokens(samples: Sequence[Sample], overhead: int = 190) -> int:
-    """Prompt tokens of both orders by four characters a token, with a template of `overhead` tokens (judgelm-chat's)."""
+    """Prompt tokens of both orders at four characters a token, with `overhead` tokens of template (judgelm-chat)."""
     characters = sum(len(sample.question) + sum(map(len, sample.answers)) for sample in samples)
     return 2 * (characters // 4 + overhead * len(samples))
