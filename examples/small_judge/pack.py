@@ -33,17 +33,15 @@ def main() -> None:
         template = None if card is None else card.template
         raise ModelError(f"{options.run}: trained with template {template}, and {NAME} has {judge.template}")
     base = GgufBase(gguf_sha256=judge.base.gguf_sha256, file=Path(judge.base.file).name)
-    if card.base != base and judge.base.gguf_sha256 not in str(card.training.get("base_model")):
-        raise ModelError(
-            f"{options.run}: trained on {card.training.get('base_model')}, and {NAME} stands on {base.file}"
-        )
+    if card.base is None or card.base.gguf_sha256 != base.gguf_sha256:
+        raise ModelError(f"{options.run}: trained on {card.training.get('base_model')}, and {NAME} has {base.file}")
     options.out.mkdir(parents=True, exist_ok=True)
     weights = load_file(options.run / "adapter_model.safetensors")
     packed = {name: weight.to(torch.bfloat16).contiguous() for name, weight in weights.items()}
     path = options.out / "adapter_model.safetensors"
     save_file(packed, path, metadata={"format": "pt"})
     config = json.loads((options.run / "adapter_config.json").read_text(encoding="utf-8"))
-    config["base_model_name_or_path"] = f"gguf:{base.gguf_sha256}"
+    config["base_model_name_or_path"] = base.file
     (options.out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     write_card(options.out, replace(card, name=NAME, base=base))
     check_adapter(judge, options.out)

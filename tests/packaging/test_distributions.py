@@ -58,7 +58,8 @@ def test_the_wheel_holds_the_package_and_all_that_it_reads(built):
     names = set(zipfile.ZipFile(built[1]).namelist())
     package = {path.relative_to(ROOT).as_posix() for path in (ROOT / "judgelm").rglob("*") if is_tracked(path)}
     assert package <= names
-    assert "judgelm/py.typed" in names
+    assert {"judgelm/py.typed", "judgelm/judges/cards/small-judge.yaml"} <= names
+    assert not [name for name in names if name.endswith((".safetensors", ".gguf", ".bin"))]
     others = {name for name in names - package if ".dist-info/" not in name}
     assert others == set()
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
