@@ -13,7 +13,7 @@ from judgelm.engines.model_cache import cache_root, gguf_folder
 from judgelm.engines.pickled_weights import is_lfs_pointer, pickled_files
 from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
-from judgelm.prompts.judge_card import GgufBase, find_card, is_gguf
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _WHOLE_BYTES = 64 << 20
@@ -31,7 +31,9 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         RunError: the cache cannot be written.
     """
     if is_gguf(options.model):
-        return gguf_checkpoint(options.model, options.revision), options.adapter
+        base = gguf_checkpoint(options.model, options.revision)
+        _check_gguf_base(base, options.adapter)
+        return base, options.adapter
     folder = Path(options.model)
     config = folder / "adapter_config.json"
     if folder.is_dir() and config.is_file() and not (folder / "config.json").is_file():
@@ -48,7 +50,27 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(f"{options.model}: no config.json in this folder; it is not a model saved by transformers")
+    _check_gguf_base(options.model, options.adapter)
     return options.model, options.adapter
+
+
+def _adapter_card(adapter: str) -> Card | None:
+    return find_card(adapter) if Path(adapter).is_dir() else None
+
+
+def _check_gguf_base(base: str, adapter: str | None) -> None:
+    """Refuse an adapter on the checkpoint of another GGUF file than it was trained on.
+
+    Raises:
+        ModelError: the files differ.
+    """
+    record, card = gguf_record(base), None if adapter is None else _adapter_card(adapter)
+    if record is None or card is None or card.base is None or card.base.gguf_sha256 == record.sha256:
+        return
+    raise ModelError(
+        f"{adapter}: trained on another base, the GGUF file {card.base.file} (sha256 {card.base.gguf_sha256[:12]}...), "
+        f"than {record.file} ({record.sha256[:12]}...); pass the adapter's own base as --model"
+    )
 
 
 def cached_base(base: GgufBase, adapter: str) -> str:
@@ -168,13 +190,13 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
         identity["commit"] = Path(cached).parent.name
-    if record := gguf_record(base):
+    if (record := gguf_record(base)) is not None:
         identity |= {"gguf": record.file, "gguf_sha256": record.sha256, "gguf_repairs": list(record.repairs)}
     if adapter is not None:
         identity |= {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
-        card = find_card(adapter) if Path(adapter).is_dir() else None
-        if card is not None:
-            identity |= {"judge": card.name, "gguf_sha256": card.base.gguf_sha256 if card.base else None}
+        card = _adapter_card(adapter)
+        if card is not None and card.base is not None and record is not None:  # on other weights it is another judge
+            identity["judge"] = card.name
     return {key: value for key, value in identity.items() if value is not None}
 
 

@@ -15,6 +15,7 @@ from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
+from tests.support.named_judges import cached_base
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,16 @@ def test_the_base_is_the_checkpoint_in_the_cache(adapter, tiny_model, tmp_path):
 def test_a_base_that_is_not_in_the_cache_is_named(adapter):
     with pytest.raises(ModelError, match=r"its base, the GGUF file tiny.gguf \(sha256 abababababab...\), is not in"):
         split_adapter(EngineOptions(model=str(adapter)))
+
+
+def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter, tiny_model, tmp_path):
+    other = cached_base(tmp_path / "cache", tiny_model)
+    with pytest.raises(
+        ModelError, match=r"trained on another base, the GGUF file tiny.gguf \(sha256 abababababab...\), "
+    ):
+        split_adapter(EngineOptions(model=str(other), adapter=str(adapter)))
+    # on request it goes on weights that are no file of GGUF's, such as the hub's own
+    assert split_adapter(EngineOptions(model=str(tiny_model), adapter=str(adapter)))[0] == str(tiny_model)
 
 
 def test_a_merged_judge_needs_the_file_no_longer(adapter, tiny_model, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A distribution that holds a tiny adapter under the name of a card, and a tiny base in a cache of its own."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -28,4 +29,7 @@ def package(site: Path, base: Path, card: JudgeCard = SMALL) -> Path:
 
 def cached_base(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
     """Put a checkpoint where the card's base would lie."""
-    return Path(shutil.copytree(base, cache / "gguf" / card.base.gguf_sha256))
+    folder = Path(shutil.copytree(base, cache / "gguf" / card.base.gguf_sha256))
+    record = {"file": "tiny.gguf", "sha256": card.base.gguf_sha256, "architecture": "llama", "dtype": "float32"}
+    (folder / "gguf.json").write_text(json.dumps(record | {"weight_bytes": 0}))
+    return folder
