@@ -65,7 +65,12 @@ def over_limit(pairs: Sequence[tuple[int, PairFacts]], most: int, *, seed: int) 
 
 
 def over_balance(
-    pairs: Sequence[tuple[int, PairFacts]], by: Iterable[Balance], strata: Sequence[int], *, seed: int
+    pairs: Sequence[tuple[int, PairFacts]],
+    by: Iterable[Balance],
+    strata: Sequence[int],
+    *,
+    seed: int,
+    longer_share: float = 0.5,
 ) -> set[int]:
     """Indices of pairs to leave out so that models or lengths, or both, win equally often.
 
@@ -74,6 +79,7 @@ def over_balance(
         by: `models`, `length` or both; `position` changes nothing here.
         strata: ascending bounds of the strata of the difference in length, in characters.
         seed: another seed draws other pairs.
+        longer_share: how often the longer answer wins in each stratum, for `length` alone; between 0 and 1.
     """
     groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = defaultdict(
         lambda: {True: [], False: []}
@@ -85,9 +91,10 @@ def over_balance(
             groups[key][outcome].append((index, facts))
     out: set[int] = set()
     for sides in groups.values():
-        least = min(len(side) for side in sides.values())
-        for side in sides.values():
-            out.update(_drawn(side, seed, "balance")[least:])
+        shares = {True: longer_share, False: 1 - longer_share}
+        whole = min(len(side) / shares[outcome] for outcome, side in sides.items())
+        for outcome, side in sides.items():
+            out.update(_drawn(side, seed, "balance")[round(whole * shares[outcome]) :])
     return out
 
 

@@ -68,6 +68,9 @@ class BuildOptions:
         balance: what must not predict the winner, in each set by itself: `position`, `models`, `length`. Pairs are
             swapped for the first and left out for the others; see `judgelm.data.builder.balance`.
         length_strata: bounds of the strata of the difference in length, in characters, ascending, for `balance`.
+        longer_share: how often the longer answer wins in the training set, for `balance` by length and not by models:
+            people prefer the longer answer more often than not, so a judge may learn that, and should learn little of
+            it. Validation and test sets stay at one half.
         max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
         max_characters: pairs with more characters in question and both answers together are dropped.
         tokenizer: folder or hub id, for `max_tokens`.
@@ -100,6 +103,7 @@ class BuildOptions:
     test: float = Field(default=0, ge=0)
     balance: tuple[Balance, ...] = ()
     length_strata: tuple[int, ...] = LENGTH_STRATA
+    longer_share: float = Field(default=0.5, gt=0, lt=1)
     max_per_question: int | None = Field(default=None, ge=1)
     max_characters: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None
@@ -146,6 +150,8 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
             raise ConfigError(f"{location}: {name} {amount:g}: a share below 1, or a whole number of questions")
+    if options.longer_share != 0.5 and ("length" not in options.balance or "models" in options.balance):
+        raise ConfigError(f"{location}: longer_share needs balance by length, and not by models")
     if list(options.length_strata) != sorted(set(options.length_strata)):
         raise ConfigError(f"{location}: length_strata: expected ascending bounds, each once")
     return options

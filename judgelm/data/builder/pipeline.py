@@ -196,7 +196,8 @@ def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) 
         leave_out(over_limit(pairs, options.max_per_question, seed=options.seed), "over max_per_question")
     for side in range(len(_SIDES)) if options.balance else ():
         pairs = _facts_of(reader, sides, side)
-        out = over_balance(pairs, options.balance, options.length_strata, seed=options.seed)
+        share = options.longer_share if side == 0 else 0.5
+        out = over_balance(pairs, options.balance, options.length_strata, seed=options.seed, longer_share=share)
         leave_out(out, "left out for balance")
         if pairs and len(out) == len(pairs):
             finding = f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs"

@@ -148,3 +148,13 @@ def test_a_balance_that_leaves_nothing_is_refused(tmp_path):
     path.write_text("".join(json.dumps(row | {"id": str(i), "question": f"question {i}"}) + "\n" for i in range(9)))
     with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by less"):
         built(str(path), tmp_path / "out", balance=["models"], validation=0, test=0)
+
+
+def test_the_longer_answer_wins_as_often_as_requested():
+    pairs = numbered(facts(index, winner=1 if index % 5 else 2, longer=50) for index in range(500))
+    out = over_balance(pairs, ["length"], (25, 75), seed=0, longer_share=0.65)
+    winners = [pair.winner for index, pair in pairs if index not in out]
+    assert winners.count(2) == 100  # every pair that the shorter answer wins
+    assert winners.count(1) == round(100 * 0.65 / 0.35)
+    with pytest.raises(ConfigError, match="longer_share needs balance by length"):
+        build_options({"inputs": ["a.jsonl"], "out": "b", "balance": ["position"], "longer_share": 0.65}, "here")
