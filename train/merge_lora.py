@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from judgelm.data.training_questions import read_hashes, write_hashes
 from judgelm.engines.adapter_files import weights_file
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf import gguf_checkpoint, gguf_record
@@ -63,6 +64,8 @@ def main() -> None:
         card = replace(card, name=None, base=None, training=facts | {"dtype": options.dtype, "merged": merged})
         write_card(out, card)
         write_model_card(out, card)
+        if (hashes := read_hashes(adapter)) is not None:
+            write_hashes(out, hashes)
     print(f"judge in {out}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from judgelm.data.training_questions import QUESTIONS_NAME, read_hashes, write_hashes
 from judgelm.errors import ModelError
 from judgelm.judges.cards import judge_card
 from judgelm.judges.installed import check_adapter
@@ -44,6 +45,11 @@ def main() -> None:
     config["base_model_name_or_path"] = base.file
     (options.out / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     write_card(options.out, replace(card, name=NAME, base=base))
+    if (questions := read_hashes(options.run)) is None:
+        raise ModelError(
+            f"{options.run}: has no {QUESTIONS_NAME}; evaluations need the hashes of its training questions"
+        )
+    write_hashes(options.out, questions)
     check_adapter(judge, options.out)
     megabytes = path.stat().st_size / 1e6
     if megabytes > judge.adapter.megabytes:

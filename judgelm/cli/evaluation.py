@@ -13,6 +13,7 @@ from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rejects import RejectCounts
 from judgelm.data.readers.rows import Row
+from judgelm.data.training_questions import SeenQuestions, read_hashes, seen_questions
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import parse_json
 from judgelm.metrics.resampling import Resampling
@@ -24,6 +25,7 @@ from judgelm.runs.cascade import cascade_paths
 from judgelm.runs.fingerprint import with_current_names
 from judgelm.runs.run_files import read_judgments
 from judgelm.runs.serialization import is_judgment_row
+from judgelm.runs.session import last_provenance
 from judgelm.studies.cascade import cascade_agreement
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate
 from judgelm.studies.pair_labels import TIE_THRESHOLD
@@ -38,11 +40,13 @@ class Scored:
     labelled: LabelledSet
     manifest: dict[str, Any]
     cascade: CascadeReport | None = None
+    seen: SeenQuestions | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, for `--json`."""
         cascade = {} if self.cascade is None else {"cascade": asdict(self.cascade)}
-        return self.evaluation.to_json() | cascade
+        seen = {} if self.seen is None else {"training_questions": asdict(self.seen)}
+        return self.evaluation.to_json() | cascade | seen
 
 
 def score(options: ScoringOptions) -> Scored:
@@ -75,7 +79,19 @@ def score(options: ScoringOptions) -> Scored:
         options=protocol,
     )
     scored = Scored(evaluation=evaluation, judgments=judgments, labelled=labelled, manifest=manifest)
-    return replace(scored, cascade=_cascade(scored, options.judgments, protocol, clusters or None))
+    cascade = _cascade(scored, options.judgments, protocol, clusters or None)
+    return replace(scored, cascade=cascade, seen=_seen_questions(labelled, manifest))
+
+
+def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQuestions | None:
+    """The labels' questions that the judge was trained on, by the hashes in its folder; None without either."""
+    model = last_provenance(manifest).get("model", {}) if manifest.get("provenance") else {}
+    questions = [sample.question for sample in labelled.samples.values()]
+    for folder in (model.get("adapter"), model.get("path")):
+        hashes = read_hashes(folder) if isinstance(folder, str) and folder else None
+        if hashes is not None and questions:
+            return seen_questions(questions, hashes)
+    return None
 
 
 def _deciding(judgments: dict[str, Judgment]) -> dict[str, dict[str, str]]:

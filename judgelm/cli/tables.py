@@ -57,7 +57,9 @@ def cascade_table(rows: Iterable[tuple[str, str]]) -> Table:
 
 
 def _print_counts(out: Console, scored: Scored) -> None:
-    """Print what was left out, by reason."""
+    """Print the check of training questions, and what was left out, by reason."""
+    if scored.seen is not None:
+        out.print(str(scored.seen), highlight=False)
     counts, half_failed = scored.evaluation.counts, len(scored.evaluation.half_failed)
     if scored.evaluation.mean_thinking_characters is not None:
         mean = scored.evaluation.mean_thinking_characters

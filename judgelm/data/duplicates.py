@@ -104,6 +104,13 @@ class _Sketcher:
         sketch: NDArray[np.uint32] = self._minhash.hashvalues
         return sketch
 
+    def bands(self, sketch: NDArray[np.uint32] | None) -> list[bytes]:
+        """The bands of a sketch, each with its number before it; none without a sketch."""
+        if sketch is None:
+            return []
+        packed = _low_bytes(sketch)
+        return [bytes((band,)) + packed[band * self.width : (band + 1) * self.width] for band in range(BANDS)]
+
 
 def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Estimated Jaccard similarity along the last axis; the share of bytes that agree by chance is taken out."""
@@ -162,13 +169,63 @@ class Duplicates:
     def _bands_of(self, texts: list[_Text]) -> list[bytes]:
         """Bands of the three texts' union, which no order of the answers changes."""
         sketches = [text.sketch for text in texts if text.sketch is not None]
-        if not sketches:
-            return []
-        union, width = _low_bytes(np.minimum.reduce(sketches)), self._sketcher.width
-        return [bytes((band,)) + union[band * width : (band + 1) * width] for band in range(BANDS)]
+        return self._sketcher.bands(np.minimum.reduce(sketches) if sketches else None)
 
     def _sharing(self, bands: list[bytes]) -> set[int]:
         return {self._bands[band] for band in bands if band in self._bands}
+
+
+class TextIndex:
+    """Finds exact and near copies of a text among the texts that were added.
+
+    A text is compared with at most the first `_NEIGHBOURS` that share each of its bands. About 0.8 KB of memory per
+    distinct text.
+    """
+
+    def __init__(self, *, threshold: float = 0.7, shingle: int = 2, least_words: int = 10) -> None:
+        """Start with no texts.
+
+        Args:
+            threshold: similarity in [0.7, 1] from which two texts are near copies; 1 finds exact ones only.
+            shingle: words per shingle.
+            least_words: a text of fewer normalised words must be equal.
+
+        Raises:
+            ConfigError: a value out of its range.
+        """
+        self._sketcher = _Sketcher(threshold, shingle, least_words)
+        self._names: list[str] = []
+        self._sketches: list[bytes] = []
+        self._exact: dict[bytes, int] = {}
+        self._bands: dict[bytes, list[int]] = {}
+
+    def add(self, name: str, text: str) -> None:
+        """Add a text under a name; of equal texts the first name counts."""
+        digest, sketch = self._sketcher.text(text)
+        if digest in self._exact:
+            return
+        number = self._exact[digest] = len(self._names)
+        self._names.append(name)
+        self._sketches.append(b"" if sketch is None else _low_bytes(sketch))
+        for band in self._sketcher.bands(sketch):
+            sharing = self._bands.setdefault(band, [])
+            if len(sharing) < _NEIGHBOURS:
+                sharing.append(number)
+
+    def find(self, text: str) -> Duplicate | None:
+        """The added text that equals this one, else the most similar one from the threshold on; None without either."""
+        digest, sketch = self._sketcher.text(text)
+        if (same := self._exact.get(digest)) is not None:
+            return Duplicate(kind="exact", of=self._names[same], similarity=1.0)
+        if sketch is None:
+            return None
+        packed = np.frombuffer(_low_bytes(sketch), np.uint8)
+        sharing = {number for band in self._sketcher.bands(sketch) for number in self._bands.get(band, ())}
+        near = ((float(_similarity(packed, np.frombuffer(self._sketches[i], np.uint8))), -i) for i in sharing)
+        similarity, number = max(near, default=(0.0, 0))
+        if similarity < self._sketcher.threshold:
+            return None
+        return Duplicate(kind="near", of=self._names[-number], similarity=similarity)
 
 
 def _low_bytes(sketch: NDArray[np.uint32]) -> bytes:

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, Trainer
 from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
+from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
 from judgelm.engines.gguf import GgufRecord, gguf_record
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
@@ -35,7 +36,7 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write model, tokenizer, `judge.json` and `README.md` into the output folder.
+    """Write model, tokenizer, `judge.json`, `README.md` and hashes of the training questions into the output folder.
 
     Call it on every process, since shards are gathered.
 
@@ -55,6 +56,8 @@ def save_judge(
     template = get_template(judge.template)
     gguf = gguf_record(base.model_name_or_path or "")
     adapts = gguf is not None and hasattr(trainer.model, "peft_config")
+    earlier = read_hashes(base.model_name_or_path or "") if tuned_from is not None else None
+    questions = hashes_of_files(judge.train_data) | (earlier or set())
     card = Card(
         base=_name_gguf_base(Path(folder), gguf) if gguf and adapts else None,
         template=template.id,
@@ -64,10 +67,16 @@ def save_judge(
         prompt_format="chat" if template.chat else "text",
         reference=_reference(rows.counts, tuned_from),
         window=rows.window,
-        training={**_facts(trainer, judge, base), **(facts or {}), **metrics},
+        training={
+            **_facts(trainer, judge, base),
+            "questions": {"file": QUESTIONS_NAME, "count": len(questions)},
+            **(facts or {}),
+            **metrics,
+        },
     )
     write_card(folder, card)
     write_model_card(folder, card)
+    write_hashes(folder, questions)
     shutil.rmtree(Path(folder) / ROWS_FOLDER, ignore_errors=True)
 
 

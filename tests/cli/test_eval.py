@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from judgelm.data.training_questions import question_hash, write_hashes
+
 SCENARIOS = ("clean_no_bad", "perfect", "always_first")
 NAMES = {  # the original authors' names
     "accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "f1",
@@ -99,6 +101,23 @@ def judged(cli, tmp_path):
     cli("judgelm-batch", tmp_path / "pairs.jsonl", "-o", tmp_path / "out.jsonl", "--both-orders",
         "--engine", "scripted", "--model", tmp_path / "script.json")  # fmt: skip
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "sentence"),
+    [
+        (["new"], "0 of 4 questions are in the judge's training set"),
+        (["Q1!", "q3"], "warning: 2 of 4 questions are in the judge's training set (2 of 4 pairs)"),
+    ],
+)
+def test_questions_that_the_judge_was_trained_on_are_counted(cli, judged, trained_on, sentence):
+    write_hashes(judged, {question_hash(question) for question in trained_on})
+    manifest = json.loads((judged / "out.run.json").read_text())
+    for provenance in manifest["provenance"].values():
+        provenance["model"] = {"path": "owner/base", "adapter": str(judged)}
+    (judged / "out.run.json").write_text(json.dumps(manifest))
+    code, out, _ = cli("judgelm", "eval", judged / "out.jsonl", "-l", judged / "pairs.jsonl")
+    assert (code, sentence in " ".join(out.split())) == (0, True)
 
 
 def test_failures_are_left_out_or_tied_and_always_counted(cli, judged):

@@ -9,6 +9,7 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig
 
 from judgelm.data.synthetic.pairs import generate
+from judgelm.data.training_questions import hashes_of_files, read_hashes
 from judgelm.errors import ConfigError
 from judgelm.training.save import cast_weights, save_dtype_of
 from tests.support import recipe_runs
@@ -53,7 +54,10 @@ def test_an_adapter_is_written_as_it_was_trained(settings, tmp_path):
     lora = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["q_proj", "v_proj"], "save_strategy": "no"}
     assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **settings | lora)) is None
     assert dtypes_of(tmp_path / "out/adapter_model.safetensors") == {torch.float32}
-    assert json.loads((tmp_path / "out/judge.json").read_text())["training"]["dtype"] is None
+    card = json.loads((tmp_path / "out/judge.json").read_text())
+    assert card["training"]["dtype"] is None
+    assert card["training"]["questions"]["count"] == len(hashes_of_files(settings["train_data"])) > 5
+    assert read_hashes(tmp_path / "out") == hashes_of_files(settings["train_data"])
 
 
 def test_a_dtype_that_cannot_be_written_is_refused():

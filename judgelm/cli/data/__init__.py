@@ -20,6 +20,11 @@ class _DataCommands(LazyGroup):
             help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
             no_args_is_help=False,
         ),
+        "overlap": LazyCommand(
+            module="judgelm.cli.data.overlap",
+            name="overlap_command",
+            help="Find questions and answers of test files in a training file: equal, near, or sharing a passage.",
+        ),
         "answers": LazyCommand(
             module="judgelm.cli.data.answers",
             name="app",

@@ -1,0 +1,106 @@
+"""The questions that a judge was trained on, as hashes beside its card, so that an evaluation can tell them apart.
+
+The training files seldom travel with a judge. `training_questions.sha` does: one line of 16 hexadecimal digits for
+each distinct question, the xxh3 hash (64 bits) of its normalised text (`judgelm.data.duplicates.normalised`: case,
+punctuation and blanks do not count), in ascending order. A hash confirms a question to those who have it, and tells
+nobody else its text. By chance, one of a thousand questions meets one of a million hashes with a probability of 5e-11.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from xxhash import xxh3_64_hexdigest
+
+from judgelm.data.duplicates import normalised
+from judgelm.data.samples import SampleStream
+from judgelm.errors import InputError, RunError
+
+QUESTIONS_NAME = "training_questions.sha"
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenQuestions:
+    """Questions of an evaluation that the judge was trained on.
+
+    Attributes:
+        questions: distinct ones, of all pairs.
+        pairs: in the evaluation.
+        questions_in_training: those in the training set.
+        pairs_in_training: pairs that ask them.
+    """
+
+    questions: int
+    pairs: int
+    questions_in_training: int
+    pairs_in_training: int
+
+    def __str__(self) -> str:
+        sentence = f"{self.questions_in_training:,} of {self.questions:,} questions are in the judge's training set"
+        if not self.questions_in_training:
+            return sentence
+        pairs = f"{self.pairs_in_training:,} of {self.pairs:,} pairs"
+        return f"warning: {sentence} ({pairs}), so the judge may know their verdicts; evaluate without them"
+
+
+def question_hash(question: str) -> str:
+    """16 hexadecimal digits, equal for questions that differ in case, punctuation or blanks only."""
+    return xxh3_64_hexdigest(normalised(question).encode(errors="surrogatepass"))
+
+
+def hashes_of_files(paths: Iterable[str]) -> set[str]:
+    """Hashes of all questions of training files; rows that cannot be used are passed over, as training does.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    return {
+        question_hash(sample.question)
+        for path in paths
+        for sample in SampleStream([path], on_reject=lambda reject: None)
+    }
+
+
+def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
+    """Count the questions of an evaluation, one for each pair, that are in a training set."""
+    of_pairs = [question_hash(question) for question in questions]
+    return SeenQuestions(
+        questions=len(set(of_pairs)),
+        pairs=len(of_pairs),
+        questions_in_training=len(set(of_pairs) & hashes),
+        pairs_in_training=sum(value in hashes for value in of_pairs),
+    )
+
+
+def write_hashes(folder: str | Path, hashes: set[str]) -> None:
+    """Write the hashes beside a judge's card.
+
+    Raises:
+        RunError: the folder cannot be written.
+    """
+    path = Path(folder) / QUESTIONS_NAME
+    try:
+        path.write_text("".join(f"{value}\n" for value in sorted(hashes)), encoding="ascii")
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+
+
+def read_hashes(folder: str | Path) -> set[str] | None:
+    """The hashes beside a judge's card; None where there is no such file.
+
+    Raises:
+        InputError: the file is not one of hashes.
+    """
+    path = Path(folder) / QUESTIONS_NAME
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from error
+    wrong = next((line for line in lines if len(line) != _DIGITS or not set(line) <= set("0123456789abcdef")), None)
+    if wrong is not None:
+        finding = f"expected {_DIGITS} hexadecimal digits a line, got {wrong[:40]!r}"
+        raise InputError(f"{path}: {finding}; restore the file, or delete it to do without the check")
+    return set(lines)
