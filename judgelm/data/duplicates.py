@@ -204,13 +204,13 @@ class TextIndex:
         digest, sketch = self._sketcher.text(text)
         if digest in self._exact:
             return
-        number = self._exact[digest] = len(self._names)
+        index = self._exact[digest] = len(self._names)
         self._names.append(name)
         self._sketches.append(b"" if sketch is None else _low_bytes(sketch))
         for band in self._sketcher.bands(sketch):
             sharing = self._bands.setdefault(band, [])
             if len(sharing) < _NEIGHBOURS:
-                sharing.append(number)
+                sharing.append(index)
 
     def find(self, text: str) -> Duplicate | None:
         """The added text that equals this one, else the most similar one from the threshold on; None without either."""
@@ -220,12 +220,12 @@ class TextIndex:
         if sketch is None:
             return None
         packed = np.frombuffer(_low_bytes(sketch), np.uint8)
-        sharing = {number for band in self._sketcher.bands(sketch) for number in self._bands.get(band, ())}
+        sharing = {index for band in self._sketcher.bands(sketch) for index in self._bands.get(band, ())}
         near = ((float(_similarity(packed, np.frombuffer(self._sketches[i], np.uint8))), -i) for i in sharing)
-        similarity, number = max(near, default=(0.0, 0))
+        similarity, negated = max(near, default=(0.0, 0))
         if similarity < self._sketcher.threshold:
             return None
-        return Duplicate(kind="near", of=self._names[-number], similarity=similarity)
+        return Duplicate(kind="near", of=self._names[-negated], similarity=similarity)
 
 
 def _low_bytes(sketch: NDArray[np.uint32]) -> bytes:
