@@ -34,10 +34,11 @@ def weights_of(folder, kind=Q8_0):
     }
 
 
-def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer=True):
+def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer="gpt2"):
     """Write the Llama of a folder as a GGUF file.
 
-    `extra` holds metadata, as text, bool or int, and None removes a key; `tensors` more tensors.
+    `extra` holds metadata, as text, bool or int, and None removes a key; `tensors` more tensors. `tokenizer` is the
+    folder's own (`gpt2`), a sentencepiece one of a few letters (`llama`), or None.
     """
     config, own = AutoConfig.from_pretrained(folder), load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(path, "llama")
@@ -50,6 +51,7 @@ def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer=T
         "llama.attention.head_count_kv": config.num_key_value_heads,
         "llama.rope.dimension_count": config.hidden_size // config.num_attention_heads,
         "llama.vocab_size": config.vocab_size,
+        "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.eos_token_id": config.eos_token_id,
         "tokenizer.ggml.padding_token_id": config.pad_token_id,
     } | (extra or {})
@@ -59,8 +61,10 @@ def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer=T
             add[type(value)](key, value)
     writer.add_float32("llama.rope.freq_base", config.rope_parameters["rope_theta"])
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", config.rms_norm_eps)
-    if tokenizer:
+    if tokenizer == "gpt2":
         _add_byte_level(writer, AutoTokenizer.from_pretrained(folder))
+    if tokenizer == "llama":
+        _add_sentencepiece(writer)
     for name, weight in own.items():
         _add(writer, config, name, weight, kind)
     for name, weight in (tensors or {}).items():
@@ -97,7 +101,16 @@ def _add_byte_level(writer, tokenizer):
     vocabulary = tokenizer.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.get)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("default")
     writer.add_token_list(tokens)
     writer.add_token_types([3 if token in tokenizer.all_special_tokens else 1 for token in tokens])
     writer.add_token_merges([" ".join(merge) for merge in model["merges"]])
+
+
+def _add_sentencepiece(writer):
+    """`<unk>`, `<s>`, `</s>`, all bytes, then letters and pieces with scores in the order of their merges."""
+    pieces = ["\u2581", "a", "b", "1", "\u2581a", "ab", "\u2581ab"]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(place) for place in range(len(tokens))])
+    writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(pieces)])

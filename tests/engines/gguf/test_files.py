@@ -86,7 +86,7 @@ def test_parts_of_a_model(tiny_model, tmp_path):
             {"tensors": {"blk.0.attn_q.bias": np.ones(64, np.float32)}},
             "holds 119,552 weights, but .* model has 119488;",
         ),
-        ({"tokenizer": False}, "cannot convert its tokenizer: .*; use another file of the model"),
+        ({"tokenizer": None}, "cannot convert its tokenizer: .*; use another file of the model"),
         ({"extra": {"tokenizer.ggml.eos_token_id": 9999}}, "cannot convert its tokenizer: .*index out of range"),
         ({"extra": {"llama.block_count": 3}}, "weights are missing"),
         ({"extra": {"llama.embedding_length": 32}}, "holds 119,488 weights, but transformers' llama model has"),
