@@ -52,8 +52,9 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder, hub id or a judge's name (`judgelm judges`); None is the default judge, the small one. With
-            `engine="openai"` the server's name of it; with `engine="scripted"` the reply, or a JSON file of replies.
+        model: local folder, GGUF file, hub id or a judge's name (`judgelm judges`); None is the default judge, the
+            small one. With `engine="openai"` the server's name of it; with `engine="scripted"` the reply, or a JSON
+            file of replies.
         engine: `auto`, `transformers`, `vllm`, `openai` or `scripted`.
         template: id of the pair template; None takes the one in the model's card, else `judgelm-v1`.
         ignore_card: allow another template than the card's.

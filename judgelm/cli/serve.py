@@ -38,8 +38,8 @@ codes: 0 all answered, 1 usage error, 130 ended before all was answered.
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Local folder, hub id or name (judgelm judges) of the judge; with --upstream its name there. Default: "
-        "small-judge.",
+        help="Local folder, GGUF file, hub id or name (judgelm judges) of the judge; with --upstream its name "
+        "there. Default: small-judge.",
     ),
 ]
 Upstream = Annotated[

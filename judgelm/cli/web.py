@@ -37,7 +37,8 @@ Ctrl-C ends it.
 ModelArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Local folder, hub id or name (judgelm judges) of the judge; a server's name of it. Default: small-judge."
+        help="Local folder, GGUF file, hub id or name (judgelm judges) of the judge; a server's name of it. "
+        "Default: small-judge."
     ),
 ]
 Runs = Annotated[

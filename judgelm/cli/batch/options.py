@@ -82,7 +82,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="Local folder, hub id or name (judgelm judges) of the judge, or its name on a server; default: "
+        help="Local folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server; default: "
         "small-judge.",
         rich_help_panel=_MODEL,
     ),
