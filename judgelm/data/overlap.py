@@ -82,11 +82,11 @@ class Overlap:
         return not (self.question_overlaps.total() or self.answer_overlaps.total())
 
 
-class TrainingTexts:
-    """The texts of a training file, to look others up in.
+class IndexedTexts:
+    """The texts of a file, to look others up in.
 
     Args:
-        path: the training file, in any format of samples.
+        path: in any format of samples, or rows with a question alone.
         threshold: similarity in [0.7, 1] from which texts are near copies.
         words: length of a shared passage; 0 looks for none.
 
@@ -128,7 +128,7 @@ class TrainingTexts:
             key = ("question", normalised(question))
             if key not in known:
                 result.questions += 1
-                known[key] = self._count(result, self._question(question), result.question_overlaps, examples)
+                known[key] = self._count(result, self.find_question(question), result.question_overlaps, examples)
             result.rows_with_question += known[key]
             for answer in answers:
                 key = ("answer", normalised(answer))
@@ -138,7 +138,8 @@ class TrainingTexts:
                     known[key] = self._count(result, copy, result.answer_overlaps, examples)
         return result
 
-    def _question(self, question: str) -> Example | None:
+    def find_question(self, question: str) -> Example | None:
+        """The question of the file that equals this one, is near it or shares a passage with it; None without any."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy
@@ -172,6 +173,10 @@ def _example(part: Literal["question", "answer"], text: str, copy: Duplicate | N
 
 def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Id, question and answers of each row; a file without answers gives its questions, of dialogues each turn.
+
+    Args:
+        path: of any format of samples, or rows with a question alone.
+        counts: receives the number of rejected rows.
 
     Raises:
         InputError: the file cannot be read, or none of its rows has a question.

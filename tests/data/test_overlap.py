@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from judgelm.data.overlap import TrainingTexts
+from judgelm.data.overlap import IndexedTexts
 from judgelm.data.training_questions import hashes_of_files, read_hashes, seen_questions, write_hashes
 from judgelm.errors import InputError
 
@@ -27,7 +27,7 @@ def train(tmp_path):
 
 
 def overlap(train, tmp_path, rows, **options):
-    return TrainingTexts(train, **options).check(write(tmp_path / "test.jsonl", rows))
+    return IndexedTexts(train, **options).check(write(tmp_path / "test.jsonl", rows))
 
 
 def test_case_punctuation_and_blanks_do_not_hide_a_question(train, tmp_path):

@@ -39,9 +39,9 @@ def overlap_command(
     quiet: Quiet = False,
 ) -> None:
     """Find questions and answers of test files in a training file: equal, near, or sharing a passage."""
-    from judgelm.data.overlap import TrainingTexts  # numpy and scipy take a second to load
+    from judgelm.data.overlap import IndexedTexts  # numpy and scipy take a second to load
 
-    training = TrainingTexts(str(train), threshold=threshold, words=words)
+    training = IndexedTexts(str(train), threshold=threshold, words=words)
     overlaps = [training.check(str(test), examples=examples) for test in tests]
     write_json(json_out, [_row(overlap) for overlap in overlaps])
     if not (quiet or is_stdout(json_out)):

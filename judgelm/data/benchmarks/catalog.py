@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from judgelm.data.benchmarks.alpaca_eval import ALPACA_EVAL
 from judgelm.data.benchmarks.base import Benchmark
-from judgelm.data.benchmarks.correctness import GSM8K, MMLU_PRO
+from judgelm.data.benchmarks.correctness import GSM8K, GSM8K_PAIRS, MMLU_PRO
 from judgelm.data.benchmarks.faireval import FAIREVAL
 from judgelm.data.benchmarks.mm_vet import MM_VET
 from judgelm.data.benchmarks.mt_bench import MT_BENCH
@@ -19,7 +19,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark
     for benchmark in (
         *(PANDALM, LLMBAR, JUDGEBENCH, AUTO_J, MT_BENCH, FAIREVAL, REWARDBENCH, REWARDBENCH_2, PREFERENCES),
-        *(GSM8K, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS, ALPACA_EVAL),
+        *(GSM8K, GSM8K_PAIRS, MMLU_PRO, *QA_BENCHMARKS, MM_VET, PROMETHEUS, ALPACA_EVAL),
     )
 }
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 from judgelm.data.benchmarks.base import (
     Benchmark,
@@ -57,15 +58,46 @@ def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
         return [Entry(plain_row(question_sample))]
+    return [_judged(question_sample, model, answer, truth=truth) for model, answer, truth in _solutions(row, gold)]
+
+
+def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
+    """Model, text and truth of each solution in a row."""
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
         raise row_error(row, 'no model has a "solution" in this row; give example_model_solutions.jsonl')
-    entries = []
+    solutions = []
     for model, value in solved.items():
         answer = text_field(Row(row.file, row.line, value), "solution", "solution, is_correct")
         stated = value.get("is_correct")
         truth = stated if isinstance(stated, bool) else final_answer(answer, "number") == gold
-        entries.append(_judged(question_sample, model, answer, truth=truth))
+        solutions.append((model, answer, truth))
+    return solutions
+
+
+def _gsm8k_pairs(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
+    """Every pair of a right and a wrong solution; names of models decide the order, and truth takes no part in it."""
+    shape = Shape(name=_GSM8K, needs=("question", "ground_truth"))
+    for path in files:
+        for entries in convert_file(path, shape, _gsm8k_pair_entries, on_reject):
+            yield from entries
+
+
+def _gsm8k_pair_entries(row: Row, row_number: int) -> list[Entry]:
+    gold = canonical(text_field(row, "ground_truth", "question, ground_truth"), "number")
+    if gold is None:
+        raise field_error(row, "ground_truth", "no final number; this is no row of GSM8K's solutions")
+    question = text_field(row, "question", "question, ground_truth")
+    entries = []
+    for first, second in combinations(sorted(_solutions(row, gold)), 2):
+        if first[2] != second[2]:
+            sample = Sample(
+                id=f"gsm8k-{row_number}/{first[0]}/{second[0]}",
+                question=question,
+                answers=(first[1], second[1]),
+                answer_models=(first[0], second[0]),
+            )
+            entries.append(Entry(plain_row(sample, Label(sample_id="", winner=1 if first[2] else 2))))
     return entries
 
 
@@ -225,6 +257,15 @@ GSM8K = Benchmark(
     judge_with="--mode correctness --mode-arg task=number",
     source="Cobbe et al. 2021; openai/grade-school-math; protocol of Self-Reference, section 4",
     load=_gsm8k,
+)
+GSM8K_PAIRS = Benchmark(
+    name="gsm8k-pairs",
+    files="example_model_solutions.jsonl",
+    protocol="Each pair of a right and a wrong solution of a question is judged in both orders, without reference; the "
+    "right one wins, by the final number.",
+    judge_with="--both-orders",
+    source="Cobbe et al. 2021; openai/grade-school-math; pairs of judgelm's own",
+    load=_gsm8k_pairs,
 )
 MMLU_PRO = Benchmark(
     name="mmlu-pro",

@@ -24,6 +24,7 @@ DropReason = Literal[
     "too long",
     "exact duplicate",
     "near duplicate",
+    "question of an excluded file",
     "over max_per_question",
     "left out for balance",
 ]

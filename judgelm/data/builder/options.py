@@ -71,6 +71,8 @@ class BuildOptions:
         longer_share: how often the longer answer wins in the training set, for `balance` by length and not by models:
             people prefer the longer answer more often than not, so a judge may learn that, and should learn little of
             it. Validation and test sets stay at one half.
+        exclude: files of test questions, in any format; pairs that ask one of them, a near copy, or one with
+            the same passage of 13 words are dropped; see `judgelm.data.overlap`.
         max_per_question: pairs of a question that stay, drawn by hash before balancing. None is no limit.
         max_characters: pairs with more characters in question and both answers together are dropped.
         tokenizer: folder or hub id, for `max_tokens`.
@@ -104,6 +106,7 @@ class BuildOptions:
     balance: tuple[Balance, ...] = ()
     length_strata: tuple[int, ...] = LENGTH_STRATA
     longer_share: float = Field(default=0.5, gt=0, lt=1)
+    exclude: tuple[str, ...] = ()
     max_per_question: int | None = Field(default=None, ge=1)
     max_characters: int | None = Field(default=None, ge=1)
     tokenizer: str | None = None

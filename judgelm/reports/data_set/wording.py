@@ -17,6 +17,7 @@ DROPPED: dict[str, str] = {
     "too long": "prompt and reply need more tokens than max_tokens, or the texts more characters than max_characters",
     "exact duplicate": "question and answers came before, in one order or the other",
     "near duplicate": "question and answers came before but for small differences",
+    "question of an excluded file": "a file in exclude asks it too, nearly, or with the same passage",
     "over max_per_question": "enough other pairs have the same question",
     "left out for balance": "its outcome is the more frequent in its group of models and lengths",
 }

@@ -72,3 +72,15 @@ def test_a_folder_without_tables_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty: a folder without Parquet files; name the files"):
         imported(tmp_path, tmp_path / "empty")
+
+
+def test_right_and_wrong_solutions_of_gsm8k_become_pairs(tmp_path):
+    solutions = {"m": (True, "A: 4"), "n": (False, "A: 5"), "b": (False, "A: 6")}
+    row = {"question": "2 + 2?", "ground_truth": "A: 4"}
+    row |= {name: {"is_correct": right, "solution": text} for name, (right, text) in solutions.items()}
+    (tmp_path / "solutions.jsonl").write_text(json.dumps(row) + "\n")
+    import_benchmark("gsm8k-pairs", [str(tmp_path / "solutions.jsonl")], tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    # models in the order of their names; b and n are both wrong
+    assert [(row["answer_models"], row["winner"]) for row in rows] == [(["b", "m"], 2), (["m", "n"], 1)]
+    assert {"reference", "metadata"}.isdisjoint(rows[0])

@@ -158,3 +158,14 @@ def test_the_longer_answer_wins_as_often_as_requested():
     assert winners.count(1) == round(100 * 0.65 / 0.35)
     with pytest.raises(ConfigError, match="longer_share needs balance by length"):
         build_options({"inputs": ["a.jsonl"], "out": "b", "balance": ["position"], "longer_share": 0.65}, "here")
+
+
+def test_questions_of_excluded_files_are_dropped(biased, tmp_path):
+    tests = [{"question": "Question 7!"}, {"question": "question 9"}]
+    (tmp_path / "tests.jsonl").write_text("".join(json.dumps(row) + "\n" for row in tests))
+    done = built(biased, tmp_path / "out", exclude=[str(tmp_path / "tests.jsonl")])
+    # 40 pairs of each of the 50 questions
+    assert done.counts.dropped == {("in", "question of an excluded file"): 80}
+    left_out = (tmp_path / "out" / "left_out.jsonl").read_text()
+    assert "question of an excluded file " in left_out
+    assert "tests.jsonl: exact 1" in left_out
