@@ -29,6 +29,7 @@ from judgelm.training.save import SaveDtypeMixin
 from judgelm.training.schedule import SinglePassMixin
 from judgelm.training.score_distribution import (
     ScoreLineTrees,
+    additive_mask,
     line_logprobs,
     path_logprobs,
     preference_logprobs,
@@ -96,8 +97,13 @@ class _ScoreDistributionTrainer(SFTTrainer):
     ) -> Any:
         """The loss of a batch of pairs: their mean, or the sum over all pairs of the step divided by their number."""
         preference, tree = inputs["preference"], inputs["tree"]
-        passes = {name: inputs[name] for name in ("input_ids", "position_ids", "attention_mask")}
-        outputs = model(**passes, logits_to_keep=1 + len(tree["tokens"]), use_cache=False)
+        outputs = model(
+            input_ids=inputs["input_ids"],
+            position_ids=inputs["position_ids"],
+            attention_mask=additive_mask(inputs["attention_mask"], self.model.dtype),
+            logits_to_keep=1 + len(tree["tokens"]),
+            use_cache=False,
+        )
         losses, metrics = pair_losses(outputs.logits, tree, preference, *self._weights)
         if num_items_in_batch is None:
             loss = losses.mean()

@@ -114,6 +114,11 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
     }
 
 
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a token sees another and the lowest number where it does not: once, and not again in every layer."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
     """Log-probability that a reply begins with each score line, and with each distinct target.
 

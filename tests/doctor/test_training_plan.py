@@ -326,6 +326,12 @@ def test_a_configuration_no_plan_can_be_made_with_is_refused(written):
             read_training(config)
 
 
+def test_a_row_of_preferences_is_a_prompt_in_either_order(configured):
+    assert configured(score_line_weight=0.1).recipe.prompts == 2
+    assert configured(score_line_weight=0.1, both_orders=False).recipe.prompts == 1
+    assert configured().recipe.prompts == 1
+
+
 def test_an_accelerate_file_says_how_states_are_split(written):
     zero = {"zero_stage": 3, "offload_optimizer_device": "cpu", "offload_param_device": "none"}
     launch = read_launch(written(distributed_type="DEEPSPEED", num_processes=16, num_machines=2, deepspeed_config=zero))

@@ -1,9 +1,10 @@
-"""`train/sft.py` with accelerate's FSDP on the CPU.
+"""A recipe, `train/sft.py` unless the variable RECIPE names another, with accelerate's FSDP on the CPU.
 
 accelerate shards by FSDP on accelerators only: told of several processes on the CPU it takes plain data parallelism,
 without a word. Here it is told that they are of the other kind once they are connected; the rest is its own.
 """
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -21,6 +22,6 @@ def connect_as_accelerators(self, *args, **options):
 
 if __name__ == "__main__":
     PartialState.__init__ = connect_as_accelerators
-    recipe = Path(__file__).parents[2] / "train/sft.py"
+    recipe = Path(__file__).parents[2] / os.environ.get("RECIPE", "train/sft.py")
     sys.argv[0] = str(recipe)
     runpy.run_path(str(recipe), run_name="__main__")

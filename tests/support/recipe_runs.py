@@ -1,4 +1,4 @@
-"""Trainers of the recipes, and runs of `train/sft.py` in this process or in others that can be stopped and resumed."""
+"""Trainers of the recipes, and their runs in this process or in others that can be stopped and resumed."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def build(recipe, judge, args, base):
-    """The trainer of a recipe ("sft" or "dpo"), not yet trained."""
+    """The trainer of a recipe ("sft", "dpo" or "preference"), not yet trained."""
     return runpy.run_path(str(ROOT / f"train/{recipe}.py"))["build_trainer"](judge, args, base)
 
 
@@ -33,14 +33,14 @@ def configure(folder, **options):
     return config
 
 
-def run_here(config, *flags):
+def run_here(config, *flags, recipe="sft"):
     """Run the recipe in this process, on one thread; what it exits with, None at its end."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["train/sft.py", "--config", str(config), *flags])
+        patch.setattr(sys, "argv", [f"train/{recipe}.py", "--config", str(config), *flags])
         torch.set_num_threads(1)
         try:
-            runpy.run_path(str(ROOT / "train/sft.py"), run_name="__main__")
+            runpy.run_path(str(ROOT / f"train/{recipe}.py"), run_name="__main__")
         except SystemExit as end:
             return end.code
         finally:

@@ -24,6 +24,7 @@ from tests.support import recipe_runs
 from tests.support.vicuna_folders import pickle_weights
 
 CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
+PREFERENCES = {"reason_prob": 0.0}
 STEPS = 9  # 96 rows x 1.5 epochs / 16
 SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
     "ddp": (4, 2),
@@ -206,6 +207,37 @@ def test_lora_under_zero3_trains_the_adapter_of_one(settings, tmp_path):
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
     with Judge(str(tmp_path / "two/out")) as judge:
         assert judge.compare("What is 2 + 2?", "4", "5").shown
+
+
+@pytest.fixture(scope="module")
+def preferences_alone(settings, tmp_path_factory):
+    """The output of a single process that trains P(first better)."""
+    folder = tmp_path_factory.mktemp("preferences")
+    config = recipe_runs.configure(folder, **(settings | PREFERENCES | shape(16, 1)))
+    assert recipe_runs.run_here(config, recipe="preference") is None
+    return folder / "out"
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("cluster", ["zero3", "fsdp2"])
+def test_preferences_are_trained_as_by_one_process(settings, preferences_alone, tmp_path, monkeypatch, cluster):
+    monkeypatch.setenv("RECIPE", "train/preference.py")
+    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/preference.py"
+    config = recipe_runs.configure(tmp_path, **(settings | PREFERENCES | shape(4, 2)))
+    finish(launch(config, cluster, script=recipe_runs.ROOT / script))
+    assert_same_training(tmp_path / "out", preferences_alone)
+
+
+@pytest.mark.distributed
+def test_an_adapter_on_preferences_under_zero3_is_that_of_one_process(settings, tmp_path):
+    lora = PREFERENCES | {"use_peft": True, "lora_r": 4, "lora_dropout": 0.0, "lora_target_modules": ["all-linear"]}
+    two = recipe_runs.configure(tmp_path / "two", **(settings | lora | shape(4, 2)))
+    process = launch(two, "zero3", script=recipe_runs.ROOT / "train/preference.py")
+    one = recipe_runs.configure(tmp_path / "one", **(settings | lora | shape(16, 1)))
+    assert recipe_runs.run_here(one, recipe="preference") is None
+    finish(process)
+    losses, expected = (recipe_runs.losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
+    assert losses == pytest.approx(expected, abs=1e-4, rel=0)
 
 
 def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):

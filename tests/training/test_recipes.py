@@ -1,4 +1,4 @@
-"""The training configs: each is read as `train/sft.py` reads it, and holds what it says it holds."""
+"""The training configs: each is read as its recipe reads it, and holds what it says it holds."""
 
 import itertools
 import os
@@ -16,6 +16,7 @@ from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
 from judgelm.training.arguments import row_options
 from judgelm.training.config import JudgeArguments, accumulation_steps
+from judgelm.training.preference import PreferenceArguments
 from tests.support.recipe_runs import build
 
 ROOT = Path(__file__).parents[2]
@@ -29,25 +30,26 @@ def names(paths):
 
 
 def parse(path, *more):
-    """The config as `train/sft.py` reads it; this machine need not have the GPU that it asks for."""
+    """The config as its recipe reads it; this machine need not have the GPU that it asks for."""
     arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false", *more]
-    return TrlParser((JudgeArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+    own = PreferenceArguments if command_of(path)[2] == "preference" else JudgeArguments
+    return TrlParser((own, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
 
 
 def command_of(path):
-    """The launch that stands in a config's first comment: accelerate's config, the training config."""
+    """The launch that stands in a config's first comment: accelerate's config, the recipe, the training config."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
     text = " ".join(line.lstrip("# ").removesuffix("\\") for line in comment)
-    return re.search(r"accelerate launch --config_file (\S+) .*?train/sft\.py --config (\S+)", text)
+    return re.search(r"accelerate launch --config_file (\S+) .*?train/(sft|preference)\.py +--config (\S+)", text)
 
 
 @pytest.mark.parametrize("path", TRAIN, ids=names(TRAIN))
 def test_a_training_config_is_parsed_and_states_its_batch(path):
     judge, sft, model = parse(path)
     command = command_of(path)
-    assert command[2] == f"configs/train/{path.name}"
+    assert command[3] == f"configs/train/{path.name}"
     cluster = load_config_from_file(str(ROOT / command[1]))
-    if path.stem.startswith("judgelm"):
+    if path.stem.startswith("judgelm") and command[2] == "sft":
         assert judge.global_batch == 128
     rows, processes = sft.per_device_train_batch_size, cluster.num_processes
     passes = accumulation_steps(

@@ -26,6 +26,7 @@ _STATES: tuple[tuple[str, int, int | None], ...] = (  # the first that the optim
     ("adam", 2, None),
 )
 _DPO_ONLY = ("judgments", "min_distance", "beta", "precompute_ref_log_probs", "loss_weights", "sync_ref_model")
+_PREFERENCE_ONLY = ("both_orders", "consistency_weight", "score_line_weight")
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _SETUPS = (
     ("8 x A100-40G", 1, 39.5),  # GiB as torch reports them
@@ -134,6 +135,7 @@ def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
         window=_positive(values, "max_length", 0, path),
         micro_batch=_positive(values, "per_device_train_batch_size", 8, path),
         accumulation=_positive(values, "gradient_accumulation_steps", 1, path),
+        prompts=2 if is_preference(values) and values.get("both_orders", True) is not False else 1,
         epochs=float(values.get("num_train_epochs", 3.0)),
         max_steps=int(values.get("max_steps", -1)),
         weight_bytes=_DTYPES[dtype],
@@ -146,6 +148,11 @@ def _recipe(values: Mapping[str, Any], path: Path) -> Recipe:
         fused_head=_has_fused_head(),
         quadratic_attention=values.get("attn_implementation") == "eager",
     )
+
+
+def is_preference(values: Mapping[str, Any]) -> bool:
+    """True for a configuration of `train/preference.py`, by the fields that it alone has."""
+    return any(name in values for name in _PREFERENCE_ONLY)
 
 
 def _has_fused_head() -> bool:

@@ -72,6 +72,7 @@ class Recipe:
         window: tokens of the longest row.
         micro_batch: rows a GPU sees at once.
         accumulation: micro-batches a step.
+        prompts: sequences of a row: 2 where both orders of a pair are one row.
         epochs: passes over the data.
         max_steps: optimiser steps if the configuration fixes them, else -1.
         weight_bytes: of a parameter as the model is loaded; TRL's default is float32, 4.
@@ -86,6 +87,7 @@ class Recipe:
     window: int
     micro_batch: int
     accumulation: int
+    prompts: int = 1
     epochs: float = 3.0
     max_steps: int = -1
     weight_bytes: int = 4
@@ -308,7 +310,7 @@ def _activations(model: ModelFacts, recipe: Recipe, cluster: Cluster) -> tuple[i
     queries, keys, values and the attention's output; gate, its activation, up and their product. Eager attention keeps
     its weights twice, in float32 and as it computes, and keys and values repeated for every head.
     """
-    width, tokens = recipe.compute_bytes, recipe.micro_batch * recipe.window
+    width, tokens = recipe.compute_bytes, recipe.micro_batch * recipe.prompts * recipe.window
     mixed = cluster.sharding in ("none", "ddp") and recipe.weight_bytes > width  # autocast: the stream in float32
     norm = (8 + width if mixed else 4 + 2 * width) * model.hidden
     attention = 2 * width * (model.query + model.key_value)
@@ -327,7 +329,7 @@ def _logits(model: ModelFacts, recipe: Recipe) -> int:
 
     A fused head holds the float32 gradients of its input and, where it is trained, of its weights instead.
     """
-    tokens = recipe.micro_batch * recipe.window
+    tokens = recipe.micro_batch * recipe.prompts * recipe.window
     if not recipe.fused_head:
         return tokens * model.vocab * (recipe.compute_bytes + 8)
     trained = 0 if recipe.lora else 4 * model.vocab * model.hidden

@@ -3,17 +3,18 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
-from judgelm.doctor.training_plan.configs import Configured
+from judgelm.doctor.training_plan.configs import Configured, is_preference
 from judgelm.doctor.training_plan.estimate import Cluster, ModelFacts, Operations, Recipe, operations_of, steps_of
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.training.rows.builder import SFTRowBuilder
+from judgelm.training.rows.pair_prompts import PairRowBuilder, PairRowOptions
 from judgelm.training.rows.records import RowOptions
 
 
@@ -173,7 +174,7 @@ def _adapted(linear: Mapping[str, Any], targets: tuple[str, ...] | None) -> list
 
 
 def look_at_data(configured: Configured) -> DataFacts:
-    """Count the rows that `train/sft.py` would train on, exactly: same tokenizer, same builder, same seed."""
+    """Count the rows that the recipe would train on, exactly: same tokenizer, same builder, same seed."""
     files = configured.train_data
     missing = [file for file in files if not Path(file).exists()]
     if not files or missing:
@@ -183,14 +184,24 @@ def look_at_data(configured: Configured) -> DataFacts:
     except (OSError, ValueError):
         return DataFacts(left_out={}, why=f"no tokenizer of {configured.model} on this machine")
     try:
-        builder = SFTRowBuilder(tokenizer, _row_options(configured))
-        lengths = [len(row.input_ids) for row in builder.read(files)]
+        builder, lengths = _row_lengths(configured, tokenizer)
     except JudgelmError as error:
         return DataFacts(left_out={}, why=str(error))
     counts = builder.counts
     return DataFacts(
         rows=counts.made, tokens=sum(lengths), longest=max(lengths), cut=counts.cut, left_out=dict(counts.left_out)
     )
+
+
+def _row_lengths(configured: Configured, tokenizer: Any) -> tuple[SFTRowBuilder, list[int]]:
+    """The builder of the rows, with its counts, and the tokens of each of their sequences."""
+    options = _row_options(configured)
+    if not is_preference(configured.values):
+        builder = SFTRowBuilder(tokenizer, options)
+        return builder, [len(row.input_ids) for row in builder.read(configured.train_data)]
+    pairs = PairRowBuilder(tokenizer, PairRowOptions(**asdict(options), both_orders=configured.recipe.prompts == 2))
+    rows = pairs.read(configured.train_data)
+    return pairs, [len(ids) for row in rows for ids in (row.prompt_ids, row.swapped_ids) if len(ids)]
 
 
 def _row_options(configured: Configured) -> RowOptions:

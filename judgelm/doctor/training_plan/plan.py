@@ -63,13 +63,14 @@ def plan(model: ModelFacts, recipe: Recipe, cluster: Cluster, *, gpu_flops: floa
     memory = memory_of(model, recipe, cluster)
     held = fits(memory, cluster)
     batch = recipe.micro_batch * recipe.accumulation * cluster.gpus
-    step = operations_of(model, recipe, batch * recipe.window)
+    step_tokens = batch * recipe.prompts * recipe.window
+    step = operations_of(model, recipe, step_tokens)
     return Plan(
         cluster=cluster,
         memory=memory,
         fits=held,
         global_batch=batch,
-        step_tokens=batch * recipe.window,
+        step_tokens=step_tokens,
         step=step,
         step_seconds=step.seconds(gpus=cluster.gpus, gpu_flops=gpu_flops, mfu=mfu),
         ways=() if held else ways_out(model, recipe, cluster),
