@@ -42,6 +42,11 @@ COMMANDS: Mapping[str, LazyCommand] = {
         epilog="REPORT_EPILOG",
         help="Write one self-contained HTML file with the metrics, figures, and every disagreement, flip and failure.",
     ),
+    "show": LazyCommand(
+        module="judgelm.cli.show",
+        name="show",
+        help="Print the verdicts of a run over pairs, with probabilities; needs no labels.",
+    ),
     "doctor": LazyCommand(
         module="judgelm.cli.doctor.command",
         name="doctor",

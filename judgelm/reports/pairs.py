@@ -39,7 +39,7 @@ class ListedPair:
     """One entry; texts are raw and untrusted, the template escapes them. None where no sample was given.
 
     Scores are those behind the label, in sample order; they and the probability that the first is better are None where
-    there are none.
+    there are none. `label` is empty where the pair has none.
     """
 
     id: str
@@ -69,6 +69,11 @@ class PairList:
         return any(pair.probability is not None for pair in self.pairs)
 
     @property
+    def has_labels(self) -> bool:
+        """True if an entry has a label."""
+        return any(pair.label for pair in self.pairs)
+
+    @property
     def has_label_scores(self) -> bool:
         """True if an entry's label has scores."""
         return any(pair.label_scores is not None for pair in self.pairs)
@@ -93,7 +98,10 @@ def list_pairs(
             kinds.setdefault(key, []).append(kind)
     differing = {pair.sample_id: WINNER_NAMES[pair.judged] for pair in evaluation.disagreements}
     answers = differing | dict.fromkeys(evaluation.failed, "failed")
-    entries = ((judgments[key], tuple(names), answers.get(key)) for key, names in kinds.items())
+    entries = (
+        (judgments[key], tuple(names), answers.get(key, WINNER_NAMES[pair_winner(labels[key])]))
+        for key, names in kinds.items()
+    )
     return PairList(
         pairs=tuple(
             _listed(
@@ -111,6 +119,25 @@ def list_pairs(
     )
 
 
+def list_verdicts(
+    judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], labels: Mapping[str, Label], cap: int = LIST_CAP
+) -> PairList:
+    """The first `cap` pairs of a run, whatever their verdict; their labels, where there are any."""
+    listed: list[ListedPair] = []
+    for name, judgment in list(judgments.items())[:cap]:
+        label = labels.get(name)
+        flags = (
+            label is not None and judgment.winner is not None and pair_winner(label) != judgment.winner,
+            judgment.consistent is False,
+            judgment.failure is not None,
+        )
+        kinds = tuple(kind for kind, applies in zip(KINDS, flags, strict=True) if applies)
+        judged = "failed" if judgment.winner is None else WINNER_NAMES[judgment.winner]
+        listed.append(_listed(judgment, kinds, judged, samples.get(name), label, "as_judged"))
+    totals = {kind: sum(kind in pair.kinds for pair in listed) for kind in KINDS}
+    return PairList(pairs=tuple(listed), totals=totals, left_out=dict.fromkeys(KINDS, 0))
+
+
 def score_text(scores: Sequence[float] | None) -> str:
     """(8.0, 6.5) -> `8 : 6.5`, in one piece; a dash where there are none."""
     return "–" if scores is None else "\u00a0:\u00a0".join(f"{score:g}" for score in scores)
@@ -123,17 +150,22 @@ def clipped(text: str, cap: int = TEXT_CAP) -> str:
 
 
 def _listed(
-    judgment: Judgment, kinds: tuple[str, ...], judged: str | None, sample: Sample | None, label: Label, rule: LabelRule
+    judgment: Judgment,
+    kinds: tuple[str, ...],
+    judged: str,
+    sample: Sample | None,
+    label: Label | None,
+    rule: LabelRule,
 ) -> ListedPair:
-    """One entry; `judged` is None where the judge agrees with the label."""
+    """One entry."""
     return ListedPair(
         id=judgment.sample_id,
         kinds=kinds,
-        judged=judged or WINNER_NAMES[pair_winner(label)],
+        judged=judged,
         scores=scores_behind(judgment, rule),
         probability=judgment.probability,
-        label=WINNER_NAMES[pair_winner(label)],
-        label_scores=label.scores,
+        label="" if label is None else WINNER_NAMES[pair_winner(label)],
+        label_scores=None if label is None else label.scores,
         question=None if sample is None else clipped(sample.question),
         answers=() if sample is None else tuple(clipped(answer) for answer in sample.answers),
         reference=None if sample is None or sample.reference is None else clipped(sample.reference),
