@@ -1,3 +1,5 @@
+# make demo             judge examples/pairs.jsonl with the small judge, evaluate, report: runs/demo/report.html
+# make demo DATA=FILE   judge your own pairs with it: runs/own/NAME.jsonl and NAME.html
 # make demo-train       generate data, train a small judge, judge, evaluate, report: runs/demo-train/report.html
 # make test             the default tests;  test-distributed, test-docs, test-slow, test-browser, test-gpu: the other tiers
 # make check            format, lint, types, import contracts
@@ -20,17 +22,22 @@ LAUNCH := DS_ACCELERATOR=cpu $(BIN)/accelerate launch --config_file configs/acce
 	--num_cpu_threads_per_process $(shell nproc)
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: setup demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
+.PHONY: setup demo demo-train test test-distributed test-docs test-slow fuzz mutants test-browser test-gpu conformance check docs bench bench-gpu bench-gpu-packages lab lab-quick clean
 
 setup: $(VENV)/.tools
 
-# What the demo needs. Python compiles a module when it is first imported: to compile all of them takes longer than to
-# install them. Where the environment forbids Python to keep what it compiled, as many container images do, every process
-# would compile anew: `import trl.trainer.sft_trainer` takes 20 s instead of 10.
+# What judging with an adapter needs. Python compiles a module when it is first imported: to compile all of them takes
+# longer than to install them. Where the environment forbids Python to keep what it compiled, as many container images do,
+# every process would compile anew: `import trl.trainer.sft_trainer` takes 20 s instead of 10.
 unexport PYTHONDONTWRITEBYTECODE
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.judging: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
+	$(INSTALL) -e . peft
+	touch $@
+
+# what training needs besides
+$(VENV)/.installed: $(VENV)/.judging
 	$(INSTALL) -e ".[train]"
 	touch $@
 
@@ -47,6 +54,28 @@ $(VENV)/.vllm: constraints.txt | $(VENV)/.tools
 		$(BIN)/pip uninstall -qq --yes torchvision torchaudio torchcodec; \
 	fi
 	touch $@
+
+# The verdicts go by the probabilities of both orders.
+JUDGE := --both-orders --distribution --order-rule probability --overwrite
+OWN = runs/own/$(notdir $(basename $(DATA)))
+
+ifdef DATA
+demo: $(VENV)/.judging
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install small-judge
+	mkdir -p runs/own
+	$(BIN)/judgelm-batch "$(DATA)" -o "$(OWN).jsonl" $(JUDGE) --max-failure-rate 1
+	$(BIN)/judgelm show "$(OWN).jsonl" --samples "$(DATA)" -o "$(OWN).html"
+else
+demo: $(VENV)/.judging
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/judgelm judges install small-judge
+	mkdir -p runs/demo
+	$(BIN)/judgelm-batch examples/pairs.jsonl -o runs/demo/judgments.jsonl $(JUDGE)
+	$(BIN)/judgelm show runs/demo/judgments.jsonl --samples examples/pairs.jsonl --limit 10
+	$(BIN)/judgelm eval runs/demo/judgments.jsonl --labels examples/pairs.jsonl --json runs/demo/eval.json
+	$(BIN)/judgelm report runs/demo/judgments.jsonl --labels examples/pairs.jsonl -o runs/demo/report.html \
+		--title "The small judge on 60 example pairs"
+	@echo "open runs/demo/report.html"
+endif
 
 demo-train: $(RUN)/judge/judge.json
 	$(BIN)/judgelm-batch $(RUN)/test.jsonl -o $(RUN)/judgments.jsonl --model $(RUN)/judge --both-orders --overwrite
