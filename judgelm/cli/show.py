@@ -121,7 +121,8 @@ def _summary(rows: list[dict[str, Any]]) -> list[str]:
     winners = Counter(row["winner"] for row in rows)
     failed = f", {winners[None]:,} failed" if winners[None] else ""
     sentences = [
-        f"{len(rows):,} pairs: {winners[1]:,} first better, {winners['tie']:,} ties, {winners[2]:,} second better"
+        f"{len(rows):,} pairs: {winners[1]:,} first better, {winners['tie']:,} {'tie' if winners['tie'] == 1 else 'ties'}, "
+        f"{winners[2]:,} second better"
         f"{failed}."
     ]
     if any(row["probability"] is not None for row in rows):
