@@ -119,12 +119,9 @@ def _one_line(text: str) -> str:
 def _summary(rows: list[dict[str, Any]]) -> list[str]:
     """Counts of the run in a few sentences."""
     winners = Counter(row["winner"] for row in rows)
+    ties = "1 tie" if winners["tie"] == 1 else f"{winners['tie']:,} ties"
     failed = f", {winners[None]:,} failed" if winners[None] else ""
-    sentences = [
-        f"{len(rows):,} pairs: {winners[1]:,} first better, {winners['tie']:,} {'tie' if winners['tie'] == 1 else 'ties'}, "
-        f"{winners[2]:,} second better"
-        f"{failed}."
-    ]
+    sentences = [f"{len(rows):,} pairs: {winners[1]:,} first better, {ties}, {winners[2]:,} second better{failed}."]
     if any(row["probability"] is not None for row in rows):
         sentences.append("P(first) is the judge's probability that the first answer is better.")
     both = [row["consistent"] for row in rows if row["consistent"] is not None]
