@@ -97,7 +97,7 @@ def _print_verdicts(rows: list[dict[str, Any]], limit: int) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("verdict", "P(first)", "orders", *(["label"] if has_label else [])):
         table.add_column(name, min_width=13 if name in ("verdict", "label") else len(name))
-    table.add_column("question", no_wrap=True, max_width=max(20, out.width - (47 if has_label else 32)))
+    table.add_column("question", no_wrap=True, max_width=max(20, out.width - (54 if has_label else 38)))
     for row in rows[:limit]:
         verdict = _WINNERS.get(row["winner"], failure_name(row["failure"] or "failed"))
         probability = "-" if row["probability"] is None else f"{row['probability']:.2f}"
