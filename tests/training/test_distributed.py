@@ -24,7 +24,7 @@ from tests.support import recipe_runs
 from tests.support.vicuna_folders import pickle_weights
 
 CLUSTERS = recipe_runs.ROOT / "configs/accelerate"
-PREFERENCES = {"reason_prob": 0.0}
+PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
 STEPS = 9  # 96 rows x 1.5 epochs / 16
 SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
     "ddp": (4, 2),
