@@ -10,10 +10,14 @@ from trl import ModelConfig, SFTConfig, TrlParser
 from judgelm.errors import ConfigError
 from judgelm.training.attention import Installed, best_attention, installed_attention, supports_flash_attention
 from judgelm.training.config import JudgeArguments
+from judgelm.training.preference import PreferenceArguments, masked_attention
 from judgelm.training.trainer import is_padding_free
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted(path for path in (ROOT / "configs/train").glob("judgelm_*.yaml") if "dpo" not in path.stem)
+RECIPES = sorted(
+    path for path in (ROOT / "configs/train").glob("judgelm_*.yaml") if not path.stem.endswith(("dpo", "preference"))
+)
+PREFERENCE_RECIPE = ROOT / "configs/train/judgelm_7b_preference.yaml"
 A100 = Installed(generation=8, versions=(2,), kernels=False)
 
 
@@ -96,9 +100,17 @@ def test_the_recipes_take_flash_attention_without_padding_where_the_page_says_so
         assert is_padding_free(sft.padding_free, found.implementation) == unpadded
 
 
+def test_the_recipe_of_preferences_names_none_and_takes_sdpa():
+    arguments = ["--config", str(PREFERENCE_RECIPE), "--use_cpu", "true", "--tf32", "false"]
+    _, sft, model = TrlParser((PreferenceArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
+    assert (model.attn_implementation, sft.padding_free) == (None, False)
+    assert masked_attention(model, sft).implementation == "sdpa"
+
+
 def test_the_page_says_what_the_recipes_do():
     page = " ".join((ROOT / "docs/training.md").read_text().split())
     assert (
         "No recipe names one. Training in 16 bits on a CUDA GPU takes FlashAttention, and rows without padding" in page
     )
     assert "else torch's `sdpa` with padded rows" in page
+    assert "Training on preferences takes `sdpa` everywhere" in page
