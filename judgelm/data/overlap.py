@@ -13,7 +13,7 @@ Source: Brown et al., Language Models are Few-Shot Learners (2020), appendix C, 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -163,6 +163,29 @@ class IndexedTexts:
         if counts[example.kind] <= examples:
             result.examples.append(example)
         return True
+
+
+class ExcludedQuestions:
+    """The questions of test files, which training pairs must not ask.
+
+    Args:
+        paths: in any format of samples, or rows with a question alone.
+
+    Raises:
+        InputError: a file cannot be read, or its fields are not recognised.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._files = [(path, IndexedTexts(path)) for path in paths]
+        self._results: dict[str, str] = {}
+
+    def find(self, question: str) -> str:
+        """The file that asks the question, and how near: `test.jsonl: exact 17`; empty where none does."""
+        if question not in self._results:
+            copies = ((path, texts.find_question(question)) for path, texts in self._files)
+            copy = next(((path, copy) for path, copy in copies if copy is not None), None)
+            self._results[question] = "" if copy is None else f"{copy[0]}: {copy[1].kind} {copy[1].of}"
+        return self._results[question]
 
 
 def _example(part: Literal["question", "answer"], text: str, copy: Duplicate | None) -> Example | None:

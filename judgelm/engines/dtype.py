@@ -3,7 +3,8 @@
 It is the checkpoint's own, except on a CPU without instructions for it: such a CPU emulates bfloat16 and float16,
 several times slower than float32. A few products of the model's shape are measured, and float32 is taken where it is
 clearly faster and fits into memory. Nothing is rounded to fewer bits than the checkpoint has, except a float16
-checkpoint whose float32 form does not fit.
+checkpoint whose float32 form does not fit, and weights that were blocks of a few bits in a GGUF file: bfloat16 moves
+them by at most 1 part in 256, far less than their quantisation did, and is the fast format of most devices.
 """
 
 import time
@@ -16,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.gguf import gguf_record
 from judgelm.engines.parameters import all_parameters
 from judgelm.engines.transformers.memory import available_bytes
 
@@ -94,9 +96,7 @@ def choose_cpu_dtype(
     measured = slowness(stored, seconds, flags)
     if not measured:
         speed = seconds["float32"] / seconds[stored]
-        return DtypeChoice(
-            dtype=stored, note=f"dtype: {stored}, the checkpoint's ({speed:.1f}x the speed of float32 on this CPU)"
-        )
+        return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({speed:.1f}x the speed of float32 on this CPU)")
     if weights is not None and 4 * weights <= _WEIGHTS_SHARE * free_bytes:
         hint = ""
         if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _CLEARLY:
@@ -106,7 +106,7 @@ def choose_cpu_dtype(
     unfit = f"{measured} than float32, which takes {size} where {max(0, free_bytes) / 1e9:.1f} GB are free"
     if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _CLEARLY:
         return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
-    return DtypeChoice(dtype=stored, note=f"dtype: {stored}, the checkpoint's ({unfit})")
+    return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({unfit})")
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
@@ -141,7 +141,12 @@ def half_format(device: str, flags: frozenset[str]) -> str | None:
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """The checkpoint's format, by its config or its first weights; None where neither can be read."""
+    """The checkpoint's format, by its config or its first weights; None where neither can be read.
+
+    It is bfloat16 for weights dequantised from a GGUF file's blocks, whatever the cache holds them in.
+    """
+    if (gguf := gguf_record(base)) is not None and gguf.quantised:
+        return "bfloat16"
     for part in (config, config.get_text_config()):
         if (dtype := getattr(part, "dtype", None)) is not None:
             return str(dtype).removeprefix("torch.")

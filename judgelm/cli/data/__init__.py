@@ -20,6 +20,11 @@ class _DataCommands(LazyGroup):
             help="Read a published benchmark into rows that judgelm-batch judges and judgelm eval compares with.",
             no_args_is_help=False,
         ),
+        "derive": LazyCommand(
+            module="judgelm.cli.data.derive",
+            name="derive_command",
+            help="Derive training pairs from judged pairs: two answers with one baseline, or one to another question.",
+        ),
         "overlap": LazyCommand(
             module="judgelm.cli.data.overlap",
             name="overlap_command",

@@ -17,7 +17,7 @@ from judgelm.data.builder.options import BuildOptions
 from judgelm.data.builder.splits import Stratum, stratum
 from judgelm.data.duplicates import Duplicates, QuestionGroups
 from judgelm.data.labelled_pair import LabelledPair, read_labelled, score_line
-from judgelm.data.overlap import IndexedTexts
+from judgelm.data.overlap import ExcludedQuestions
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
 from judgelm.data.soft_preference import training_scores
@@ -112,7 +112,7 @@ class PairReader:
         self._left_out = left_out
         self._length_filter = length_filter
         self._duplicates = Duplicates(threshold=options.near_duplicates)
-        self._excluded = [(path, IndexedTexts(path)) for path in options.exclude]
+        self._excluded = ExcludedQuestions(options.exclude)
         self._references = {} if options.references is None else read_references(options.references)
 
     def pairs(self) -> Iterator[LabelledPair]:
@@ -143,7 +143,7 @@ class PairReader:
     def _unique(self) -> Iterator[LabelledPair]:
         for pair in self._clean():
             first, second = pair.sample.answers
-            if excluding := self._excluding(pair.sample.question):
+            if excluding := self._excluded.find(pair.sample.question):
                 self._drop(pair, "question of an excluded file", excluding)
                 continue
             characters = len(pair.sample.question) + len(first) + len(second)
@@ -157,13 +157,6 @@ class PairReader:
                 self._drop(pair, "exact duplicate", f"of {duplicate.of}")
             else:
                 self._drop(pair, "near duplicate", f"of {duplicate.of}, similarity {duplicate.similarity:.2f}")
-
-    def _excluding(self, question: str) -> str:
-        """The file of `exclude` that asks the question, and how near; empty where none does."""
-        for path, texts in self._excluded:
-            if (copy := texts.find_question(question)) is not None:
-                return f"{path}: {copy.kind} {copy.of}"
-        return ""
 
     def _clean(self) -> Iterator[LabelledPair]:
         several = len(self._options.inputs) > 1

@@ -39,6 +39,7 @@ class GgufRecord:
         file: name of the file.
         sha256: of the file, hex.
         architecture: by llama.cpp's name.
+        quantised: whether the file's weights are blocks of a few bits each.
         dtype: of the checkpoint's weights.
         weight_bytes: size of the checkpoint's weights.
         repairs: differences between the file's statements and the conversion that were mended.
@@ -50,6 +51,7 @@ class GgufRecord:
     file: str
     sha256: str
     architecture: str
+    quantised: bool
     dtype: str
     weight_bytes: int
     repairs: tuple[str, ...] = ()
@@ -175,6 +177,7 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path) -> None:
             file=file.name,
             sha256=sha256,
             architecture=header.architecture,
+            quantised=header.dtype is None,
             dtype=dtype,
             weight_bytes=_weight_bytes(partial),
             repairs=tuple(repairs),

@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
+from judgelm.engines.dtype import stored_dtype
 from judgelm.engines.gguf import checkpoint_of, gguf_checkpoint, gguf_note, gguf_record
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError, RunError
@@ -48,6 +49,12 @@ def test_unquantised_weights_stay_as_they_are(tiny_model, tmp_path):
     own = load_file(tiny_model / "model.safetensors")
     assert all(np.array_equal(weight, own[name]) for name, weight in load_file(folder / "model.safetensors").items())
     assert gguf_record(folder).dtype == "float32"
+    assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "float32"
+
+
+def test_quantised_weights_are_computed_in_bfloat16(tiny_gguf):
+    folder = checkpoint_of(tiny_gguf)
+    assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "bfloat16"
 
 
 def test_weights_beyond_float16_are_kept_in_float32(tiny_model, tmp_path):

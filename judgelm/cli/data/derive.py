@@ -1,0 +1,77 @@
+"""`judgelm data derive`."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from judgelm.cli.console import console
+from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
+from judgelm.errors import ConfigError, InputError
+
+EPILOG = """
+Examples:
+
+  judgelm data derive judged.jsonl -o derived.jsonl --exclude test.jsonl
+
+  judgelm data derive judged.jsonl -o derived.jsonl --same-baseline 0
+
+Exit codes: 0 done, 1 usage or input error.
+"""
+
+
+def derive_command(
+    judged: Annotated[Path, typer.Argument(metavar="JUDGED", help="Labelled pairs, in any format of samples.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Derived pairs, as rows for training.")],
+    exclude: Annotated[
+        list[Path] | None,
+        typer.Option("--exclude", help="File of test questions, none of which is used; give it once for each file."),
+    ] = None,
+    same_baseline: Annotated[
+        int, typer.Option(min=0, help="Pairs of two answers compared with one third, by question, judge and third.")
+    ] = 4,
+    other_question: Annotated[
+        int, typer.Option(min=0, help="Pairs whose worse answer belongs to another question, by question.")
+    ] = 4,
+    longer_share: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="How often the longer answer of the same baseline is better.")
+    ] = 0.5,
+    max_characters: Annotated[int | None, typer.Option(min=1, help="Of question and both answers.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed draws other pairs.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="Replace an earlier file.")] = False,
+    json_out: JsonOut = None,
+    quiet: Quiet = False,
+) -> None:
+    """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
+    from judgelm.data.derived_pairs import Derivation, derived_pairs  # numpy and scipy take a second to load
+    from judgelm.data.labelled_pair import judgelm_row, read_labelled
+    from judgelm.data.overlap import ExcludedQuestions
+    from judgelm.jsonl import whole_file
+
+    options = Derivation(
+        same_baseline=same_baseline,
+        other_question=other_question,
+        longer_share=longer_share,
+        max_characters=max_characters,
+        seed=seed,
+    )
+    if out.exists() and not overwrite:
+        raise ConfigError(f"{out}: exists already; add --overwrite to replace it, or choose another -o")
+    excluded = ExcludedQuestions(map(str, exclude or ()))
+    pairs = read_labelled(str(judged), source=judged.stem)
+    usable = (pair for pair in pairs if not excluded.find(pair.sample.question))
+    counts: Counter[str] = Counter()
+    with whole_file(out) as file:
+        for pair in derived_pairs(usable, options):
+            rule = str(pair.sample.metadata["rule"])
+            counts[rule] += 1
+            file.write(judgelm_row(pair) | {"source": f"{judged.stem}: {rule}"})
+        if not counts:
+            finding = f"{judged}: no pair could be derived"
+            raise InputError(f"{finding}; it takes questions with two judged pairs of one baseline, or two questions")
+    write_json(json_out, dict(counts))
+    if not (quiet or is_stdout(json_out)):
+        for rule, number in sorted(counts.items()):
+            console.print(f"{number:,} pairs: {rule}", markup=False, highlight=False)
+        console.print(f"written: {out}", markup=False, highlight=False, soft_wrap=True)

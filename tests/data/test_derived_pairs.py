@@ -1,0 +1,148 @@
+"""Derived pairs by hand: preferences subtracted over a baseline, answers to other questions, balance, repeatability."""
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from judgelm.cli.main import app
+from judgelm.data.derived_pairs import Derivation, derived_pairs
+from judgelm.data.labelled_pair import LabelledPair, read_labelled
+from judgelm.records import Label, Sample
+
+
+def judged(number, question, first, second, preference, judge="teacher"):
+    sample = Sample(
+        id=str(number), question=question, answers=(first, second), answer_models=(f"m-{first}", f"m-{second}"),
+        metadata={"annotator": judge},
+    )  # fmt: skip
+    return LabelledPair(
+        sample=sample, plain=Label(sample_id=str(number), winner=1, preference=preference), referenced=None
+    )
+
+
+def derived(pairs, same=50, other=0, **options):
+    return list(derived_pairs(pairs, Derivation(same_baseline=same, other_question=other, **options)))
+
+
+def preferences(pairs):
+    """P(first better) by the two answers, in alphabetical order."""
+    return {
+        tuple(sorted(pair.sample.answers)): pair.plain.preference
+        if pair.sample.answers == tuple(sorted(pair.sample.answers))
+        else 1 - pair.plain.preference
+        for pair in pairs
+    }
+
+
+def test_log_odds_against_one_baseline_subtract():
+    # logit .8 - logit .3 = log 4 + log 7/3 = log 28/3: 28/31
+    pairs = [judged(1, "Q?", "aa", "cc", 0.8), judged(2, "Q?", "cc", "bb", 0.7)]
+    assert preferences(derived(pairs)) == {("aa", "bb"): pytest.approx(28 / 31)}
+
+
+def test_a_clear_win_and_a_clear_loss_count_as_nine_to_one_each():
+    pairs = [judged(1, "Q?", "aa", "cc", 1.0), judged(2, "Q?", "bb", "cc", 0.0)]
+    assert preferences(derived(pairs)) == {("aa", "bb"): pytest.approx(81 / 82)}
+
+
+def test_unsure_pairs_other_judges_and_other_questions_are_not_subtracted():
+    assert not derived([judged(1, "Q?", "aa", "cc", 0.7), judged(2, "Q?", "bb", "cc", 0.4)])  # 0.78
+    assert not derived([judged(1, "Q?", "aa", "cc", 1.0), judged(2, "Q?", "bb", "cc", 0.0, "another")])
+    assert not derived([judged(1, "Q?", "aa", "cc", 1.0), judged(2, "R?", "bb", "cc", 0.0)])
+
+
+def test_an_answer_to_another_question_loses_to_one_of_this_question():
+    pairs = [judged(n, f"Question {n}?", f"right {n} a", f"right {n} b", 1.0) for n in range(10)]
+    made = derived(pairs, same=0, other=4)
+    assert made
+    for pair in made:
+        number = pair.sample.question.removeprefix("Question ").rstrip("?")
+        better = pair.sample.answers[0 if pair.plain.preference == 1 else 1]
+        worse = pair.sample.answers[1 if pair.plain.preference == 1 else 0]
+        assert better.startswith(f"right {number}")
+        assert not worse.startswith(f"right {number}")
+        assert pair.sample.metadata["rule"] == "other question"
+
+
+def test_the_other_question_is_one_with_words_in_common():
+    pairs = [
+        judged(1, "How do I bake bread?", "knead the dough", "use an oven", 1.0),
+        judged(2, "How do I bake cake?", "beat the eggs", "whisk the cream", 1.0),
+        judged(3, "Who was Napoleon?", "an emperor", "a general", 1.0),
+    ]
+    worse = {
+        pair.sample.answers[1 if pair.plain.preference == 1 else 0]
+        for pair in derived(pairs, same=0, other=8)
+        if pair.sample.question == "How do I bake bread?"
+    }
+    assert worse <= {"beat the eggs", "whisk the cream"}
+    assert worse
+
+
+def world():
+    """Answers a to h of 30 questions against one baseline; the longer ones win more often."""
+    return [
+        judged(
+            f"{q}{n}", f"Question {q}?", f"{q} " + "x" * (30 * n), "the baseline", (0.05, 0.1, 0.9, 0.95)[(n + q) % 4]
+        )
+        for q in range(30)
+        for n in range(8)
+    ]
+
+
+def test_lengths_and_positions_are_balanced():
+    made = [pair for pair in derived(world()) if len(set(map(len, pair.sample.answers))) == 2]
+    longer = [(len(pair.sample.answers[0]) > len(pair.sample.answers[1])) == (pair.plain.winner == 1) for pair in made]
+    assert len(made) > 300
+    assert sum(longer) / len(made) == pytest.approx(0.5, abs=0.01)
+    first = sum(pair.plain.winner == 1 for pair in made) / len(made)
+    assert abs(first - 0.5) < 4 * math.sqrt(0.25 / len(made))
+
+
+def test_the_order_of_the_rows_changes_nothing_and_no_pair_comes_twice():
+    made = [(pair.sample.id, pair.plain.preference) for pair in derived(world(), other=3)]
+    assert made == [(pair.sample.id, pair.plain.preference) for pair in derived(world()[::-1], other=3)]
+    assert len({name for name, _ in made}) == len(made)
+    assert made != [(pair.sample.id, pair.plain.preference) for pair in derived(world(), other=3, seed=1)]
+
+
+def test_long_pairs_are_left_out():
+    assert all(
+        len(pair.sample.question) + sum(map(len, pair.sample.answers)) <= 200
+        for pair in derived(world(), max_characters=200)
+    )
+
+
+def test_the_command_writes_rows_for_training_and_passes_test_questions_over(tmp_path):
+    rows = [
+        {"id": f"{q}{n}", "question": f"Question {q}?", "answer_1": f"{q} {n}", "answer_2": "base", "preference": n % 2}
+        for q in range(6)
+        for n in range(4)
+    ]
+    judged_file, test, out = (tmp_path / name for name in ("judged.jsonl", "test.jsonl", "out.jsonl"))
+    judged_file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    test.write_text(json.dumps({"id": "t", "question": "Question 3?", "answer_1": "a", "answer_2": "b"}) + "\n")
+    command = ["data", "derive", str(judged_file), "-o", str(out), "--exclude", str(test)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    pairs = list(read_labelled(str(out), source="x"))
+    assert {pair.sample.question for pair in pairs} == {f"Question {q}?" for q in (0, 1, 2, 4, 5)}
+    assert all(not any(text.startswith("3 ") for text in pair.sample.answers) for pair in pairs)
+    assert {json.loads(line)["source"].split(": ")[1].split(",")[0] for line in out.open()} == {
+        "same baseline",
+        "other question",
+    }
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 1
+    assert "exists already" in str(again.output) + str(again.exception)
+
+
+def test_a_file_that_gives_no_pair_is_an_error(tmp_path):
+    only = tmp_path / "one.jsonl"
+    only.write_text(json.dumps({"id": "1", "question": "Q?", "answer_1": "a", "answer_2": "b", "preference": 1}) + "\n")
+    result = CliRunner().invoke(app, ["data", "derive", str(only), "-o", str(tmp_path / "out.jsonl")])
+    assert result.exit_code == 1
+    assert "no pair could be derived" in str(result.output) + str(result.exception)
+    assert not (tmp_path / "out.jsonl").exists()
