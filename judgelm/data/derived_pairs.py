@@ -5,6 +5,7 @@
   than 0.9, so a clear win and a clear loss give 0.988. Pairs below 0.8 are left out: they say little.
 - **other question**: an answer to the question is better than one to another question, however good that is. Of some
   drawn questions the one with the most words in common is taken. A judge that learns from these reads the question.
+  Where a limit of characters is set, both answers are cut to fit, at the same length: their beginnings tell enough.
 
 Both kinds are balanced by length as training sets are (`judgelm.data.builder.balance`), and the better answer stands
 first in half of them. Draws depend on the seed and the texts alone, not on the order of the rows.
@@ -32,6 +33,7 @@ _SUREST = 0.9
 _LEAST_SURE = 0.8
 _DRAWS = 8  # drawn pairs for each one wanted: many are unsure, too long, or left out for balance
 _QUESTIONS_DRAWN = 20
+_LEAST_ROOM = 50
 
 
 class _Answer(NamedTuple):
@@ -49,7 +51,7 @@ class Derivation:
         other_question: pairs drawn for each question, before balancing.
         longer_share: how often the longer answer is the better one among pairs of the same baseline; one half among
             those of another question.
-        max_characters: of question and both answers; longer pairs are not derived. None is no limit.
+        max_characters: of question and both answers. None is no limit.
         seed: another seed draws other pairs.
     """
 
@@ -129,14 +131,17 @@ def _same_baseline(question: _Question, options: Derivation) -> Iterator[Labelle
 def _other_question(question: _Question, others: Sequence[_Question], options: Derivation) -> Iterator[LabelledPair]:
     draw = random.Random(f"{options.seed}:other:{question.text}")
     answers = sorted(question.answers.values())
+    room = None if options.max_characters is None else (options.max_characters - len(question.text)) // 2
+    if room is not None and room < _LEAST_ROOM:
+        return
     made = 0
     for _ in range(_DRAWS * options.other_question):
         if made == options.other_question:
             break
         candidates = draw.sample(others, min(_QUESTIONS_DRAWN, len(others)))
         other = max(candidates, key=lambda candidate: (_alike(question, candidate), candidate.text))
-        right, wrong = draw.choice(answers), draw.choice(sorted(other.answers.values()))
-        if other is question or right.text == wrong.text or not _fits(question, right, wrong, options):
+        right, wrong = (_cut(draw.choice(each), room) for each in (answers, sorted(other.answers.values())))
+        if other is question or right.text == wrong.text:
             continue
         made += 1
         if draw.random() < 0.5:
@@ -166,6 +171,14 @@ def _pair(question: _Question, first: _Answer, second: _Answer, preference: floa
     preference = rounded_preference(preference)
     label = Label(sample_id=sample.id, winner=winner_by_preference(preference), preference=preference)
     return LabelledPair(sample=sample, plain=label, referenced=None)
+
+
+def _cut(answer: _Answer, room: int | None) -> _Answer:
+    """The answer, up to the last blank within `room` characters."""
+    if room is None or len(answer.text) <= room:
+        return answer
+    kept = answer.text[:room]
+    return answer._replace(text=kept[: kept.rfind(" ")] if " " in kept else kept)
 
 
 def _fits(question: _Question, first: _Answer, second: _Answer, options: Derivation) -> bool:

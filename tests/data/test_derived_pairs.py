@@ -108,6 +108,15 @@ def test_the_order_of_the_rows_changes_nothing_and_no_pair_comes_twice():
     assert made != [(pair.sample.id, pair.plain.preference) for pair in derived(world(), other=3, seed=1)]
 
 
+def test_answers_to_other_questions_are_cut_to_one_length():
+    text = "word " * 200
+    pairs = [judged(n, f"Question {n}?", f"{n} {text}", f"{n} also {text}", 1.0) for n in range(4)]
+    made = derived(pairs, same=0, other=3, max_characters=300)
+    assert made
+    for pair in made:
+        assert all(140 < len(answer) <= 145 and answer.endswith("word") for answer in pair.sample.answers)
+
+
 def test_long_pairs_are_left_out():
     assert all(
         len(pair.sample.question) + sum(map(len, pair.sample.answers)) <= 200
