@@ -72,6 +72,6 @@ def derive_command(
             raise InputError(f"{finding}; it takes questions with two judged pairs of one baseline, or two questions")
     write_json(json_out, dict(counts))
     if not (quiet or is_stdout(json_out)):
-        for rule, number in sorted(counts.items()):
-            console.print(f"{number:,} pairs: {rule}", markup=False, highlight=False)
+        for rule, made in sorted(counts.items()):
+            console.print(f"{made:,} pairs: {rule}", markup=False, highlight=False)
         console.print(f"written: {out}", markup=False, highlight=False, soft_wrap=True)
