@@ -177,8 +177,8 @@ def _cut(answer: _Answer, room: int | None) -> _Answer:
     """The answer, up to the last blank within `room` characters."""
     if room is None or len(answer.text) <= room:
         return answer
-    kept = answer.text[:room]
-    return answer._replace(text=kept[: kept.rfind(" ")] if " " in kept else kept)
+    beginning = answer.text[:room]
+    return answer._replace(text=beginning[: beginning.rfind(" ")] if " " in beginning else beginning)
 
 
 def _fits(question: _Question, first: _Answer, second: _Answer, options: Derivation) -> bool:
