@@ -23,6 +23,7 @@ from judgelm.errors import ConfigError
 from judgelm.training.arguments import row_options
 from judgelm.training.attention import Attention, requested_attention
 from judgelm.training.config import JudgeArguments
+from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.nan_guard import NanGuardMixin
 from judgelm.training.rows.pair_prompts import PairRowOptions
 from judgelm.training.save import SaveDtypeMixin
@@ -80,6 +81,7 @@ class _ScoreDistributionTrainer(SFTTrainer):
         args.completion_only_loss = False
         collator = PairCollator(ScoreLineTrees(processing_class, judge.template, (judge.scale[0], judge.scale[1])))
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=collator, **options)
+        speed_up_lora(self)
         self.model_accepts_loss_kwargs = True  # the loss is divided by the step's pairs here
         self._signature_columns = list(_COLUMNS)
         self._weights = (judge.consistency_weight, judge.score_line_weight)

@@ -13,6 +13,7 @@ from trl.trainer import utils as trl_utils
 from judgelm.engines.gguf import gguf_note
 from judgelm.training.attention import Attention
 from judgelm.training.config import processes, rows_per_step
+from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.nan_guard import NanGuardMixin
 from judgelm.training.resume import last_step
 from judgelm.training.rows.dataset import EpochRows
@@ -44,6 +45,7 @@ class JudgeTrainer(ValidationMixin, NanGuardMixin, SaveDtypeMixin, SinglePassMix
         args.padding_free = is_padding_free(args.padding_free, model.config._attn_implementation)
         skip_unlabelled_logits()
         super().__init__(model=model, args=args, **options)
+        speed_up_lora(self)
         # Only their ratio matters; TRL 1.16 divides by 1 at least, so neither may be less.
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
         if score_weight != 1:
