@@ -69,7 +69,8 @@ def adapted(train_on_words, whole_judge):
 
     def train(name, **options):
         lora = {"use_peft": True, "lora_r": 8, "lora_alpha": 32, "lora_target_modules": ["all-linear"]}
-        return train_on_words(name, opposite=True, model_name_or_path=str(whole_judge), **(lora | options))
+        enough = {"num_train_epochs": 4, "warmup_steps": 0.1}
+        return train_on_words(name, opposite=True, model_name_or_path=str(whole_judge), **(lora | enough | options))
 
     return train
 
