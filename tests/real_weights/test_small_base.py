@@ -1,0 +1,142 @@
+"""Real weights: the base of the small judge judges, is trained, interrupted, resumed and merged, alike on all engines.
+
+All compute in float32, so that engines differ by the order of their sums alone.
+"""
+
+import gc
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+
+import pytest
+from fastapi.testclient import TestClient
+
+from judgelm import Judge
+from judgelm.engines.gguf import gguf_record
+from judgelm.judges.cards import judge_card
+from judgelm.prompts.judge_card import find_card
+from judgelm.serving.app import create_app
+from judgelm.serving.engine_worker import EngineWorker
+from judgelm.serving.handler import HandlerOptions, JudgeHandler
+from judgelm.serving.settings import ServerSettings
+from tests.support.batch_runs import BATCH, judged_rows
+from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+TOLERANCE = 1e-3
+"""Of P(first better) between engines."""
+TEMPLATE = "judgelm-compact"
+COUNT, STEPS, KILLED_AT, SAVED_AT = 4, 20, 12, 10
+
+
+def judged(model, pairs):
+    """Judge the pairs in both orders: replies, scores and probabilities; and by a server of the same judge."""
+    with Judge(str(model), engine="transformers", template=TEMPLATE, dtype="float32", max_model_len=1024) as judge:
+        judgments = [
+            judge.compare(row["question"], row["answer_1"], row["answer_2"], distribution=True) for row in pairs
+        ]
+        described = judge.engine.describe()
+        worker = EngineWorker(judge.engine)
+        client = TestClient(create_app(JudgeHandler(judge, worker, HandlerOptions()), ServerSettings(model="judge")))
+        bodies = [{name: row[name] for name in ("question", "answer_1", "answer_2")} for row in pairs]
+        reply = client.post("/v1/judge", json={"samples": bodies, "both_orders": True, "distribution": True})
+        worker.close()
+    gc.collect()
+    replies = [[shown.text for shown in judgment.shown] for judgment in judgments]
+    served = reply.json()["judgments"]
+    assert [[shown["text"] for shown in row["shown"]] for row in served] == replies
+    probabilities = [judgment.probability for judgment in judgments]
+    assert [row["probability"] for row in served] == pytest.approx(probabilities, abs=TOLERANCE)
+    return replies, [judgment.scores for judgment in judgments], probabilities, described
+
+
+def judged_by_vllm(model, pairs, folder):
+    """The same by `judgelm-batch` on vLLM, in a process of its own."""
+    pytest.importorskip("vllm", reason="vllm is not installed: make test-slow installs its CPU build")
+    source, out = folder / "pairs.jsonl", folder / "out.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
+    command = [
+        *(BATCH, source, "-o", out, "--model", model, "--engine", "vllm", "--template", TEMPLATE, "--both-orders"),
+        *("--distribution", "--dtype", "float32", "--max-model-len", "1024", "--max-failure-rate", "1", "--overwrite"),
+        *("--engine-arg", f"kv_cache_memory_bytes={1 << 28}"),
+    ]
+    subprocess.run([str(part) for part in command], check=True)
+    rows = [judged_rows(out)[row["id"]] for row in pairs]
+    replies = [[shown["text"] for shown in row["shown"]] for row in rows]
+    scores = [tuple(row["scores"]) if row["scores"] else None for row in rows]
+    return replies, scores, [row["probability"] for row in rows]
+
+
+def write_rows(pairs, path):
+    """As training rows: 9 and 3 for the better and the worse answer, 6 for both of a tie."""
+    scores = {1: [9, 3], 2: [3, 9], "tie": [6, 6]}
+    with path.open("w", encoding="utf-8") as file:
+        for row in pairs:
+            answers = [row["answer_1"], row["answer_2"]]
+            line = {"id": row["id"], "question": row["question"], "answers": answers, "scores": scores[row["winner"]]}
+            file.write(json.dumps(line) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def adapter(base_gguf, example_pairs, tmp_path_factory):
+    """LoRA for 20 steps, killed after the twelfth, resumed from the tenth; the losses of both are compared."""
+    folder = tmp_path_factory.mktemp("lora")
+    config = configure(
+        folder, model_name_or_path=str(base_gguf), train_data=[str(write_rows(example_pairs, folder / "rows.jsonl"))],
+        template=TEMPLATE, max_length=384, max_steps=STEPS, save_steps=SAVED_AT, per_device_train_batch_size=4,
+        gradient_accumulation_steps=2, learning_rate=1e-3, use_peft=True, lora_r=8, lora_alpha=16,
+        lora_target_modules=["all-linear"], dtype="float32",
+    )  # fmt: skip
+    killed = start(config)
+    read_to_step(killed, KILLED_AT)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert run_here(config) is None
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def merged(adapter, tmp_path_factory):
+    out = tmp_path_factory.mktemp("merged") / "judge"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["merge_lora.py", str(adapter), "-o", str(out), "--dtype", "float32"])
+        runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+    return out
+
+
+@pytest.fixture(scope="module")
+def by_adapter(adapter, example_pairs):
+    return judged(adapter, example_pairs[:COUNT])
+
+
+def test_the_base_answers_alike_on_transformers_vllm_and_the_server(base_gguf, example_pairs, tmp_path):
+    replies, *_, described = judged(base_gguf, example_pairs[:COUNT])
+    assert described["model"]["gguf_sha256"] == judge_card("small-judge").base.gguf_sha256
+    assert all(text.strip() for texts in replies for text in texts)
+    assert judged_by_vllm(base_gguf, example_pairs[:COUNT], tmp_path)[0] == replies
+
+
+def test_training_learns_resumes_and_names_its_base(adapter, base_gguf):
+    losses = losses_of(adapter / f"checkpoint-{STEPS}")
+    assert list(losses) == list(range(1, STEPS + 1))
+    assert losses[STEPS] < 0.5 * losses[1]
+    card, name = find_card(str(adapter)), base_gguf.name
+    assert (card.base.file, card.base.gguf_sha256) == (name, judge_card("small-judge").base.gguf_sha256)
+    assert card.training["base_model"] == name
+    assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == name
+
+
+def test_the_adapter_judges_alike_merged_and_on_vllm(by_adapter, adapter, merged, example_pairs, tmp_path):
+    replies, scores, probabilities, described = by_adapter
+    assert None not in probabilities, "after 20 steps it writes score lines"
+    assert described["model"]["gguf_sha256"] == gguf_record(described["model"]["path"]).sha256
+    assert judged(merged, example_pairs[:COUNT])[:2] == (replies, scores)
+    for folder in (adapter, merged):
+        same_replies, same_scores, same = judged_by_vllm(folder, example_pairs[:COUNT], tmp_path)
+        assert (same_replies, same_scores) == (replies, scores)
+        assert same == pytest.approx(probabilities, abs=TOLERANCE)
