@@ -229,7 +229,7 @@ def masked_attention(base: Any, args: Any) -> Attention:
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
         raise ConfigError(
-            f"attn_implementation is {requested!r}, but score lines need a mask of their own; use sdpa or eager, or leave it out"
+            f"attn_implementation is {requested!r}, but score lines need a mask of their own; use sdpa or eager"
         )
     implementation = requested or "sdpa"
     return Attention(
