@@ -2,9 +2,10 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from judgelm.engines.gguf import GgufRecord
 from judgelm.judges.cards import JudgeCard, judge_card
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, write_card
@@ -30,6 +31,9 @@ def package(site: Path, base: Path, card: JudgeCard = SMALL) -> Path:
 def cached_base(cache: Path, base: Path, card: JudgeCard = SMALL) -> Path:
     """Put a checkpoint where the card's base would lie."""
     folder = Path(shutil.copytree(base, cache / "gguf" / card.base.gguf_sha256))
-    record = {"file": "tiny.gguf", "sha256": card.base.gguf_sha256, "architecture": "llama", "dtype": "float32"}
-    (folder / "gguf.json").write_text(json.dumps(record | {"weight_bytes": 0}))
+    record = GgufRecord(
+        file="tiny.gguf", sha256=card.base.gguf_sha256, architecture="llama", quantised=False, dtype="float32",
+        weight_bytes=0,
+    )  # fmt: skip
+    (folder / "gguf.json").write_text(json.dumps(asdict(record)))
     return folder
