@@ -113,4 +113,4 @@ def test_the_page_says_what_the_recipes_do():
         "No recipe names one. Training in 16 bits on a CUDA GPU takes FlashAttention, and rows without padding" in page
     )
     assert "else torch's `sdpa` with padded rows" in page
-    assert "Training on preferences takes `sdpa` everywhere" in page
+    assert "Training on preferences takes `sdpa`, or `eager` if named" in page
