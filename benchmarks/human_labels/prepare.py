@@ -5,8 +5,9 @@
 
 PANDALM is a folder that holds testset-v1.json (WeOpenML/PandaLM, data/). LLMBAR (princeton-nlp/LLMBar, which holds
 MT-bench's pairs too), AUTOJ (GAIR-NLP/auto-j) and JUDGEBENCH (ScalerLab/JudgeBench) are clones, with or without a work
-tree: files are read from the newest commit. TEST, DEV and TRAIN are the splits that `configs/data/small_judge.yaml`
-builds. Each set may be left out.
+tree: files are read from the newest commit. TEST and DEV are the test and validation splits that
+`configs/data/small_judge_held_out.yaml` builds, and TRAIN is what `configs/data/small_judge.yaml` builds. Each set may
+be left out.
 """
 
 import argparse
