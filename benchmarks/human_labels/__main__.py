@@ -6,8 +6,10 @@
 
 The first line makes DATA (`prepare --help` names its sources). The second judges every set of DATA in both orders, with
 the judge and with its base zero-shot, and writes the page, its figure and all figures as JSON. Runs are run files of
-`judgelm-batch`: the same command resumes what was interrupted. The third takes the baselines alone, and needs no model.
-`--limit 300` takes a fixed subset of each set while a judge is being developed; the full sets are for the end.
+`judgelm-batch`: the same command resumes what was interrupted. The verdicts on a full set are stored in OUT/verdicts,
+by id and without texts; where they are, the set is not judged again. The third line writes the page from stored
+verdicts and baselines, and needs no model. `--limit 300` takes a fixed subset of each set while a judge is being
+developed; the full sets are for the end.
 
 Tie thresholds and the shared temperature are fitted on DATA/dev.jsonl, never on rows of a set that a figure is of.
 """
@@ -22,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.human_labels.baselines import WinRates
-from benchmarks.human_labels.judging import JudgedSet, JudgeOptions, judge_set
+from benchmarks.human_labels.judging import JudgedSet, JudgeOptions, judge_set, read_verdicts, write_verdicts
 from benchmarks.human_labels.measures import FITTED_ON, Decided, decided, fit_tie_threshold
 from benchmarks.human_labels.page import figure_of, page_of, standing_alone
 from benchmarks.human_labels.prepare import DEV, WIN_RATES, prepare
@@ -65,7 +67,7 @@ def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that `prepare` made")
-    parser.add_argument("--model", help="the judge, as judgelm-batch takes it; without it, baselines alone")
+    parser.add_argument("--model", help="the judge, as judgelm-batch takes it; without it, stored verdicts")
     parser.add_argument("--adapter", help="adapter of the judge")
     parser.add_argument("--template", help="template of the judge; default: its card's")
     parser.add_argument("--base", help="a model to judge zero-shot beside it")
@@ -89,9 +91,9 @@ def measure(
     judges = judges_of(options)
     dev_file = options.data / f"{DEV}.jsonl"
     todo = dict(rows)
-    if judges and dev_file.exists():
+    if dev_file.exists():
         todo = {DEV: read_rows(dev_file, limit=min(DEV_ROWS, options.limit or DEV_ROWS), seed=options.seed)} | todo
-    elif judges:
+    else:
         print(f"no {dev_file}: verdicts are never ties, and no shared temperature is fitted")
     for name, part in todo.items():
         tokens = estimated_tokens(part.samples)
@@ -103,42 +105,42 @@ def measure(
         entrants = {
             name: Entrant(judged=by_set[human_set.name], tie_threshold=fits[name][0], dev=fits[name][1])
             for name, by_set in judged.items()
+            if human_set.name in by_set
         }
         results[human_set.name] = result_of(human_set, rows[human_set.name], rates, entrants, resampling)
     return results
 
 
 def judges_of(options: argparse.Namespace) -> list[JudgeOptions]:
-    """The judge, then its base, as far as they are named."""
-    judges = []
-    if options.model:
-        judge = JudgeOptions(
-            name=SHORT["judge"], model=options.model, adapter=options.adapter, template=options.template,
-            dtype=options.dtype,
-        )  # fmt: skip
-        judges.append(judge)
-    if options.base:
-        judges.append(
-            JudgeOptions(
-                name=SHORT["base"],
-                model=options.base,
-                template=options.base_template,
-                dtype=options.dtype,
-                max_tokens=BASE_TOKENS,
-            )
-        )
-    return judges
+    """The judge and its base; without a model where the command line names none."""
+    judge = JudgeOptions(
+        name=SHORT["judge"], model=options.model, adapter=options.adapter, template=options.template,
+        dtype=options.dtype,
+    )  # fmt: skip
+    base = JudgeOptions(
+        name=SHORT["base"], model=options.base, template=options.base_template, dtype=options.dtype,
+        max_tokens=BASE_TOKENS,
+    )  # fmt: skip
+    return [judge, base]
 
 
 def run_judge(judge: JudgeOptions, todo: dict[str, Rows], options: argparse.Namespace) -> dict[str, JudgedSet]:
-    """One judge on dev and all sets."""
+    """One judge on dev and all sets: stored verdicts, else judged now, else not among the results."""
     kind = next(kind for kind, name in SHORT.items() if name == judge.name)
     part = "all" if options.limit is None else f"{options.limit}-{options.seed}"
     folder = options.runs / part
-    return {
-        name: judge_set(judge, rows, folder / "pairs" / f"{name}.jsonl", folder / kind / f"{name}.jsonl")
-        for name, rows in todo.items()
-    }
+    results = {}
+    for name, rows in todo.items():
+        stored = options.out / "verdicts" / kind / f"{name}.json"
+        if options.limit is None and stored.exists():
+            results[name] = read_verdicts(stored, rows)
+            print(f"{judge.name}, {name}: verdicts of {stored}; delete it to judge the set again", flush=True)
+        elif judge.model is not None:
+            pairs, run = folder / "pairs" / f"{name}.jsonl", folder / kind / f"{name}.jsonl"
+            results[name] = judge_set(judge, rows, pairs, run)
+            if options.limit is None:
+                write_verdicts(stored, rows, results[name])
+    return results
 
 
 def fit_on_dev(rows: Rows | None, judged: JudgedSet | None) -> tuple[float, Decided | None]:

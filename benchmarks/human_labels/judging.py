@@ -4,8 +4,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,13 @@ _BATCH = (str(Path(sys.executable).parent / "judgelm-batch"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """A judge and how to load it; None leaves an option to the model's card, or to `judgelm-batch`."""
+    """A judge and how to load it; None leaves an option to the model's card, or to `judgelm-batch`.
+
+    Without a model, only verdicts that are stored already are used.
+    """
 
     name: str
-    model: str
+    model: str | None
     adapter: str | None = None
     template: str | None = None
     dtype: str = "auto"
@@ -58,6 +62,33 @@ class JudgedSet:
     assigned: float | None
     consistent: float | None
     prompt_tokens: int
+
+
+def read_verdicts(path: Path, rows: Rows) -> JudgedSet:
+    """The verdicts of an earlier run on the same pairs, which can be of another machine.
+
+    Raises:
+        SystemExit: they are of other pairs.
+    """
+    record = json.loads(path.read_text(encoding="utf-8"))
+    pairs = record.pop("first_better")
+    if set(pairs) != {sample.id for sample in rows.samples}:
+        sys.exit(f"error: {path}: verdicts of other pairs; delete it to judge the set again")
+    sides = np.array([pairs[sample.id] for sample in rows.samples], dtype=np.float64)
+    return JudgedSet(verdicts=Verdicts(given=sides[:, 0], swapped=sides[:, 1]), **record)
+
+
+def write_verdicts(path: Path, rows: Rows, judged_set: JudgedSet) -> None:
+    """Store verdicts by id, without any text of the set: P(first better) in each order, null where it failed."""
+    record: dict[str, Any] = {
+        field.name: getattr(judged_set, field.name) for field in fields(judged_set) if field.name != "verdicts"
+    }
+    verdicts = judged_set.verdicts
+    sides = np.stack([verdicts.given, verdicts.swapped], axis=1).astype(object)
+    sides[np.isnan(sides.astype(np.float64))] = None
+    record["first_better"] = dict(zip((sample.id for sample in rows.samples), sides.tolist(), strict=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
 
 
 def judge_set(judge: JudgeOptions, rows: Rows, pairs: Path, out: Path) -> JudgedSet:

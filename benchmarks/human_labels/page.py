@@ -51,9 +51,9 @@ def summary(results: Results) -> list[str]:
         best = result.baselines[result.best]
         row: list[object] = [human_set.title, human_set.labels, result.n, f"{result.best}: {_percent(best.agreement)}"]
         for name in judges:
-            judge = result.judges[name]
-            row += [_percent(judge.figures.agreement), _points(judge.over_trivial)]
-        row += [_points(result.first_over[name]) for name in judges[1:]]
+            judge = result.judges.get(name)
+            row += [_percent(judge.figures.agreement), _points(judge.over_trivial)] if judge else ["not measured"] * 2
+        row += [_points(result.first_over[name]) if name in result.first_over else "" for name in judges[1:]]
         rows.append(row)
     heads = ["set", "labels", "n", "best trivial baseline"]
     for name in judges:
@@ -182,6 +182,7 @@ def figure_of(results: Results) -> str:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 0.8 + 0.62 * len(results)), layout="constrained")
         axes = figure.subplots()
+        labelled: set[str] = set()
         for row, result in enumerate(results.values()):
             points = {"best trivial baseline": result.baselines[result.best].agreement}
             points |= {name: judge.figures.agreement for name, judge in result.judges.items()}
@@ -190,8 +191,9 @@ def figure_of(results: Results) -> str:
                 errors = [[100 * max(share.value - share.low, 0)], [100 * max(share.high - share.value, 0)]]
                 axes.errorbar(
                     100 * share.value, row + 0.2 * (index - 1), xerr=errors, color=colour, marker=mark, capsize=3,
-                    linestyle="none", label=name if row == 0 else None,
+                    linestyle="none", label=None if name in labelled else name,
                 )  # fmt: skip
+                labelled.add(name)
         titles = [f"{_SETS[name].title}\n(n = {result.n:,})" for name, result in results.items()]
         axes.set_yticks(range(len(results)), titles)
         axes.invert_yaxis()
@@ -216,7 +218,7 @@ def _each_judge(results: Results) -> Iterator[tuple[HumanSet, str, JudgeResult]]
 
 
 def _judges(results: Results) -> list[str]:
-    return list(next(iter(results.values())).judges)
+    return list(dict.fromkeys(name for result in results.values() for name in result.judges))
 
 
 def _table(heads: Sequence[str], rows: Sequence[Cells]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.human_labels.__main__ import main
 from benchmarks.human_labels.baselines import WinRates, constant, generator, generator_cross_fitted, longer
-from benchmarks.human_labels.judging import judged
+from benchmarks.human_labels.judging import judged, read_verdicts, write_verdicts
 from benchmarks.human_labels.measures import (
     Verdicts,
     agreement_credits,
@@ -210,15 +210,26 @@ def test_files_come_from_the_newest_commit_of_a_bare_clone(tmp_path):
         repository_file(bare, "data/other.json", tmp_path / "copies")
 
 
-def test_baselines_alone_need_no_model(tmp_path, monkeypatch, capsys):
+def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, capsys):
     lines = [
         {"id": f"r{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "bb", "winner": "tie" if i == 3 else 2}
         for i in range(4)
     ]
-    (tmp_path / "pandalm.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    for name in ("pandalm", "llmbar"):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    rows = read_rows(tmp_path / "pandalm.jsonl", limit=None, seed=0)
+    stored = replace(judged(rows, {}), verdicts=verdicts([0.1, 0.2, 0.9, 0.5], [0.1, 0.2, NAN, 0.5]))
+    file = tmp_path / "page" / "verdicts" / "judge" / "pandalm.json"
+    write_verdicts(file, rows, stored)
     monkeypatch.setattr(sys, "argv", ["human_labels", "--data", str(tmp_path), "--out", str(tmp_path / "page")])
     main()
     assert "not measured, since" in capsys.readouterr().out
     record = json.loads((tmp_path / "page" / "results.json").read_text())
     figures = record["sets"]["pandalm"]["baselines"]["longer answer"]
     assert (figures["agreement"]["value"], figures["decided"]["value"]) == (0.75, 1.0)  # the tie is named a 2
+    judge = record["sets"]["pandalm"]["judges"]["the judge"]
+    assert (judge["figures"]["agreement"]["value"], judge["failures"]) == (0.75, {"missing": 4})  # the third failed
+    assert record["sets"]["llmbar"]["judges"] == {}
+    assert "| LLMBar | written and checked by the authors | 4 |" in (tmp_path / "page" / "results.md").read_text()
+    with pytest.raises(SystemExit, match="verdicts of other pairs"):
+        read_verdicts(file, rows.part(np.array([0])))
