@@ -1,7 +1,8 @@
 """Training on preferences against fine-tuning on score lines: the same pairs, several seeds, judged on held-out pairs.
 
-    python -m benchmarks.preference_training --train data/small_judge/*.jsonl --dev data/small_judge/validation.jsonl \
-        --base SmolLM2-135M-Instruct.Q4_1.gguf --work runs/preference-training
+    python -m benchmarks.preference_training --train data/small_judge/train.jsonl data/small_judge/derived.jsonl \
+        --dev data/small_judge_held_out/validation.jsonl --base SmolLM2-135M-Instruct.Q4_1.gguf \
+        --work runs/preference-training
 
 - `preference`: `train/preference.py`, each pair in both orders within a step, with the consistency term.
 - `preference-one-order`: the same, each pair as it stands. The better answer stands first in half of them.
@@ -9,9 +10,10 @@
 - `sft-both-orders`: the same with every pair written in both orders: as many prompts as `preference`.
 
 `--curve 500,1000,2000` adds `preference` with other numbers of pairs, one seed. All take their other settings from
-`--recipe`. The same command goes on after an interruption. Figures are of
-P(first better): agreement by the mean of both orders over labels that name a winner; consistency by each order's P.
-Intervals are over questions, the seeds' mean of each pair resampled together, so they hold for these trainings.
+`--recipe`. The same command goes on after an interruption; verdicts are stored in OUT/verdicts, by id and without
+texts, so that another machine can go on. Figures are of P(first better): agreement by the mean of both orders over
+labels that name a winner; consistency by each order's P. Intervals are over questions, the seeds' mean of each pair
+resampled together, so they hold for these trainings.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from benchmarks.human_labels.judging import JudgeOptions, judge_set
+from benchmarks.human_labels.judging import JudgeOptions, judge_set, read_verdicts, write_verdicts
 from benchmarks.human_labels.measures import Verdicts, calibration, decided, decided_credits, labels_by
 from benchmarks.human_labels.sets import Rows, read_rows
 from judgelm.data.augmentation import swap_answers
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--dev", type=Path, required=True)
     parser.add_argument("--base", required=True)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/preference", help="verdicts and figures")
     parser.add_argument("--recipe", type=Path, default=ROOT / "configs/train/small_judge.yaml")
     parser.add_argument("--pairs", type=int, default=1000, help="training pairs of each method")
     parser.add_argument("--seeds", type=int, default=3)
@@ -57,15 +60,20 @@ def main() -> None:
     verdicts: dict[tuple[str, int], list[Verdicts]] = {}
     for method, count, seed in jobs:
         folder = options.work / f"{method}-{count}-seed{seed}"
-        adapter = trained(folder, method, drawn(pairs, count, seed), seed, options)
-        judge = JudgeOptions(name=folder.name, model=str(adapter))
-        judged = judge_set(judge, rows, options.work / "dev.jsonl", folder / "dev-judged.jsonl")
+        stored = options.out / "verdicts" / f"{folder.name}.json"
+        if stored.exists():
+            judged = read_verdicts(stored, rows)
+        else:
+            adapter = trained(folder, method, drawn(pairs, count, seed), seed, options)
+            judge = JudgeOptions(name=folder.name, model=str(adapter))
+            judged = judge_set(judge, rows, options.work / "dev.jsonl", folder / "dev-judged.jsonl")
+            write_verdicts(stored, rows, judged)
         verdicts.setdefault((method, count), []).append(judged.verdicts)
         print(f"{folder.name}: {agreement(judged.verdicts, rows):.1%} agreement", flush=True)
     results = [
         figures(method, count, runs, verdicts, rows, options.pairs) for (method, count), runs in verdicts.items()
     ]
-    (options.work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(table(results))
 
 
