@@ -12,12 +12,12 @@ from a checkpoint, and the exit codes are those of `train/sft.py`.
 import sys
 
 from transformers import TrainerCallback
-from trl import ModelConfig, get_peft_config
+from trl import ModelConfig
 
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.training.arguments import check_arguments, parse_arguments
-from judgelm.training.base_model import load_base_model, load_tokenizer
+from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter
 from judgelm.training.checkpoints import CheckpointCallback
 from judgelm.training.config import base_name
 from judgelm.training.disk import check_disk_space, disk_full_as_error
@@ -47,6 +47,7 @@ def build_trainer(
     refuse_finished(judge, sft)
     check_preference_arguments(judge)
     check_arguments(judge, sft)
+    check_adapter(judge, base)
 
     # data: the prompts of all epochs in both orders, and pairs that the model judges at every evaluation
     tokenizer = load_tokenizer(base, trust_remote_code=sft.trust_remote_code)
@@ -59,7 +60,7 @@ def build_trainer(
 
     # model
     attention = masked_attention(base, sft)
-    model = load_base_model(base, sft, attention)
+    model, peft_config = with_adapter(load_base_model(base, sft, attention), base, judge)
 
     # trainer: TRL's, with the loss on P(first better); judges the validation pairs, stops on NaN
     checkpoints = CheckpointCallback(start.settings)
@@ -69,7 +70,7 @@ def build_trainer(
         rows=train,
         eval_dataset=evaluation.dataset if evaluation else None,
         processing_class=tokenizer,
-        peft_config=get_peft_config(base),
+        peft_config=peft_config,
         judge=judge,
         validation=validation,
         patience=judge.early_stopping_patience,

@@ -13,13 +13,13 @@ SIGUSR1 save a checkpoint at the next step's end and stop: exit code 143 and 138
 import sys
 
 from transformers import TrainerCallback
-from trl import ModelConfig, get_peft_config
+from trl import ModelConfig
 
 from judgelm.engines.pickled_weights import check_pickled
 from judgelm.errors import JudgelmError
 from judgelm.training.arguments import check_arguments, parse_arguments, row_options
 from judgelm.training.attention import choose_attention
-from judgelm.training.base_model import load_base_model, load_tokenizer
+from judgelm.training.base_model import check_adapter, load_base_model, load_tokenizer, with_adapter
 from judgelm.training.checkpoints import CheckpointCallback
 from judgelm.training.config import JudgeArguments, base_name
 from judgelm.training.disk import check_disk_space, disk_full_as_error
@@ -40,6 +40,7 @@ def build_trainer(
     """Check the arguments; build data, model and trainer."""
     refuse_finished(judge, sft)
     check_arguments(judge, sft)
+    check_adapter(judge, base)
 
     # data: the token rows of all epochs, and pairs that the model judges at every evaluation
     tokenizer = load_tokenizer(base, trust_remote_code=sft.trust_remote_code)
@@ -52,7 +53,7 @@ def build_trainer(
 
     # model
     attention = choose_attention(base, sft)
-    model = load_base_model(base, sft, attention)
+    model, peft_config = with_adapter(load_base_model(base, sft, attention), base, judge)
 
     # trainer: TRL's, which also judges the validation pairs and stops on NaN
     checkpoints = CheckpointCallback(start.settings)
@@ -62,7 +63,7 @@ def build_trainer(
         rows=train,
         eval_dataset=evaluation.dataset if evaluation else None,
         processing_class=tokenizer,
-        peft_config=get_peft_config(base),
+        peft_config=peft_config,
         score_weight=judge.score_weight,
         validation=validation,
         patience=judge.early_stopping_patience,

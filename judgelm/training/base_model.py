@@ -2,18 +2,23 @@
 
 from typing import Any
 
+from peft import PeftModel
+from safetensors import SafetensorError
 from transformers import AutoTokenizer, GenerationConfig, set_seed
 from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
     ModelConfig,
+    get_peft_config,
     get_quantization_config,
 )
 from trl.trainer.utils import create_model_from_path
 
+from judgelm.engines.gguf import gguf_record
 from judgelm.engines.model_files import tokenizer_finding
 from judgelm.engines.pickled_weights import safe_unpickling
-from judgelm.errors import ConfigError, ModelError, first_line
+from judgelm.errors import CardError, ConfigError, ModelError, first_line
+from judgelm.prompts.judge_card import find_card
 from judgelm.training.attention import Attention, requested_attention
-from judgelm.training.config import base_name
+from judgelm.training.config import JudgeArguments, base_name
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
@@ -66,6 +71,42 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
         raise ModelError(f"{name}: cannot load the base model: {first_line(error)}") from error
     drop_sampling(model)
     return model
+
+
+def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
+    """Check that the adapter to be trained further fits the template and the base.
+
+    Raises:
+        ConfigError: `use_peft` is missing, or the adapter was trained with another template.
+        CardError: it was trained on another GGUF file.
+    """
+    if judge.adapter is None:
+        return
+    if not base.use_peft:
+        raise ConfigError(f"adapter is {judge.adapter}, but use_peft is false; set use_peft: true")
+    card, gguf = find_card(judge.adapter), gguf_record(base_name(base))
+    if card is not None and card.template != judge.template:
+        raise ConfigError(f"{judge.adapter}: trained with template {card.template}, not {judge.template}")
+    if card is not None and card.base is not None and (gguf is None or card.base.gguf_sha256 != gguf.sha256):
+        file, sha = card.base.file, card.base.gguf_sha256
+        raise CardError(f"{judge.adapter}: trained on {file} (sha256 {sha}); name that file as model_name_or_path")
+
+
+def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[Any, Any]:
+    """The model to train, and the LoRA configuration that the trainer gives it.
+
+    With `adapter`, the model has that adapter already, to be trained further, and the configuration is None.
+
+    Raises:
+        ModelError: the folder holds no adapter of this model.
+    """
+    if judge.adapter is None:
+        return model, get_peft_config(base)
+    try:
+        return PeftModel.from_pretrained(model, judge.adapter, is_trainable=True), None
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        finding = f"not an adapter of {base_name(base)}: {first_line(error)}"
+        raise ModelError(f"{judge.adapter}: {finding}") from error
 
 
 def drop_sampling(model: Any) -> None:

@@ -39,6 +39,13 @@ class JudgeArguments:
         default=None,
         metadata={"help": "Stop after this many evaluations without a better metric_for_best_model."},
     )
+    adapter: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of a LoRA judge to train further, on the base that it was trained on; needs use_peft: "
+            "true. Its rank and layers count, the lora_ options do not."
+        },
+    )
     template: str = field(default="judgelm-v1", metadata={"help": "Prompt template; written into the judge's card."})
     scale: list[float] = field(default_factory=lambda: [1, 10], metadata={"help": "Lowest and highest score."})
     swap_prob: float = field(

@@ -89,6 +89,8 @@ def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
     for name, only in (("loss_on", "completion"), ("score_weight", 1.0)):
         if getattr(judge, name) != only:
             raise ConfigError(f"{name} is {getattr(judge, name)!r}, but DPO compares whole judgments; leave {name} out")
+    if judge.adapter is not None:
+        raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
     if not dpo.beta > 0:
         raise ConfigError(f"beta is {dpo.beta}; it must be above 0 (the smaller, the further the judge may move)")
 

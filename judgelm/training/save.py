@@ -17,7 +17,7 @@ from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, rea
 from judgelm.engines.gguf import GgufRecord, gguf_record
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_card import Card, GgufBase, write_card
+from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card
 from judgelm.training.checkpoints import VERSIONS
 from judgelm.training.config import JudgeArguments, rows_per_step
 from judgelm.training.model_card import write_model_card
@@ -45,7 +45,8 @@ def save_judge(
         judge: data and target.
         base: TRL's `ModelConfig`.
         facts: more of the training, for the card.
-        tuned_from: the card of the judge that was trained further; None for a base model.
+        tuned_from: the card of the judge that was trained further; None for a base model, and for `judge.adapter`,
+            whose own card is read.
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
@@ -56,7 +57,11 @@ def save_judge(
     template = get_template(judge.template)
     gguf = gguf_record(base.model_name_or_path or "")
     adapts = gguf is not None and hasattr(trainer.model, "peft_config")
-    earlier = read_hashes(base.model_name_or_path or "") if tuned_from is not None else None
+    if judge.adapter is not None:
+        tuned_from = find_card(judge.adapter)
+        began_from = {"judge": Path(judge.adapter).name, **(tuned_from.training if tuned_from else {})}
+        facts = {**(facts or {}), "began_from": began_from}
+    earlier = read_hashes(judge.adapter or base.model_name_or_path or "") if tuned_from is not None else None
     questions = hashes_of_files(judge.train_data) | (earlier or set())
     card = Card(
         base=_name_gguf_base(Path(folder), gguf) if gguf and adapts else None,
@@ -125,10 +130,18 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
         "dtype": _dtype(trainer, judge),
-        "lora": {"r": base.lora_r, "alpha": base.lora_alpha} if base.use_peft else None,
+        "lora": _lora(trainer.model),
         "quantization": "4bit" if base.load_in_4bit else "8bit" if base.load_in_8bit else None,
         "versions": VERSIONS,
     }
+
+
+def _lora(model: Any) -> dict[str, int] | None:
+    """Rank and scale of an adapter; None for a whole model."""
+    if not hasattr(model, "peft_config"):
+        return None
+    config = model.peft_config["default"]
+    return {"r": config.r, "alpha": config.lora_alpha}
 
 
 def _dtype(trainer: Any, judge: JudgeArguments) -> str | None:

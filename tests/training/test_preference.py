@@ -272,3 +272,32 @@ def test_rows_of_a_pass_do_not_change_the_steps(trained, tmp_path):
         assert recipe_runs.run_here(recipe_runs.configure(tmp_path / name, **shape), recipe="preference") is None
         outs.append(recipe_runs.losses_of(tmp_path / name / "out/checkpoint-9"))
     assert outs[0] == pytest.approx(outs[1], abs=1e-4)
+
+
+def test_an_adapter_is_trained_further_from_its_weights(trained, tmp_path):
+    options, first = trained
+    further = options | {"adapter": str(first), "learning_rate": 1e-4, "lora_r": 2, "eval_data": []}
+    assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **further), recipe="preference") is None
+    weights, others = (load_file(folder / "adapter_model.safetensors") for folder in (first, tmp_path / "out"))
+    assert set(weights) == set(others)
+    changes = [(weights[name] - others[name]).abs().max().item() for name in weights]  # Adam: a rate each step, at most
+    assert 0 < max(changes) < 9 * 1.5e-4
+    before, after = (recipe_runs.losses_of(folder / "checkpoint-9") for folder in (first, tmp_path / "out"))
+    assert after[1] < before[1] - 0.3
+    facts = find_card(str(tmp_path / "out")).training
+    assert facts["lora"] == {"r": 4, "alpha": 32}
+    assert (facts["began_from"]["method"], facts["began_from"]["learning_rate"]) == ("preference", 0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ({"use_peft": False}, "set use_peft: true"),
+        ({"template": "judgelm-chat"}, f"trained with template {TEMPLATE}, not judgelm-chat"),
+        ({"adapter": "nowhere"}, "nowhere: no such folder"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_refused(trained, tmp_path, change, finding):
+    options, first = trained
+    other = recipe_runs.configure(tmp_path, **(options | {"adapter": str(first)} | change))
+    assert finding in recipe_runs.run_here(other, recipe="preference")
