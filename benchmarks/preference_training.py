@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--base", required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/preference", help="verdicts and figures")
-    parser.add_argument("--recipe", type=Path, default=ROOT / "configs/train/small_judge.yaml")
+    parser.add_argument("--recipe", type=Path, default=ROOT / "configs/train/small_judge_relevance.yaml")
     parser.add_argument("--pairs", type=int, default=1000, help="training pairs of each method")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--curve", type=lambda text: [int(part) for part in text.split(",")], default=[])
