@@ -84,7 +84,8 @@ def test_it_is_installed_from_a_folder_and_from_a_wheel(source, python, tiny_mod
         [origin] = tmp_path.glob("*.whl")
         names = zipfile.ZipFile(origin).namelist()
         held = {name.partition("/")[2] for name in names if name.startswith(f"{MODULE}/")}
-        assert held == {"__init__.py", "adapter_model.safetensors", "adapter_config.json", "judge.json", "README.md"}
+        files = {"adapter_model.safetensors", "adapter_config.json", "judge.json", "training_questions.sha"}
+        assert held == files | {"__init__.py", "README.md"}
         assert any(name.endswith("licenses/LICENSE") for name in names)
     done = judgelm(python, "judges", "install", "small-judge", "--from", origin, cache=tmp_path / "cache")
     assert f"CC-BY-NC-4.0 (research use only, as the judgments that it was trained on), from {origin}" in done.stderr
