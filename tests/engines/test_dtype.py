@@ -101,8 +101,10 @@ def test_what_was_asked_for_stays_and_its_cost_is_said():
         "bfloat16", cpu_flags(ZEN_3), config
     )  # measured on this CPU, which may well have the instructions
     measured = measure_products(config)
-    slow = measured["bfloat16"] > 2 * measured["float32"]
-    assert (choice.dtype, "bfloat16, as asked (this CPU has no bfloat16" in choice.note) == ("bfloat16", slow)
+    ratio = measured["bfloat16"] / measured["float32"]
+    assert choice.dtype == "bfloat16"
+    if not 1.5 < ratio < 2.7:  # near the limit of 2 another measurement can come out on its other side
+        assert ("bfloat16, as asked (this CPU has no bfloat16" in choice.note) == (ratio > 2)
 
 
 def test_a_float32_checkpoint_says_what_half_of_it_would_take():
