@@ -8,8 +8,9 @@ them by at most 1 part in 256, far less than their quantisation did, and is the 
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,9 @@ def resolve_dtype(
         return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
     flags = this_cpu_flags()
     if options.dtype != "auto":
-        return requested_dtype(options.dtype, flags, config) if device == "cpu" else DtypeChoice(dtype=options.dtype)
+        if device != "cpu":
+            return DtypeChoice(dtype=options.dtype)
+        return requested_dtype(options.dtype, flags, partial(measure_products, config))
     if stored == "float32":
         half = half_format(device, flags)
         weights = all_parameters(config, trust_remote_code=options.trust_remote_code) if half else None
@@ -73,11 +76,17 @@ def resolve_dtype(
     return choose_cpu_dtype(stored, seconds, flags, weights=weights, free_bytes=available_bytes() - reserved_bytes)
 
 
-def requested_dtype(dtype: str, flags: frozenset[str], config: Any) -> DtypeChoice:
-    """The format that the user requested for a CPU, with a note where the CPU emulates it."""
+def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
+    """The format that the user requested for a CPU, with a note where the CPU emulates it.
+
+    Args:
+        dtype: the format.
+        flags: the CPU's, empty where they are not known.
+        measure: seconds of the same product by format; called where the flags leave the speed open.
+    """
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
-    finding = slowness(dtype, measure_products(config), flags)
+    finding = slowness(dtype, measure(), flags)
     return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as asked ({finding} than float32)" if finding else "")
 
 

@@ -6,6 +6,7 @@ stay, and a note states their cost. A resumed run keeps the formats that it bega
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def _weights(model: ModelConfig, config: Any, args: Any) -> tuple[str | None, st
     if model.dtype is None:
         return None, ""
     if model.dtype != "auto":
-        choice = requested_dtype(model.dtype, this_cpu_flags(), config)
+        choice = requested_dtype(model.dtype, this_cpu_flags(), partial(measure_products, config))
         return model.dtype, choice.note
     if stored_dtype(base_name(model), config) == "float32":
         return "float32", ""
