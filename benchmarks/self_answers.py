@@ -24,7 +24,7 @@ import torch
 from benchmarks.dummy_model import SHAPES, made_up_pairs, make_dummy_model, prompt_of
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.sequences import RunningSequence
+from judgelm.engines.transformers.packed_row import NewPrompt
 from judgelm.records import Prompt, Request, Sampling, Span
 
 K = 5
@@ -99,13 +99,13 @@ class Counting(TransformersEngine):
         """Forget earlier prompts, which the engine would otherwise use again."""
         self._prefix_cache.clear()
 
-    def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
-        self.computed += sum(len(sequence.parent.tokenized.ids) - sequence.kv.length for sequence in fresh)
+    def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
+        self.computed += sum(new.new_tokens for new in fresh)
         began = time.perf_counter()
         logits = super()._forward(fresh)
         if not fresh:
             self.decode_s += time.perf_counter() - began
-            self.decoded += len(self._running)
+            self.decoded += len(self._decoding)
         return logits
 
 

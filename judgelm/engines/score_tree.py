@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 ROOT = -1
 """The end of the prompt, as a node."""
 
@@ -61,6 +64,14 @@ class ScoreTree:
             for index, (node, _) in enumerate(path):
                 depths[node] = max(depths.get(node, 0), len(path) - index)
         return depths
+
+    @cached_property
+    def visible(self) -> NDArray[np.bool_]:
+        """Shape (nodes, nodes), True where a node (row) attends to a node: to itself and those above it."""
+        visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
+        for node in range(len(self.tokens)):
+            visible[node, self.ancestors(node)] = True
+        return visible
 
     def path_to(self, node: int) -> list[int]:
         """Token ids from the end of the prompt to the node."""

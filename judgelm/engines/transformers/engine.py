@@ -16,14 +16,15 @@ import transformers
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.request_preparation import prepare_request, refuse_images
-from judgelm.engines.score_tree import ScoreTree
+from judgelm.engines.score_tree import ROOT
+from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
 from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
-from judgelm.engines.transformers.packed_attention import Segment
+from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
-from judgelm.engines.transformers.tree_scoring import CandidateTokenizer, tree_inputs, tree_logprobs
+from judgelm.engines.transformers.tree_scoring import CandidateTokenizer, tree_logprobs
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, Request
@@ -59,7 +60,7 @@ class TransformersEngine:
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._waiting: deque[QueuedRequest] = deque()
-        self._running: list[RunningSequence] = []
+        self._decoding = DecodeBlocks()
         self._finished: list[Completion] = []
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
@@ -118,7 +119,7 @@ class TransformersEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Run passes until a request is finished or the time is up."""
         until = time.monotonic() + timeout_s
-        while not self._finished and (self._waiting or self._running):
+        while not self._finished and (self._waiting or len(self._decoding)):
             self._step()
             if time.monotonic() > until:
                 break
@@ -131,7 +132,7 @@ class TransformersEngine:
         return {
             sequence.parent.request.key: sequence.parent.tokenized.opening
             + self._loaded.tokenizer.decode(sequence.ids, skip_special_tokens=True)
-            for sequence in self._running
+            for sequence in self._decoding
             if sequence.index == 0 and sequence.parent.request.key in wanted
         }
 
@@ -139,7 +140,7 @@ class TransformersEngine:
         """Forget requests."""
         dropped = set(keys)
         self._waiting = deque(queued for queued in self._waiting if queued.request.key not in dropped)
-        self._running = [sequence for sequence in self._running if sequence.parent.request.key not in dropped]
+        self._decoding.discard(dropped)
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
 
     def describe(self) -> dict[str, Any]:
@@ -168,7 +169,7 @@ class TransformersEngine:
     def close(self) -> None:
         """Drop all requests and the model."""
         self._waiting.clear()
-        self._running.clear()
+        self._decoding.clear()
         self._prefix_cache.clear()
         self._images = None
         self.__dict__.pop("_loaded", None)
@@ -177,26 +178,26 @@ class TransformersEngine:
         """Run one pass; on out-of-memory nothing has changed but the budget, which is halved."""
         scheduled = self._schedule()
         try:
-            fresh = [
-                RunningSequence(queued, self._prefix_cache.new_kv(queued, prefix), 0) for queued, prefix in scheduled
-            ]
+            self._decoding.make_room()
+            running = list(self._decoding)
+            fresh = [NewPrompt(queued, self._prefix_cache.new_kv(queued, prefix)) for queued, prefix in scheduled]
             logits = self._forward(fresh)
-            for sequence in fresh:
-                sequence.kv.advance(len(sequence.parent.tokenized.ids) - sequence.kv.length)
-            self._score_trees(fresh, logits[len(self._running) :])
-            started = [sequence.fork() for sequence in fresh]
-            for sequence in fresh:
-                self._prefix_cache.add(sequence)
+            greedy = logits[: len(running)].argmax(-1).tolist()
+            begun = self._begin(fresh, logits[len(running) :])
         except (torch.OutOfMemoryError, RuntimeError, AssertionError) as error:
             if not is_out_of_memory(error):
                 raise EngineError(f"the forward pass failed: {error}") from error
             message = str(error)
         else:
-            for sequence in self._running:
-                sequence.kv.advance(1)
-            self._extend([[sequence] for sequence in self._running] + started, logits)
+            for row, sequence in enumerate(running):
+                token = sequence.sample(logits[row], greedy[row])
+                sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
+            for sequence in running + begun:
+                if sequence.finish_reason is not None:
+                    self._finish(sequence)
             return
         gc.collect()  # the failed pass's frames stand in reference cycles and would hold its tensors
+        self._decoding.discard({queued.request.key for queued, _ in scheduled})
         self._shrink_batch([queued for queued, _ in scheduled], message)
 
     def _schedule(self) -> list[tuple[QueuedRequest, CachedPrefix]]:
@@ -206,11 +207,11 @@ class TransformersEngine:
         """
         scheduled: list[tuple[QueuedRequest, CachedPrefix]] = []
         passed_over: list[QueuedRequest] = []
-        tokens = sequences = len(self._running)
-        reserved = sum(sequence.kv.capacity for sequence in self._running)
+        tokens = sequences = len(self._decoding)
+        reserved = self._decoding.tokens
         while self._waiting and len(passed_over) < _LOOK_AHEAD:
             queued = self._waiting[0]
-            busy = bool(scheduled or self._running)
+            busy = bool(scheduled or sequences)
             n = queued.request.sampling.n
             room = queued.capacity * n
             if busy and (sequences + n > self.max_num_seqs or reserved + room > self.kv_capacity):
@@ -221,7 +222,7 @@ class TransformersEngine:
             if soon_cached >= prefix.tokens + MIN_SHARED_TOKENS:
                 passed_over.append(self._waiting.popleft())
                 continue
-            new = len(queued.ids) - prefix.tokens
+            new = len(queued.ids) - prefix.tokens + queued.tree_nodes
             if busy and tokens + new > self.max_num_batched_tokens:
                 break
             tokens, reserved, sequences = tokens + new, reserved + room, sequences + n
@@ -230,76 +231,78 @@ class TransformersEngine:
         self._waiting.extendleft(reversed(passed_over))
         return scheduled
 
-    def _forward(self, fresh: list[RunningSequence]) -> torch.Tensor:
-        """Logits at the last token of every running sequence and new prompt, shape (sequences, vocabulary)."""
-        ids: list[int] = []
-        positions: list[int] = []
-        segments: list[Segment] = []
-        for sequence in self._running:
-            ids.append(sequence.ids[-1])
-            positions.append(sequence.kv.length)
-            segments.append(Segment(sequence.kv, 1))
-        for sequence in fresh:
-            prompt, begun = sequence.parent.tokenized.ids, sequence.kv.length
-            ids += prompt[begun:]
-            positions += range(begun, len(prompt))
-            segments.append(Segment(sequence.kv, len(prompt) - begun))
-        last = torch.tensor([segment.tokens for segment in segments]).cumsum(0) - 1
-        if self._images is None or not any(sequence.parent.images for sequence in fresh):
-            return self.run_pass(ids, positions, segments, last)
-        row = self._images.embed(torch.tensor([ids], device=self._device), fresh, start=len(self._running))
-        return self.run_pass(ids, positions, segments, last, row)
+    def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
+        """Run a pass; logits as in `PackedRow.build`, shape (tokens kept, vocabulary)."""
+        row = PackedRow.build(self._decoding.blocks, fresh, self._device)
+        if self._images is None or not any(new.queued.images for new in fresh):
+            return self.run_pass(row)
+        ids = torch.tensor([row.ids], device=self._device)
+        return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
 
-    def run_pass(
-        self,
-        ids: list[int],
-        positions: list[int],
-        segments: list[Segment],
-        keep: torch.Tensor,
-        embeddings: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
         """Run a pass over a packed row of tokens, or of their embeddings."""
-        row = {"inputs_embeds": embeddings}
+        tokens = {"inputs_embeds": embeddings}
         if embeddings is None:
-            row = {"input_ids": torch.tensor([ids], device=self._device)}
+            tokens = {"input_ids": torch.tensor([row.ids], device=self._device)}
+        positions, kept = torch.tensor([row.positions]).to(self._device), torch.tensor(row.kept).to(self._device)
         output = self._loaded.model(
-            **row,
-            position_ids=torch.tensor([positions], device=self._device),
-            use_cache=False,
-            logits_to_keep=keep.to(self._device),
-            segments=segments,
+            **tokens, position_ids=positions, use_cache=False, logits_to_keep=kept, segments=row.segments
         )
         logits: torch.Tensor = output.logits[0]
         return logits
 
-    def _score_trees(self, fresh: list[RunningSequence], logits: torch.Tensor) -> None:
-        """Evaluate the candidates of new prompts, in one more pass for all of them."""
-        scored = [(row, new.parent, new.kv, new.parent.tree) for row, new in enumerate(fresh) if new.parent.tree]
-        if not scored:
-            return
-        trees: list[ScoreTree] = [tree for *_, tree in scored if tree is not None]
-        ids, positions, segments = tree_inputs(trees, [kv for _, _, kv, _ in scored], self._device)
-        inner = self.run_pass(ids, positions, segments, torch.arange(len(ids))) if ids else logits[:0]
-        start = 0
-        for (row, parent, _, _), tree in zip(scored, trees, strict=True):
-            end = start + len(tree.tokens)
-            parent.candidate_logprobs = tree_logprobs(tree, torch.cat((logits[row : row + 1], inner[start:end])))
-            start = end
+    def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor) -> list[RunningSequence]:
+        """Begin the replies to new prompts; those that are not finished at once join the running ones.
 
-    def _extend(self, rows: list[list[RunningSequence]], logits: torch.Tensor) -> None:
-        """Append the next token to each sequence; the `n` sequences of a new prompt share a row of logits."""
-        greedy = logits.argmax(-1).tolist()
-        running: list[RunningSequence] = []
-        for row, sequences in enumerate(rows):
-            for sequence in sequences:
-                token = sequence.sample(logits[row], greedy[row])
-                sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
+        A reply that is a candidate needs no pass for each of its tokens: their logits are those of the tree's nodes.
+
+        Args:
+            fresh: the prompts.
+            logits: shape (rows, vocabulary): at each prompt's end, then at the nodes of each prompt's tree.
+        """
+        begun: list[RunningSequence] = []
+        first_node = len(fresh)
+        for row, new in enumerate(fresh):
+            new.kv.advance(new.new_tokens)
+            queued, after_nodes = new.queued, first_node + new.queued.tree_nodes
+            own = torch.cat((logits[row : row + 1], logits[first_node:after_nodes]))
+            first_node = after_nodes
+            if queued.tree is not None:
+                queued.candidate_logprobs = tree_logprobs(queued.tree, own)
+            for index in range(queued.request.sampling.n):
+                sequence = RunningSequence(queued, index)
+                path = self._first_tokens(sequence, own)
                 if sequence.finish_reason is None:
-                    running.append(sequence)
-                elif (completion := sequence.parent.finish(sequence)) is not None:
-                    self._finished.append(completion)
-                    self._prefix_cache.add(sequence)
-        self._running = running
+                    self._decoding.join(sequence, new.kv, path)
+                begun.append(sequence)
+        for new in fresh:
+            self._prefix_cache.add(new.queued, new.kv)
+        return begun
+
+    def _first_tokens(self, sequence: RunningSequence, logits: torch.Tensor) -> list[int]:
+        """Append a reply's first token, and further ones along its tree; returns the nodes of all but the last.
+
+        Args:
+            sequence: the reply.
+            logits: shape (1 + nodes, vocabulary): at the prompt's end, then at the nodes of its tree.
+        """
+        tree, path, node = sequence.parent.tree, list[int](), ROOT
+        while True:
+            token = sequence.sample(logits[node + 1])
+            sequence.append(token, self._loaded.tokenizer, self._loaded.eos_ids)
+            if tree is None or sequence.finish_reason is not None or (node, token) not in tree.node_behind:
+                return path
+            node = tree.node_behind[node, token]
+            path.append(node)
+
+    def _finish(self, sequence: RunningSequence) -> None:
+        """Take a finished reply out of the running ones; its keys and values stay for a prompt that continues it."""
+        if sequence in self._decoding:
+            if sequence.parent.request.sampling.n == 1:
+                self._prefix_cache.add_reply(sequence, self._decoding)
+            self._decoding.leave(sequence)
+        if (completion := sequence.parent.finish(sequence)) is not None:
+            self._finished.append(completion)
 
     def _shrink_batch(self, fresh: list[QueuedRequest], message: str) -> None:
         """Make the next pass half as large; a request that does not fit even alone fails."""
@@ -307,24 +310,24 @@ class TransformersEngine:
         self._prefix_cache.clear()
         if self._images is not None:
             self._images.clear()
-        running = list({id(sequence.parent): sequence.parent for sequence in self._running}.values())
+        oldest_first = sorted(self._decoding, key=lambda sequence: -len(sequence.ids))
+        running = list({id(sequence.parent): sequence.parent for sequence in oldest_first}.values())
         if fresh and len(fresh) + len(running) > 1:
-            total = sum(len(queued.ids) for queued in fresh) + len(self._running)
+            total = sum(len(queued.ids) for queued in fresh) + len(self._decoding)
             self.max_num_batched_tokens = max(1, min(self.max_num_batched_tokens, total) // 2)
             self._waiting.extendleft(reversed(fresh))
         elif fresh:
             self._finished.append(fresh[0].failed(f"out of memory: {message}"))
         elif len(running) > 1:
-            self.max_num_seqs = max(1, len(self._running) // 2)
+            self.max_num_seqs = max(1, len(self._decoding) // 2)
             self._preempt(running[len(running) // 2 :])
         else:
-            self._running = []
+            self._decoding.clear()
             self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
 
     def _preempt(self, requests: list[QueuedRequest]) -> None:
         """Return requests to the queue and drop all their replies."""
-        dropped = {id(queued) for queued in requests}
-        self._running = [sequence for sequence in self._running if id(sequence.parent) not in dropped]
+        self._decoding.discard({queued.request.key for queued in requests})
         for queued in requests:
             queued.reset()
         self._waiting.extendleft(reversed(requests))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from judgelm.engines.transformers.sequences import RunningSequence
+from judgelm.engines.transformers.packed_row import NewPrompt
 from judgelm.engines.transformers.vision import ProcessedImage, Vision
 from judgelm.errors import EngineError
 
@@ -27,7 +27,7 @@ class ImageFeatures:
         self._token = vision.token_id
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
-    def embed(self, ids: Tensor, fresh: Sequence[RunningSequence], start: int) -> Tensor:
+    def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
         """The embeddings of a packed row, with the features of the images that new prompts show.
 
         Args:
@@ -42,8 +42,8 @@ class ImageFeatures:
             EngineError: an image has not as many features as tokens.
         """
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
-        for sequence in fresh:
-            parent, begun = sequence.parent, sequence.kv.length
+        for new in fresh:
+            parent, begun = new.queued, new.kv.length
             prompt = parent.tokenized.ids
             if parent.images and begun == 0:
                 features = torch.cat([self._features(image) for image in parent.images])

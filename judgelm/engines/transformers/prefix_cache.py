@@ -5,13 +5,17 @@ from its score line. The shared tokens are computed once.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from judgelm.engines.transformers.packed_attention import KVCache
+from judgelm.engines.transformers.decode_blocks import DecodeBlocks
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.memory import is_out_of_memory
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
 
 _MAX_ENTRIES = 64
@@ -43,15 +47,30 @@ class PrefixCache:
         self._entries: OrderedDict[_Key, tuple[NDArray[np.int32], KVCache]] = OrderedDict()
         self.reused_tokens = 0
 
-    def add(self, sequence: RunningSequence) -> None:
-        """Add a prompt that was just read, or a finished reply, without its last token, which was never read."""
-        tokenized = sequence.parent.tokenized
-        key = tokenized.text, tokenized.images
-        ids = np.concatenate((sequence.parent.ids, np.array(sequence.ids[:-1], np.int32)))
-        self._entries[key] = (ids, sequence.kv)
+    def add(self, queued: QueuedRequest, kv: KVCache, reply: Sequence[int] = ()) -> None:
+        """Add a prompt that was just read, or with the tokens of its reply that were read."""
+        key = _key(queued)
+        self._entries[key] = np.concatenate((queued.ids, np.array(reply, np.int32))), kv
         self._entries.move_to_end(key)
         while len(self._entries) > _MAX_ENTRIES or self._tokens() > self._max_tokens:
             self._entries.popitem(last=False)
+
+    def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
+        """Add a finished reply's tokens to its prompt's, or all where the prompt has gone and they are worth a copy."""
+        queued, reply = sequence.parent, sequence.ids[:-1]
+        _, kv = self._entries.get(_key(queued), (None, None))
+        if kv is None or kv.length != len(queued.ids):
+            if len(reply) < MIN_SHARED_TOKENS:
+                return
+            kv = KVCache(sequence.read_tokens)
+        try:
+            decoding.copy(sequence, kv)
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.clear()
+        else:
+            self.add(queued, kv, reply)
 
     def longest_prefix(self, queued: QueuedRequest) -> CachedPrefix:
         """The longest prefix that a recent prompt shares with this one."""
@@ -71,7 +90,7 @@ class PrefixCache:
 
     def new_kv(self, queued: QueuedRequest, prefix: CachedPrefix) -> KVCache:
         """Keys and values for a new prompt, filled with its cached prefix."""
-        kv = KVCache(queued.capacity, len(queued.ids))
+        kv = KVCache(len(queued.ids) + queued.tree_nodes)
         if prefix.kv is not None:
             self.reused_tokens += prefix.tokens
             kv.copy_prefix(prefix.kv, prefix.tokens)
@@ -87,7 +106,11 @@ class PrefixCache:
         return (tokenized.text.removesuffix(prefill) if prefill else "", tokenized.images)
 
     def _tokens(self) -> int:
-        return sum(kv.capacity for _, kv in self._entries.values())
+        return sum(max(kv.expected, kv.length) for _, kv in self._entries.values())
+
+
+def _key(queued: QueuedRequest) -> _Key:
+    return queued.tokenized.text, queued.tokenized.images
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:

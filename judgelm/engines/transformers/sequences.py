@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 
 from judgelm.engines.score_tree import ScoreTree
-from judgelm.engines.transformers.packed_attention import KVCache
 from judgelm.engines.transformers.vision import ProcessedImage
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request, Sampling
@@ -52,6 +51,11 @@ class QueuedRequest:
         """Maximum tokens of the prompt and one reply."""
         return len(self.tokenized.ids) + self.request.sampling.max_tokens
 
+    @property
+    def tree_nodes(self) -> int:
+        """Inner nodes of its tree; 0 without one."""
+        return 0 if self.tree is None else len(self.tree.tokens)
+
     def reset(self) -> None:
         """Forget the finished replies."""
         self._finished.clear()
@@ -87,17 +91,15 @@ class QueuedRequest:
 
 
 class RunningSequence:
-    """A reply being generated: its tokens so far and its keys and values.
+    """A reply being generated: its tokens so far.
 
     Args:
         parent: the request that it answers.
-        kv: its keys and values.
         index: which of the request's `n` replies it is.
     """
 
-    def __init__(self, parent: QueuedRequest, kv: KVCache, index: int) -> None:
+    def __init__(self, parent: QueuedRequest, index: int) -> None:
         self.parent = parent
-        self.kv = kv
         self.index = index
         self.ids: list[int] = []
         self.text = ""
@@ -107,10 +109,10 @@ class RunningSequence:
         if self.generator is not None:
             self.generator.manual_seed(sampling.seed + index)
 
-    def fork(self) -> "list[RunningSequence]":
-        """All `n` replies to the prompt, once it has been read."""
-        others = range(1, self.parent.request.sampling.n)
-        return [self, *(RunningSequence(self.parent, self.kv.fork(), index) for index in others)]
+    @property
+    def read_tokens(self) -> int:
+        """Tokens of prompt and reply that the model has read: all but the last."""
+        return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
         """Append a token and set `finish_reason` if the reply ends with it."""
@@ -119,10 +121,10 @@ class RunningSequence:
         if token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:
             self.text, self.finish_reason = decode_reply(self.ids, sampling, tokenizer, eos_ids)
 
-    def sample(self, logits: torch.Tensor, greedy: int) -> int:
-        """The next token: the most probable, or one drawn with the sequence's own generator."""
+    def sample(self, logits: torch.Tensor, greedy: int | None = None) -> int:
+        """The next token: the most probable (`greedy` where known), or one drawn with the sequence's own generator."""
         if self.generator is None:
-            return greedy
+            return int(logits.argmax()) if greedy is None else greedy
         probabilities = torch.softmax(logits.float().cpu() / self.parent.request.sampling.temperature, -1)
         return int(torch.multinomial(probabilities, 1, generator=self.generator))
 

@@ -1,12 +1,9 @@
-"""Log-probabilities of given replies from one more pass over the inner nodes of their tree."""
-
-from collections.abc import Sequence
+"""Token trees of given replies, and the replies' log-probabilities from the logits at their inner nodes."""
 
 import torch
 from torch import Tensor
 
 from judgelm.engines.score_tree import ScoreTree, build_tree
-from judgelm.engines.transformers.packed_attention import KVCache, Segment
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import Tokenizer
 
@@ -39,25 +36,6 @@ class CandidateTokenizer:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def tree_inputs(
-    trees: Sequence[ScoreTree], kv_caches: Sequence[KVCache], device: torch.device
-) -> tuple[list[int], list[int], list[Segment]]:
-    """Token ids, positions and segments of all trees' inner nodes, packed."""
-    ids: list[int] = []
-    positions: list[int] = []
-    segments: list[Segment] = []
-    for tree, kv in zip(trees, kv_caches, strict=True):
-        if not tree.tokens:
-            continue
-        ids += tree.tokens
-        positions += (kv.length + depth for depth in tree.depths)
-        visible = torch.zeros((len(tree.tokens), len(tree.tokens)), dtype=torch.bool, device=device)
-        for node in range(len(tree.tokens)):
-            visible[node, tree.ancestors(node)] = True
-        segments.append(Segment(kv, len(tree.tokens), visible))
-    return ids, positions, segments
-
-
 def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
     """The replies' log-probabilities, as in `ScoreTree.logprobs`.
 
@@ -67,5 +45,6 @@ def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:
     """
     steps = [(node, token) for node, tokens in tree.children.items() for token in tokens]
     rows, columns = torch.tensor(steps, device=logits.device).T
-    known = logits.float()[rows + 1, columns] - logits.float().logsumexp(-1)[rows + 1]
+    precise = logits.float()
+    known = precise[rows + 1, columns] - precise.logsumexp(-1)[rows + 1]
     return tree.logprobs(dict(zip(steps, known.tolist(), strict=True)))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, KVCache, Segment
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.packed_attention import ATTENTION_NAME, PromptSegment
 from judgelm.errors import EngineError
 
 
@@ -62,7 +63,7 @@ class LiveModel:
                     position_ids=zero,
                     use_cache=False,
                     logits_to_keep=zero[0],
-                    segments=[Segment(KVCache(1), 1)],
+                    segments=[PromptSegment(KVCache(), 1)],
                 )
 
     def _any_passes(self, own: bool) -> bool:

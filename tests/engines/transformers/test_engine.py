@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.transformers.engine import TransformersEngine
-from judgelm.engines.transformers.packed_attention import KVCache
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.packed_attention import PromptSegment
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling
@@ -90,6 +91,28 @@ def test_candidates_leave_the_reply_alone(tiny_model):
     plain = Request(key="1", prompt=prompt_of("a dog"), sampling=Sampling(max_tokens=8))
     scored = Request(key="1", prompt=plain.prompt, sampling=plain.sampling, candidates=SCORE_LINES)
     assert run(load(tiny_model), [plain])["1"].texts == run(load(tiny_model), [scored])["1"].texts
+
+
+def test_a_reply_that_is_a_candidate_is_not_generated_token_by_token(tiny_model):
+    plain = [replace(one, sampling=Sampling(max_tokens=8)) for one in varied_requests(6)]
+    engine = Counting.load(EngineOptions(model=str(tiny_model)))
+    alone = run(engine, plain)
+    decoded, engine.decoded = engine.decoded, 0
+    scored = [replace(one, candidates=(alone[one.key].texts[0], "8 6\n", "10 10\n")) for one in plain]
+    assert {key: one.texts for key, one in run(engine, scored).items()} == {
+        key: one.texts for key, one in alone.items()
+    }
+    assert engine.decoded < decoded
+
+
+class Counting(TransformersEngine):
+    """Counts the tokens of running replies in all passes."""
+
+    decoded = 0
+
+    def run_pass(self, row, embeddings=None):
+        self.decoded += len(self._decoding)
+        return super().run_pass(row, embeddings)
 
 
 def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
@@ -179,10 +202,11 @@ class Short(TransformersEngine):
 
     most = 1
 
-    def run_pass(self, ids, places, segments, keep):
-        if len(segments) > self.most or sum(segment.tokens for segment in segments) > 2000:
+    def run_pass(self, row, embeddings=None):
+        prompts = sum(isinstance(segment, PromptSegment) for segment in row.segments)
+        if len(self._decoding) + prompts > self.most or len(row.ids) > 2000:
             raise torch.OutOfMemoryError("no memory for this")
-        return super().run_pass(ids, places, segments, keep)
+        return super().run_pass(row, embeddings)
 
 
 def test_n_replies_that_never_fit_together_fail_instead_of_going_round(tiny_model):

@@ -1,0 +1,223 @@
+"""Running replies in blocks: one call attends for all replies of a block, since a call for each takes far longer."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+import torch
+from torch import Tensor
+
+from judgelm.engines.transformers.attention_scores import AttentionOptions
+from judgelm.engines.transformers.kv_cache import KVCache
+from judgelm.engines.transformers.sequences import RunningSequence
+
+_MAX_ROWS = 32
+_FIRST_ROWS = 4
+_SPARE_TOKENS = 32
+
+_Layers = Mapping[int, tuple[Tensor, Tensor]]
+
+
+class DecodeBlock:
+    """Replies with room for equally many tokens, their keys and values side by side: one row each.
+
+    Its replies, in order, are a segment of a pass: the last token of each.
+
+    Args:
+        capacity: tokens of a row.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.sequences: list[RunningSequence] = []
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rows = 0
+        self._places: tuple[Tensor, Tensor] | None = None
+        self._masks: dict[int | None, Tensor] = {}
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of a pass: one for each reply."""
+        return len(self.sequences)
+
+    @property
+    def allocated_tokens(self) -> int:
+        """Tokens that its buffers have room for."""
+        return self._rows * self.capacity
+
+    @property
+    def full(self) -> bool:
+        """True if no further reply fits in."""
+        return len(self.sequences) == _MAX_ROWS
+
+    def layers_of(self, sequence: RunningSequence) -> _Layers:
+        """A reply's keys and values, per layer, shape (kv heads, capacity, head size)."""
+        row = self.sequences.index(sequence)
+        return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
+
+    def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
+        """Copy a reply's keys and values into a new row.
+
+        Args:
+            sequence: the reply.
+            layers: keys and values, per layer, shape (kv heads, tokens, head size).
+            read: how many of the first tokens count.
+            nodes: places behind those, ascending, of tokens that follow them.
+        """
+        row = len(self.sequences)
+        if row == self._rows:
+            self._grow(layers)
+        end = read + len(nodes)
+        for layer, (keys, values) in layers.items():
+            for buffer, source in zip(self._layers[layer], (keys, values), strict=True):
+                buffer[row, :, :read] = source[:, :read]
+                if nodes:
+                    buffer[row, :, read:end] = source[:, [read + node for node in nodes]]
+        self.sequences.append(sequence)
+
+    def _grow(self, layers: _Layers) -> None:
+        """Twice the rows, or nothing if memory runs out; unused places hold zeros, since products read all of a row."""
+        rows = max(_FIRST_ROWS, 2 * self._rows)
+        grown: dict[int, tuple[Tensor, Tensor]] = {}
+        for layer, pair in layers.items():
+            with torch.inference_mode(False):  # or a model in training, which has no such mode, could not write to it
+                keys, values = (
+                    tensor.new_zeros((rows, tensor.shape[0], self.capacity, tensor.shape[2])) for tensor in pair
+                )
+            if self._rows:
+                keys[: self._rows], values[: self._rows] = self._layers[layer]
+            grown[layer] = keys, values
+        self._layers, self._rows = grown, rows
+
+    def remove(self, sequence: RunningSequence) -> None:
+        """Free a reply's row; the last reply takes it."""
+        row, last = self.sequences.index(sequence), len(self.sequences) - 1
+        if row < last:
+            for buffers in self._layers.values():
+                for buffer in buffers:
+                    buffer[row] = buffer[last]
+        self.sequences[row] = self.sequences[last]
+        self.sequences.pop()
+
+    def begin_pass(self, device: torch.device) -> None:
+        """Note where the last token of each reply goes."""
+        places = torch.tensor([sequence.read_tokens for sequence in self.sequences], device=device)
+        self._places = torch.arange(len(places), device=device), places
+        self._masks = {}
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
+        """Attention of each reply's last token, as precise as transformers' `eager` attention.
+
+        Args:
+            layer: the attention layer.
+            query: shape (1, heads, replies, head size).
+            key: shape (1, kv heads, replies, head size); `value` alike.
+            value: see `key`.
+            options: of the layer.
+
+        Returns:
+            Shape (1, replies, heads, head size).
+        """
+        assert self._places is not None, "begin_pass comes first"
+        rows, places = self._places
+        keys, values = self._layers[layer]
+        keys[rows, :, places] = key[0].transpose(0, 1)
+        values[rows, :, places] = value[0].transpose(0, 1)
+        count, kv_heads = len(rows), keys.shape[1]
+        grouped = (query[0].transpose(0, 1) * options.scale(query)).reshape(count * kv_heads, -1, query.shape[3])
+        products = torch.bmm(grouped, keys[:count].flatten(0, 1).transpose(1, 2))
+        scores = options.capped(products.float()).view(count, -1, self.capacity) + self._mask(options.window)
+        shares = torch.softmax(scores, -1).to(value.dtype).view(count * kv_heads, -1, self.capacity)
+        return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
+
+    def _mask(self, window: int | None) -> Tensor:
+        """0 where a reply sees a place, minus infinity elsewhere, shape (replies, 1, capacity)."""
+        assert self._places is not None
+        if window not in self._masks:
+            last = self._places[1][:, None]
+            place = torch.arange(self.capacity, device=last.device)[None]
+            seen = place <= last if window is None else (place <= last) & (place > last - window)
+            self._masks[window] = torch.zeros(seen.shape, device=last.device).masked_fill_(~seen, -math.inf)[:, None]
+        return self._masks[window]
+
+
+class DecodeBlocks:
+    """All running replies; iterates over them in the order of a pass."""
+
+    def __init__(self) -> None:
+        self.blocks: list[DecodeBlock] = []
+
+    def __len__(self) -> int:
+        """Number of running replies."""
+        return sum(len(block.sequences) for block in self.blocks)
+
+    def __iter__(self) -> Iterator[RunningSequence]:
+        """The replies, block by block."""
+        for block in self.blocks:
+            yield from block.sequences
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the replies have room for, or will have."""
+        return max(
+            sum(block.allocated_tokens for block in self.blocks), sum(sequence.parent.capacity for sequence in self)
+        )
+
+    def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
+        """Let a reply begin.
+
+        Args:
+            sequence: the reply, with its first tokens.
+            kv: of its prompt.
+            nodes: places behind the prompt's tokens where its tokens but the last are.
+        """
+        self._insert(sequence, kv.layers(), kv.length, nodes)
+
+    def make_room(self) -> None:
+        """Move replies whose rows are full into larger rows."""
+        for block in list(self.blocks):
+            for sequence in [one for one in block.sequences if one.read_tokens == block.capacity]:
+                self._insert(sequence, block.layers_of(sequence), sequence.read_tokens)
+                self._remove(block, sequence)
+
+    def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
+        """Append to `kv` the tokens of a reply and its prompt that it does not have yet."""
+        block = self._block_of(sequence)
+        for layer, (keys, values) in block.layers_of(sequence).items():
+            new = slice(kv.length, sequence.read_tokens)
+            kv.write(layer, keys[None, :, new], values[None, :, new], kv.length)
+        kv.advance(sequence.read_tokens - kv.length)
+
+    def leave(self, sequence: RunningSequence) -> None:
+        """Free a reply's row."""
+        self._remove(self._block_of(sequence), sequence)
+
+    def discard(self, keys: Set[str]) -> None:
+        """Free the rows of all replies to the requests with these keys."""
+        for sequence in [one for one in self if one.parent.request.key in keys]:
+            self.leave(sequence)
+
+    def clear(self) -> None:
+        """Free all rows."""
+        self.blocks = []
+
+    def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
+        capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
+        block = next((one for one in self.blocks if one.capacity == capacity and not one.full), None)
+        if block is None:
+            block = DecodeBlock(capacity)
+            self.blocks.append(block)
+        block.insert(sequence, layers, read, nodes)
+
+    def _remove(self, block: DecodeBlock, sequence: RunningSequence) -> None:
+        block.remove(sequence)
+        if not block.sequences:
+            self.blocks.remove(block)
+
+    def _block_of(self, sequence: RunningSequence) -> DecodeBlock:
+        return next(block for block in self.blocks if sequence in block.sequences)
+
+
+def _row_tokens(tokens: int) -> int:
+    """The capacity of a row that holds so many tokens: a multiple of 64, and at most a quarter more than asked for."""
+    step = max(64, 1 << (tokens.bit_length() - 3))
+    return -(-tokens // step) * step
