@@ -34,9 +34,14 @@ class Tokenizer(Protocol):
     chat_template: str | None
 
     def __call__(
-        self, text: str, *, add_special_tokens: bool, return_offsets_mapping: bool = False, verbose: bool = True
+        self,
+        text: str | list[str],
+        *,
+        add_special_tokens: bool,
+        return_offsets_mapping: bool = False,
+        verbose: bool = True,
     ) -> Mapping[str, Any]:
-        """Token ids and, on request, each token's (start, end) in the text."""
+        """Token ids and, on request, each token's (start, end) in the text; lists of them for several texts."""
         ...
 
     def get_added_vocab(self) -> dict[str, int]:

@@ -141,26 +141,35 @@ class DecodeBlock:
 
 
 class DecodeBlocks:
-    """All running replies; iterates over them in the order of a pass."""
+    """All running replies; iterates over them in the order of a pass.
 
-    def __init__(self) -> None:
-        self.blocks: list[DecodeBlock] = []
+    Args:
+        idle_tokens: room for so many tokens is kept in blocks without a reply, since new memory is slow to touch.
+    """
+
+    def __init__(self, idle_tokens: int) -> None:
+        self._idle_tokens = idle_tokens
+        self._all: list[DecodeBlock] = []
 
     def __len__(self) -> int:
         """Number of running replies."""
-        return sum(len(block.sequences) for block in self.blocks)
+        return sum(len(block.sequences) for block in self._all)
 
     def __iter__(self) -> Iterator[RunningSequence]:
         """The replies, block by block."""
-        for block in self.blocks:
+        for block in self._all:
             yield from block.sequences
+
+    @property
+    def blocks(self) -> list[DecodeBlock]:
+        """Those with a reply."""
+        return [block for block in self._all if block.sequences]
 
     @property
     def tokens(self) -> int:
         """Tokens that the replies have room for, or will have."""
-        return max(
-            sum(block.allocated_tokens for block in self.blocks), sum(sequence.parent.capacity for sequence in self)
-        )
+        allocated = sum(block.allocated_tokens for block in self.blocks)
+        return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
         """Let a reply begin.
@@ -174,7 +183,7 @@ class DecodeBlocks:
 
     def make_room(self) -> None:
         """Move replies whose rows are full into larger rows."""
-        for block in list(self.blocks):
+        for block in list(self._all):
             for sequence in [one for one in block.sequences if one.read_tokens == block.capacity]:
                 self._insert(sequence, block.layers_of(sequence), sequence.read_tokens)
                 self._remove(block, sequence)
@@ -196,25 +205,30 @@ class DecodeBlocks:
         for sequence in [one for one in self if one.parent.request.key in keys]:
             self.leave(sequence)
 
+    def free_idle(self) -> None:
+        """Free the memory of blocks without a reply."""
+        self._all = self.blocks
+
     def clear(self) -> None:
-        """Free all rows."""
-        self.blocks = []
+        """Free all memory."""
+        self._all = []
 
     def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
         capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
-        block = next((one for one in self.blocks if one.capacity == capacity and not one.full), None)
+        block = next((one for one in self._all if one.capacity == capacity and not one.full), None)
         if block is None:
             block = DecodeBlock(capacity)
-            self.blocks.append(block)
+            self._all.append(block)
         block.insert(sequence, layers, read, nodes)
 
     def _remove(self, block: DecodeBlock, sequence: RunningSequence) -> None:
         block.remove(sequence)
-        if not block.sequences:
-            self.blocks.remove(block)
+        idle = [one for one in self._all if not one.sequences]
+        if sum(one.allocated_tokens for one in idle) > self._idle_tokens:
+            self.free_idle()
 
     def _block_of(self, sequence: RunningSequence) -> DecodeBlock:
-        return next(block for block in self.blocks if sequence in block.sequences)
+        return next(block for block in self._all if sequence in block.sequences)
 
 
 def _row_tokens(tokens: int) -> int:

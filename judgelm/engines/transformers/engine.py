@@ -60,10 +60,10 @@ class TransformersEngine:
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._waiting: deque[QueuedRequest] = deque()
-        self._decoding = DecodeBlocks()
         self._finished: list[Completion] = []
         self.kv_capacity = kv_capacity(loaded.model, self._device)
         self._prefix_cache = PrefixCache(self.kv_capacity // 8)
+        self._decoding = DecodeBlocks(idle_tokens=self.kv_capacity // 16)
 
     @classmethod
     def load(cls, options: EngineOptions) -> "TransformersEngine":
@@ -308,6 +308,7 @@ class TransformersEngine:
         """Make the next pass half as large; a request that does not fit even alone fails."""
         self.halvings += 1
         self._prefix_cache.clear()
+        self._decoding.free_idle()
         if self._images is not None:
             self._images.clear()
         oldest_first = sorted(self._decoding, key=lambda sequence: -len(sequence.ids))

@@ -20,6 +20,7 @@ from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequenc
 
 _MAX_ENTRIES = 64
 _MAX_COMPARED = 32
+_REPLY_TOKENS = 64
 
 MIN_SHARED_TOKENS = 32
 """Shorter shared prefixes are computed again: copying them costs about as much."""
@@ -90,7 +91,8 @@ class PrefixCache:
 
     def new_kv(self, queued: QueuedRequest, prefix: CachedPrefix) -> KVCache:
         """Keys and values for a new prompt, filled with its cached prefix."""
-        kv = KVCache(len(queued.ids) + queued.tree_nodes)
+        reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
+        kv = KVCache(len(queued.ids) + max(queued.tree_nodes, reply))
         if prefix.kv is not None:
             self.reused_tokens += prefix.tokens
             kv.copy_prefix(prefix.kv, prefix.tokens)

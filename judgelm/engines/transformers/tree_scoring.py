@@ -21,19 +21,22 @@ class CandidateTokenizer:
         """The tree of the replies that follow this prompt."""
         key = (prompt[-_TAIL_CHARACTERS:], replies)
         if key not in self._trees:
-            self._trees[key] = build_tree([self._ids_after(key[0], reply) for reply in replies])
+            self._trees[key] = build_tree(self._ids_after(*key))
         return self._trees[key]
 
-    def _ids_after(self, tail: str, reply: str) -> list[int]:
-        """Ids of the reply after the prompt's end; tokenised alone where a token would span the boundary."""
-        before, whole = self._ids(tail), self._ids(tail + reply)
-        ids = whole[len(before) :] if whole[: len(before)] == before else self._ids(reply)
-        if not ids:
-            raise EngineError(f"candidate {reply!r} has no tokens")
-        return ids
+    def _ids_after(self, tail: str, replies: tuple[str, ...]) -> list[list[int]]:
+        """Ids of each reply after the prompt's end; tokenised alone where a token would span the boundary."""
+        before, *wholes = self._ids([tail, *(tail + reply for reply in replies)])
+        all_ids = [whole[len(before) :] if whole[: len(before)] == before else [] for whole in wholes]
+        for index, reply in enumerate(replies):
+            if not all_ids[index]:
+                [all_ids[index]] = self._ids([reply])
+            if not all_ids[index]:
+                raise EngineError(f"candidate {reply!r} has no tokens")
+        return all_ids
 
-    def _ids(self, text: str) -> list[int]:
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return list(self._tokenizer(texts, add_special_tokens=False)["input_ids"])
 
 
 def tree_logprobs(tree: ScoreTree, logits: Tensor) -> tuple[float, ...]:

@@ -48,9 +48,9 @@ class FastTokenizer:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
 
-    def __call__(self, text: str, *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
+    def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
         """Token ids, and offsets where options request them."""
-        if options.get("return_offsets_mapping"):
+        if options.get("return_offsets_mapping") or isinstance(text, list):
             encoded: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
             return encoded
         self._backend.no_truncation()

@@ -69,7 +69,7 @@ def one_pass(blocks: DecodeBlocks, replies: list[Reply], dtype: torch.dtype, opt
 def test_each_reply_attends_to_its_own_tokens_alone(options, dtype):
     torch.manual_seed(0)
     draws = random.Random(0)
-    blocks, replies = DecodeBlocks(), list[Reply]()
+    blocks, replies = DecodeBlocks(2000), list[Reply]()
     for turn in range(80):
         if turn < 40:
             replies.append(Reply(str(turn), draws.choice((1, 40, 63, 64, 200)), dtype))
@@ -83,7 +83,7 @@ def test_each_reply_attends_to_its_own_tokens_alone(options, dtype):
 
 def test_tokens_read_in_a_tree_follow_the_prompt():
     torch.manual_seed(0)
-    blocks, reply = DecodeBlocks(), Reply("0", 5, torch.float32)
+    blocks, reply = DecodeBlocks(0), Reply("0", 5, torch.float32)
     key, value = (torch.randn(1, KV_HEADS, 4, SIZE) for _ in range(2))
     reply.kv.write(0, key, value, 5)
     blocks.join(reply.sequence, reply.kv, [0, 2])
@@ -94,7 +94,7 @@ def test_tokens_read_in_a_tree_follow_the_prompt():
 
 def test_a_finished_reply_can_be_continued_from_a_copy():
     torch.manual_seed(0)
-    blocks, replies = DecodeBlocks(), [Reply(str(index), 30 + index, torch.float32) for index in range(3)]
+    blocks, replies = DecodeBlocks(0), [Reply(str(index), 30 + index, torch.float32) for index in range(3)]
     for reply in replies:
         blocks.join(reply.sequence, reply.kv, ())
     for _ in range(100):
@@ -107,7 +107,7 @@ def test_a_finished_reply_can_be_continued_from_a_copy():
 
 
 def test_memory_goes_with_the_replies():
-    blocks, replies = DecodeBlocks(), [Reply(str(index), 100, torch.float32) for index in range(40)]
+    blocks, replies = DecodeBlocks(0), [Reply(str(index), 100, torch.float32) for index in range(40)]
     for reply in replies:
         blocks.join(reply.sequence, reply.kv, ())
     assert [len(block.sequences) for block in blocks.blocks] == [32, 8]
