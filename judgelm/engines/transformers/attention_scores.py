@@ -1,4 +1,4 @@
-"""What an attention layer does with its scores: scaling, a bound, a sliding window."""
+"""Options of an attention layer: scaling, a bound of its scores, a sliding window."""
 
 from dataclasses import dataclass
 

@@ -184,7 +184,7 @@ class DecodeBlocks:
     def make_room(self) -> None:
         """Move replies whose rows are full into larger rows."""
         for block in list(self._all):
-            for sequence in [one for one in block.sequences if one.read_tokens == block.capacity]:
+            for sequence in [reply for reply in block.sequences if reply.read_tokens == block.capacity]:
                 self._insert(sequence, block.layers_of(sequence), sequence.read_tokens)
                 self._remove(block, sequence)
 
@@ -202,7 +202,7 @@ class DecodeBlocks:
 
     def discard(self, keys: Set[str]) -> None:
         """Free the rows of all replies to the requests with these keys."""
-        for sequence in [one for one in self if one.parent.request.key in keys]:
+        for sequence in [reply for reply in self if reply.parent.request.key in keys]:
             self.leave(sequence)
 
     def free_idle(self) -> None:
@@ -215,7 +215,7 @@ class DecodeBlocks:
 
     def _insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
         capacity = _row_tokens(min(read + len(nodes) + _SPARE_TOKENS, sequence.parent.capacity))
-        block = next((one for one in self._all if one.capacity == capacity and not one.full), None)
+        block = next((other for other in self._all if other.capacity == capacity and not other.full), None)
         if block is None:
             block = DecodeBlock(capacity)
             self._all.append(block)
@@ -223,8 +223,8 @@ class DecodeBlocks:
 
     def _remove(self, block: DecodeBlock, sequence: RunningSequence) -> None:
         block.remove(sequence)
-        idle = [one for one in self._all if not one.sequences]
-        if sum(one.allocated_tokens for one in idle) > self._idle_tokens:
+        idle = [other for other in self._all if not other.sequences]
+        if sum(other.allocated_tokens for other in idle) > self._idle_tokens:
             self.free_idle()
 
     def _block_of(self, sequence: RunningSequence) -> DecodeBlock:
