@@ -232,7 +232,7 @@ class TransformersEngine:
         return scheduled
 
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
-        """Run a pass; logits as in `PackedRow.build`, shape (tokens kept, vocabulary)."""
+        """Run a pass; logits as in `PackedRow.build`, shape (tokens, vocabulary)."""
         row = PackedRow.build(self._decoding.blocks, fresh, self._device)
         if self._images is None or not any(new.queued.images for new in fresh):
             return self.run_pass(row)
@@ -244,9 +244,12 @@ class TransformersEngine:
         tokens = {"inputs_embeds": embeddings}
         if embeddings is None:
             tokens = {"input_ids": torch.tensor([row.ids], device=self._device)}
-        positions, kept = torch.tensor([row.positions]).to(self._device), torch.tensor(row.kept).to(self._device)
+        positions, places = (
+            torch.tensor([row.positions]).to(self._device),
+            torch.tensor(row.logit_places).to(self._device),
+        )
         output = self._loaded.model(
-            **tokens, position_ids=positions, use_cache=False, logits_to_keep=kept, segments=row.segments
+            **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=row.segments
         )
         logits: torch.Tensor = output.logits[0]
         return logits

@@ -37,13 +37,13 @@ class PackedRow:
         ids: token ids.
         positions: of each token in its sequence.
         segments: which tokens attend together, in order.
-        kept: places of the tokens at which logits are needed.
+        logit_places: places of the tokens at which logits are needed.
     """
 
     ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
+    logit_places: list[int] = field(default_factory=list)
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
@@ -54,7 +54,7 @@ class PackedRow:
         row = cls()
         for block in blocks:
             block.begin_pass(device)
-            row.kept += range(len(row.ids), len(row.ids) + block.tokens)
+            row.logit_places += range(len(row.ids), len(row.ids) + block.tokens)
             row.ids += [sequence.ids[-1] for sequence in block.sequences]
             row.positions += [sequence.read_tokens for sequence in block.sequences]
             row.segments.append(block)
@@ -63,10 +63,10 @@ class PackedRow:
             row.ids += prompt[new.kv.length :]
             row.positions += range(new.kv.length, len(prompt))
             row.segments.append(PromptSegment(new.kv, new.new_tokens))
-            row.kept.append(len(row.ids) - 1)
+            row.logit_places.append(len(row.ids) - 1)
         for new in fresh:
             if (tree := new.queued.tree) is not None and tree.tokens:
-                row.kept += range(len(row.ids), len(row.ids) + len(tree.tokens))
+                row.logit_places += range(len(row.ids), len(row.ids) + len(tree.tokens))
                 row.ids += tree.tokens
                 row.positions += (len(new.queued.ids) + depth for depth in tree.depths)
                 row.segments.append(TreeSegment(new.kv, new.new_tokens, torch.from_numpy(tree.visible)))
