@@ -134,8 +134,8 @@ class DecodeBlock:
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
-            place = torch.arange(self.capacity, device=last.device)[None]
-            seen = place <= last if window is None else (place <= last) & (place > last - window)
+            key = torch.arange(self.capacity, device=last.device)[None]
+            seen = key <= last if window is None else (key <= last) & (key > last - window)
             self._masks[window] = torch.zeros(seen.shape, device=last.device).masked_fill_(~seen, -math.inf)[:, None]
         return self._masks[window]
 
