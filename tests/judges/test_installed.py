@@ -1,7 +1,9 @@
 """Which judge a name means, and the errors where a part of it is missing."""
 
 import shutil
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -56,8 +58,12 @@ def test_a_missing_base_is_named(small_judge, judge_cache):
         named_judge(None)
 
 
-def test_a_distribution_whose_files_are_gone_is_named(small_judge):
+def test_a_distribution_whose_files_are_gone_is_named(small_judge, monkeypatch):
     shutil.rmtree(small_judge)
+    others = [entry for entry in sys.path if not (Path(entry) / "judgelm_small_judge").is_dir()]
+    monkeypatch.setattr(sys, "path", others)  # the real one may be installed where this test runs, as by `make demo`
+    finders = [finder for finder in sys.meta_path if "__editable__" not in repr(finder)]
+    monkeypatch.setattr(sys, "meta_path", finders)
     with pytest.raises(ModelError, match="its module judgelm_small_judge is gone; run: pip uninstall"):
         named_judge(None)
 
