@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import torch
 from torch import Tensor
 
-from judgelm.engines.transformers.attention_scores import AttentionOptions
+from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.sequences import RunningSequence
 
@@ -105,18 +105,7 @@ class DecodeBlock:
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Attention of each reply's last token, as precise as transformers' `eager` attention.
-
-        Args:
-            layer: the attention layer.
-            query: shape (1, heads, replies, head size).
-            key: shape (1, kv heads, replies, head size); `value` alike.
-            value: see `key`.
-            options: of the layer.
-
-        Returns:
-            Shape (1, replies, heads, head size).
-        """
+        """Attention of each reply's last token, as precise as transformers' `eager`; see `packed_attention.Segment`."""
         assert self._places is not None, "begin_pass comes first"
         rows, places = self._places
         keys, values = self._layers[layer]

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor
 from transformers import AttentionInterface
 
-from judgelm.engines.transformers.attention_scores import AttentionOptions
+from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.errors import EngineError
 

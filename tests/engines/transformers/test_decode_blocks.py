@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 
-from judgelm.engines.transformers.attention_scores import AttentionOptions
+from judgelm.engines.transformers.attention_options import AttentionOptions
 from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence

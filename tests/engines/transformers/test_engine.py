@@ -121,13 +121,13 @@ def test_what_was_judged_leaves_no_keys_and_values_behind(tiny_model):
     gc.collect()
     gc.disable()
     try:
-        kept = []
+        counts = []
         for turn in range(4):
             run(engine, [replace(one, key=f"{turn}-{one.key}") for one in varied_requests(60, n=2, temperature=1.0)])
-            kept.append(sum(type(one) is KVCache for one in gc.get_objects()))
+            counts.append(sum(type(one) is KVCache for one in gc.get_objects()))
     finally:
         gc.enable()
-    assert kept[-1] == kept[1] <= 2 * 64, "the latest prompts' alone"
+    assert counts[-1] == counts[1] <= 2 * 64, "the latest prompts' alone"
 
 
 def test_sampled_replies_repeat_with_their_seed_whatever_runs_beside_them(tiny_model):
