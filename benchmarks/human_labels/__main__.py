@@ -160,7 +160,7 @@ def write(options: argparse.Namespace, results: dict[str, SetResult]) -> None:
     devices = look_at_devices()
     heading = {
         "command": "python -m benchmarks.human_labels " + " ".join(sys.argv[1:]),
-        "machine": f"{devices.cpu.model}, {os.cpu_count()} cores",
+        "machine": f"{devices.cpu.model}, {os.cpu_count()} cores, {' '.join(devices.cpu.instruction_sets)}",
         "rows": "all rows" if options.limit is None else f"{options.limit} rows a set, seed {options.seed}",
     }
     page = page_of(results, heading)

@@ -96,7 +96,7 @@ def derived_pairs(pairs: Iterable[LabelledPair], options: Derivation) -> Iterato
     questions: dict[str, _Question] = {}
     for pair in pairs:
         preference = None if pair.label is None else preference_of(pair.label)
-        if preference is not None and pair.sample.reference is None:
+        if preference is not None and unused_because(pair) is None:
             questions.setdefault(normalised(pair.sample.question), _Question(pair.sample)).add(pair, preference)
     ordered = [question for _, question in sorted(questions.items())]
     same = [pair for question in ordered for pair in _same_baseline(question, options)]
@@ -106,6 +106,13 @@ def derived_pairs(pairs: Iterable[LabelledPair], options: Derivation) -> Iterato
         if pair.sample.id not in seen:  # two judges may have compared the same answers
             seen.add(pair.sample.id)
             yield pair
+
+
+def unused_because(pair: LabelledPair) -> str | None:
+    """Name why no pair is derived from a judged pair; None where one can be."""
+    if pair.sample.reference is not None:
+        return "with a reference"
+    return "without a winner or a preference" if pair.label is None or preference_of(pair.label) is None else None
 
 
 def _same_baseline(question: _Question, options: Derivation) -> Iterator[LabelledPair]:

@@ -155,3 +155,15 @@ def test_a_file_that_gives_no_pair_is_an_error(tmp_path):
     assert result.exit_code == 1
     assert "no pair could be derived" in str(result.output) + str(result.exception)
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_pairs_with_a_reference_are_counted_where_nothing_could_be_derived(tmp_path):
+    rows = [
+        {"id": name, "question": f"Question {name}?", "answer_1": "a", "answer_2": "b", "winner": "1", "reference": "a"}
+        for name in ("1", "2", "3")
+    ]
+    judged = tmp_path / "judged.jsonl"
+    judged.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    result = CliRunner().invoke(app, ["data", "derive", str(judged), "-o", str(tmp_path / "out.jsonl")])
+    assert result.exit_code == 1
+    assert "3 judged pairs with a reference are not used" in str(result.output) + str(result.exception)

@@ -1,6 +1,7 @@
 """`judgelm data derive`."""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +45,12 @@ def derive_command(
     quiet: Quiet = False,
 ) -> None:
     """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
-    from judgelm.data.derived_pairs import Derivation, derived_pairs  # numpy and scipy take a second to load
-    from judgelm.data.labelled_pair import judgelm_row, read_labelled
+    from judgelm.data.derived_pairs import (
+        Derivation,
+        derived_pairs,
+        unused_because,
+    )  # numpy and scipy take a second to load
+    from judgelm.data.labelled_pair import LabelledPair, judgelm_row, read_labelled
     from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 
@@ -60,18 +65,30 @@ def derive_command(
         raise ConfigError(f"{out}: exists already; add --overwrite to replace it, or choose another -o")
     excluded = ExcludedQuestions(map(str, exclude or ()))
     pairs = read_labelled(str(judged), source=judged.stem)
-    usable = (pair for pair in pairs if not excluded.find(pair.sample.question))
     counts: Counter[str] = Counter()
+    unused: Counter[str] = Counter()
+
+    def usable() -> Iterator[LabelledPair]:
+        for pair in pairs:
+            reason = "of an excluded question" if excluded.find(pair.sample.question) else unused_because(pair)
+            if reason is None:
+                yield pair
+            else:
+                unused[reason] += 1
+
     with whole_file(out) as file:
-        for pair in derived_pairs(usable, options):
+        for pair in derived_pairs(usable(), options):
             rule = str(pair.sample.metadata["rule"])
             counts[rule] += 1
             file.write(judgelm_row(pair) | {"source": f"{judged.stem}: {rule}"})
         if not counts:
-            finding = f"{judged}: no pair could be derived"
+            passed = "".join(f"; {count:,} judged pairs {reason} are not used" for reason, count in unused.items())
+            finding = f"{judged}: no pair could be derived{passed}"
             raise InputError(f"{finding}; it takes questions with two judged pairs of one baseline, or two questions")
     write_json(json_out, dict(counts))
     if not (quiet or is_stdout(json_out)):
         for rule, made in sorted(counts.items()):
             console.print(f"{made:,} pairs: {rule}", markup=False, highlight=False)
+        for reason, count in unused.items():
+            console.print(f"{count:,} judged pairs {reason}: not used", markup=False, highlight=False)
         console.print(f"written: {out}", markup=False, highlight=False, soft_wrap=True)
