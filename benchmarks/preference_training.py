@@ -12,11 +12,11 @@
 - `sft-both-orders`: the same with every pair written in both orders: as many prompts as `preference`.
 
 `--curve 1000,2000` adds `preference` with other numbers of pairs, one seed. All take their other settings from
-`--recipe`. The pairs are balanced by place alone: on pairs balanced by length too, 1,000 pairs teach this base nothing
-(examples/small_judge/training_log.md). The same command goes on after an interruption; verdicts are stored in
-OUT/verdicts, by id and without texts, so that another machine can go on. Figures are of P(first better): agreement by the mean of both orders over
-labels that name a winner; consistency by each order's P. Intervals are over questions, the seeds' mean of each pair
-resampled together, so they hold for these trainings.
+`--recipe`. The pairs are balanced by place alone: on pairs balanced by length too, 1,000 pairs teach this base
+nothing (examples/small_judge/training_log.md). The same command goes on after an interruption; verdicts are stored in
+OUT/verdicts, by id and without texts, so that another machine can go on. Figures are of P(first better): agreement by
+the mean of both orders over labels that name a winner; consistency by each order's P. Intervals are over questions,
+the seeds' mean of each pair resampled together, so they hold for these trainings.
 """
 
 import argparse
