@@ -21,6 +21,7 @@ from judgelm.engines.transformers.decode_blocks import DecodeBlocks
 from judgelm.engines.transformers.image_features import ImageFeatures
 from judgelm.engines.transformers.loading import LoadedModel, load, no_vision_reason
 from judgelm.engines.transformers.memory import is_out_of_memory, kv_capacity
+from judgelm.engines.transformers.output_head import install_head
 from judgelm.engines.transformers.packed_row import NewPrompt, PackedRow
 from judgelm.engines.transformers.prefix_cache import MIN_SHARED_TOKENS, CachedPrefix, PrefixCache, shared_tokens
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence
@@ -59,6 +60,7 @@ class TransformersEngine:
         self._truncator = Truncator(loaded.tokenizer, loaded.window, loaded.vision, loaded.thinking.mode)
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
+        self._head = install_head(loaded.model)
         self._waiting: deque[QueuedRequest] = deque()
         self._finished: list[Completion] = []
         self.kv_capacity = kv_capacity(loaded.model, self._device)
@@ -108,6 +110,8 @@ class TransformersEngine:
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         """The request with the tree of its candidates, and its images as the model takes them."""
         tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
+        if tree is not None and self._head is not None:
+            self._head.compute_exactly(tree.vocabulary)
         vision = self._loaded.vision
         if vision is None or not tokenized.images:
             return QueuedRequest(request, tokenized, tree)
@@ -171,7 +175,7 @@ class TransformersEngine:
         self._waiting.clear()
         self._decoding.clear()
         self._prefix_cache.clear()
-        self._images = None
+        self._images = self._head = None
         self.__dict__.pop("_loaded", None)
 
     def _step(self) -> None:
@@ -244,10 +248,8 @@ class TransformersEngine:
         tokens = {"inputs_embeds": embeddings}
         if embeddings is None:
             tokens = {"input_ids": torch.tensor([row.ids], device=self._device)}
-        positions, places = (
-            torch.tensor([row.positions]).to(self._device),
-            torch.tensor(row.logit_places).to(self._device),
-        )
+        positions = torch.tensor([row.positions], device=self._device)
+        places = torch.tensor(row.logit_places, device=self._device)
         output = self._loaded.model(
             **tokens, position_ids=positions, use_cache=False, logits_to_keep=places, segments=row.segments
         )
