@@ -73,7 +73,7 @@ class JudgeOptions:
     ] = "auto"
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:0, ...", rich_help_panel=_MODEL)] = "auto"
     quantization: Annotated[
-        str | None, typer.Option(help="4bit or 8bit, through bitsandbytes.", rich_help_panel=_MODEL)
+        str | None, typer.Option(help="4bit or 8bit through bitsandbytes; int8 on x86 CPUs.", rich_help_panel=_MODEL)
     ] = None
     revision: Annotated[str | None, typer.Option(help="Hub revision.", rich_help_panel=_MODEL)] = None
     max_num_batched_tokens: Annotated[

@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 
-from judgelm.engines.base import Engine, EngineOptions, refuse_engine_args, require, require_version
+from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args, require, require_version
 from judgelm.errors import ConfigError, ModelError
 
 
@@ -74,7 +74,7 @@ def _load_scripted(options: EngineOptions) -> Engine:
 def _load_transformers(options: EngineOptions) -> Engine:
     refuse_engine_args(options, "transformers")
     require_version("transformers")
-    if options.quantization is not None:
+    if options.quantization not in (None, INT8):
         require("bitsandbytes", extra="train")
     from judgelm.engines.transformers.engine import TransformersEngine
 

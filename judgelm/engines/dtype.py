@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from judgelm.engines.base import EngineOptions
+from judgelm.engines.base import INT8, EngineOptions
 from judgelm.engines.gguf import gguf_record
 from judgelm.engines.parameters import all_parameters
 from judgelm.engines.transformers.memory import available_bytes
@@ -57,7 +57,7 @@ def resolve_dtype(
         reserved_bytes: memory that the engine takes besides the weights.
     """
     stored = stored_dtype(base, config)
-    quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
+    quantized = options.quantization not in (None, INT8) or getattr(config, "quantization_config", None) is not None
     if quantized:
         return DtypeChoice(dtype=(stored or "auto") if options.dtype == "auto" else options.dtype)
     flags = this_cpu_flags()

@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
 )
 
-from judgelm.engines.base import EngineOptions, require, thinking_policy
+from judgelm.engines.base import INT8, EngineOptions, require, thinking_policy
 from judgelm.engines.dtype import DtypeChoice, resolve_dtype
 from judgelm.engines.gguf import gguf_note
 from judgelm.engines.model_files import (
@@ -25,6 +25,7 @@ from judgelm.engines.model_files import (
 )
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.progress_bars import without_progress_bars
+from judgelm.engines.transformers.int8_calibration import quantise
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
 from judgelm.engines.transformers.vision import Vision
@@ -89,9 +90,10 @@ def load(options: EngineOptions) -> LoadedModel:
         require("peft", extra="train")
         from judgelm.engines.transformers.adapters import load_adapter
 
-        model = load_adapter(model, adapter, merge=options.quantization is None)
+        model = load_adapter(model, adapter, merge=options.quantization in (None, INT8))
     model.eval()
     _check_attention(model, base)
+    int8_note = quantise(model, tokenizer) if options.quantization == INT8 else ""
     pack(model)
     window = window_of(model.config, tokenizer, options)
     return LoadedModel(
@@ -102,7 +104,7 @@ def load(options: EngineOptions) -> LoadedModel:
         quantization=options.quantization,
         identity=identity_of(base, adapter, options),
         vision=Vision.load(base, options) if vision else None,
-        notes=tuple(note for note in (gguf_note(base), choice.note) if note),
+        notes=tuple(note for note in (gguf_note(base), choice.note, int8_note) if note),
         thinking=thinking_policy(options, window=window, resumes=True),
     )
 
@@ -143,6 +145,7 @@ def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
 
 
 def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str, vision: bool) -> Any:
+    quantization = _quantization(options.quantization)
     try:
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         with safe_unpickling(source, options.revision):
@@ -151,10 +154,10 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
                 revision=options.revision,
                 trust_remote_code=options.trust_remote_code,
                 dtype=_DTYPES[dtype],
-                device_map={"": device} if options.quantization else None,  # needs accelerate, as bitsandbytes does
+                device_map={"": device} if quantization else None,  # needs accelerate, as bitsandbytes does
                 # all patches of an image attend to each other, in transformers' own attention
                 attn_implementation=_VISION_ATTENTION if vision else ATTENTION_NAME,
-                quantization_config=_quantization(options.quantization),
+                quantization_config=quantization,
                 output_loading_info=True,
             )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError, SafetensorError) as error:
@@ -165,11 +168,11 @@ def _load_model(source: str, options: EngineOptions, device: str, *, dtype: str,
         raise ModelError(
             f"{source}: {len(info['missing_keys'])} weights are missing ({some}, ...); copy the folder again"
         )
-    return model if options.quantization else model.to(device)
+    return model if quantization else model.to(device)
 
 
 def _quantization(name: str | None) -> Any:
-    if name is None:
+    if name in (None, INT8):
         return None
     make: Any = BitsAndBytesConfig  # its constructor is untyped
     if name == "4bit":
@@ -181,7 +184,7 @@ def _quantization(name: str | None) -> Any:
         )
     if name == "8bit":
         return make(load_in_8bit=True)
-    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit")
+    raise ConfigError(f"quantization {name!r} does not exist; available: 4bit, 8bit, int8")
 
 
 def _load_hint(source: str) -> str:
