@@ -150,7 +150,7 @@ def figures(
     chosen = np.flatnonzero(rows.truth != 0)
     some = [questions[index] for index in chosen]
     credits = seeds_mean([decided_credits(run.probability[chosen], rows.truth[chosen]) for run in runs])
-    consistent = seeds_mean([(labels_by(run.given, 0) == labels_by(run.swapped, 0)).astype(float) for run in runs])
+    consistent = seeds_mean([same_winner(run).astype(float) for run in runs])
     lengths = np.array([len(sample.answers[0]) - len(sample.answers[1]) for sample in rows.samples])
     longer = seeds_mean([((run.probability > 0.5) == (lengths > 0)).astype(float) for run in runs])
     first = seeds_mean([(labels_by(run.given, 0) > 0) & (labels_by(run.swapped, 0) < 0) for run in runs])
@@ -175,6 +175,12 @@ def figures(
         baseline = seeds_mean([decided_credits(run.probability[chosen], rows.truth[chosen]) for run in others])
         result["agreement_less_preference"] = interval(mean(credits - baseline, some, resampling))
     return result
+
+
+def same_winner(run: Verdicts) -> np.ndarray:
+    """True where both orders name the same winner, shape (n,); a failed order names none."""
+    given = labels_by(run.given, 0)
+    return (given == labels_by(run.swapped, 0)) & ~np.isnan(run.given)
 
 
 def seeds_mean(values: Sequence[np.ndarray]) -> np.ndarray:
