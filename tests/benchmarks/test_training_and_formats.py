@@ -8,7 +8,7 @@ from benchmarks.human_labels.measures import Verdicts
 from benchmarks.human_labels.sets import Rows
 from benchmarks.preference_training import drawn, figures, table
 from judgelm.data.labelled_pair import LabelledPair
-from judgelm.records import Label, Sample
+from judgelm.records import Sample
 
 NAN = float("nan")
 
@@ -22,10 +22,7 @@ def verdicts(given, swapped):
 
 
 def test_fewer_pairs_are_part_of_more_and_the_seed_decides():
-    pairs = [
-        LabelledPair(sample=sample(index), label=Label(sample_id=str(index), winner=1), source="s")
-        for index in range(40)
-    ]
+    pairs = [LabelledPair(sample=sample(index), plain=None, referenced=None) for index in range(40)]
     few, many = ([pair.sample.id for pair in drawn(pairs, count, seed=1)] for count in (10, 30))
     assert many[:10] == few
     assert few != [pair.sample.id for pair in drawn(list(reversed(pairs)), 10, seed=2)]
