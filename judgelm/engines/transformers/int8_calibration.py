@@ -40,8 +40,8 @@ def quantise(model: Any, tokenizer: Tokenizer) -> str:
     }
     smoothings = _calibrated(model, layers.values(), tokenizer)
     exact_enough = {
-        place: smoothing.factors
-        for place, layer in layers.items()
+        slot: smoothing.factors
+        for slot, layer in layers.items()
         if (smoothing := smoothings.get(layer)) is not None and smoothing.error <= _LARGEST_ERROR
     }
     for (parent, name), factors in exact_enough.items():
@@ -82,7 +82,7 @@ def _read(model: Any, sequences: list[list[int]]) -> None:
     """One pass over all sequences, packed."""
     model(
         input_ids=torch.tensor([[token for ids in sequences for token in ids]]),
-        position_ids=torch.tensor([[place for ids in sequences for place in range(len(ids))]]),
+        position_ids=torch.tensor([[position for ids in sequences for position in range(len(ids))]]),
         use_cache=False,
         logits_to_keep=1,
         segments=[PromptSegment(KVCache(), len(ids)) for ids in sequences],
