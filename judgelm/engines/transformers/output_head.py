@@ -56,8 +56,12 @@ class OutputHead(nn.Module):
 
 
 def install_head(model: Any) -> OutputHead | None:
-    """Put an `OutputHead` in the place of a 16-bit model's head; None where the head is of another kind."""
-    head = model.get_output_embeddings()
+    """Put an `OutputHead` in the place of a 16-bit model's head.
+
+    None where the head is of another kind, and for a model in training, which is wrapped and stays as it is.
+    """
+    find: Any = getattr(model, "get_output_embeddings", None)
+    head: Any = None if find is None else find()
     if isinstance(head, OutputHead):
         return head
     if type(head) not in (nn.Linear, PackedLinear) or head.weight.dtype not in (torch.bfloat16, torch.float16):
