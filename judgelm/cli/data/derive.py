@@ -45,11 +45,8 @@ def derive_command(
     quiet: Quiet = False,
 ) -> None:
     """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
-    from judgelm.data.derived_pairs import (
-        Derivation,
-        derived_pairs,
-        unused_because,
-    )  # numpy and scipy take a second to load
+    # numpy and scipy take a second to load
+    from judgelm.data.derived_pairs import Derivation, derived_pairs, unused_because
     from judgelm.data.labelled_pair import LabelledPair, judgelm_row, read_labelled
     from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file

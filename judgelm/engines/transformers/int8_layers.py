@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
 MIGRATIONS = (0.55, 0.65, 0.75)
-"""How much of the activations' differences goes to the weights, 0 to 1; the best is taken for each layer."""
+"""Migration strengths of SmoothQuant, 0 to 1: 1 moves all of the activations' range into the weights."""
 _BLOCK = 192
 _TINY = 1e-8
 _ZERO = 128  # the kernel is fast for unsigned activations alone
