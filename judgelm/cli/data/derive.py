@@ -1,15 +1,19 @@
 """`judgelm data derive`."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from judgelm.cli.console import console
 from judgelm.cli.output import JsonOut, Quiet, is_stdout, write_json
 from judgelm.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from judgelm.data.labelled_pair import LabelledPair
+    from judgelm.data.overlap import ExcludedQuestions
 
 EPILOG = """
 Examples:
@@ -46,8 +50,8 @@ def derive_command(
 ) -> None:
     """Derive training pairs from judged pairs: two answers with one baseline, or one to another question."""
     # numpy and scipy take a second to load
-    from judgelm.data.derived_pairs import Derivation, derived_pairs, unused_because
-    from judgelm.data.labelled_pair import LabelledPair, judgelm_row, read_labelled
+    from judgelm.data.derived_pairs import Derivation, derived_pairs
+    from judgelm.data.labelled_pair import judgelm_row, read_labelled
     from judgelm.data.overlap import ExcludedQuestions
     from judgelm.jsonl import whole_file
 
@@ -64,17 +68,9 @@ def derive_command(
     pairs = read_labelled(str(judged), source=judged.stem)
     counts: Counter[str] = Counter()
     unused: Counter[str] = Counter()
-
-    def usable() -> Iterator[LabelledPair]:
-        for pair in pairs:
-            reason = "of an excluded question" if excluded.find(pair.sample.question) else unused_because(pair)
-            if reason is None:
-                yield pair
-            else:
-                unused[reason] += 1
-
+    usable = _usable(pairs, excluded, unused)
     with whole_file(out) as file:
-        for pair in derived_pairs(usable(), options):
+        for pair in derived_pairs(usable, options):
             rule = str(pair.sample.metadata["rule"])
             counts[rule] += 1
             file.write(judgelm_row(pair) | {"source": f"{judged.stem}: {rule}"})
@@ -89,3 +85,17 @@ def derive_command(
         for reason, count in unused.items():
             console.print(f"{count:,} judged pairs {reason}: not used", markup=False, highlight=False)
         console.print(f"written: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _usable(
+    pairs: "Iterable[LabelledPair]", excluded: "ExcludedQuestions", unused: Counter[str]
+) -> "Iterator[LabelledPair]":
+    """The pairs that others can be derived from; the rest is counted by reason."""
+    from judgelm.data.derived_pairs import unused_because
+
+    for pair in pairs:
+        reason = "of an excluded question" if excluded.find(pair.sample.question) else unused_because(pair)
+        if reason is None:
+            yield pair
+        else:
+            unused[reason] += 1

@@ -19,18 +19,23 @@ _SAMPLED_TOKENS = 256
 _LARGEST_ERROR = 0.03
 
 
+def check_int8(device: str) -> None:
+    """Refuse a device that cannot run 8-bit products.
+
+    Raises:
+        ConfigError: it is no x86 CPU.
+    """
+    if device != "cpu" or not runs_int8():
+        raise ConfigError(f"--quantization int8 is for x86 CPUs, not for {device}; on a GPU take 8bit or 4bit")
+
+
 @torch.inference_mode()
 def quantise(model: Any, tokenizer: Tokenizer) -> str:
     """Quantise a model on the CPU in place, except its head and the layers whose output would change too much.
 
     Returns:
         A note for the user.
-
-    Raises:
-        ConfigError: this machine cannot run it.
     """
-    if model.device.type != "cpu" or not runs_int8():
-        raise ConfigError("--quantization int8 is for x86 CPUs; on a GPU take 8bit or 4bit")
     head = model.get_output_embeddings()
     layers = {
         (parent, name): child

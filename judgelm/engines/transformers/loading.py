@@ -25,7 +25,7 @@ from judgelm.engines.model_files import (
 )
 from judgelm.engines.pickled_weights import safe_unpickling
 from judgelm.engines.progress_bars import without_progress_bars
-from judgelm.engines.transformers.int8_calibration import quantise
+from judgelm.engines.transformers.int8_calibration import check_int8, quantise
 from judgelm.engines.transformers.packed_attention import ATTENTION_NAME
 from judgelm.engines.transformers.packed_layers import pack
 from judgelm.engines.transformers.vision import Vision
@@ -83,6 +83,8 @@ def load(options: EngineOptions) -> LoadedModel:
     base, adapter = split_adapter(options)
     tokenizer = load_tokenizer(base, adapter, options)
     device = device_of(options.device)
+    if options.quantization == INT8:
+        check_int8(device)
     vision = _runs_vision(base, options)
     choice = _dtype(base, options, device)
     model = _load_model(base, options, device, dtype=choice.dtype, vision=vision)

@@ -9,7 +9,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.dtype import this_cpu_flags
-from judgelm.engines.transformers.int8_calibration import calibration_ids
+from judgelm.engines.transformers.int8_calibration import calibration_ids, check_int8
 from judgelm.engines.transformers.int8_layers import (
     Int8Linear,
     best_smoothing,
@@ -136,3 +136,8 @@ def test_the_calibration_text_is_part_of_the_package(tiny_model):
 def test_another_quantization_names_the_ones_there_are(tiny_model):
     with pytest.raises(ConfigError, match="available: 4bit, 8bit, int8"):
         load(EngineOptions(model=str(tiny_model), quantization="int4"))
+
+
+def test_a_gpu_is_refused_before_anything_is_loaded():
+    with pytest.raises(ConfigError, match="not for cuda:0; on a GPU take 8bit or 4bit"):
+        check_int8("cuda:0")
