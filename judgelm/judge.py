@@ -87,7 +87,7 @@ class Judge:
         """The judge of a card; None for a folder, a hub id, or an engine without a model."""
         location = str(self.named.adapter) if self.named else str(model)
         engine_options = EngineOptions(model=location, **options)
-        name = choose_engine()[0] if engine == "auto" else engine
+        name = choose_engine(location, engine_options.adapter)[0] if engine == "auto" else engine
         card = _find_card(engine_options, name)
         if card is not None and name not in _NAMED_ONLY and engine_options.max_model_len is None:
             engine_options = replace(engine_options, max_model_len=card.window)
@@ -218,9 +218,11 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
     """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
 
     Raises:
-        ConfigError: no model for an engine that has no default, or an adapter for a judge that is one.
+        ConfigError: no such engine, no model for an engine that has no default, or an adapter for a judge that is one.
         ModelError: the judge is not installed.
     """
+    if engine != "auto" and engine not in ENGINES:
+        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
     if model == "":
         raise ConfigError("the model's name is empty; leave it out for the default judge")
     if engine in _NAMED_ONLY:
@@ -231,6 +233,17 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
     if judge is not None and adapter is not None:
         raise ConfigError(f"{judge.card.name} is an adapter itself; name the base of {adapter} as --model")
     return judge
+
+
+def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> tuple[str, str]:
+    """The name of the engine that `Judge` loads for a model, and the reason where it is `auto`'s choice.
+
+    Raises:
+        ConfigError: there is no such engine, or it needs a model.
+        ModelError: the judge is not installed.
+    """
+    named = judge_of(model, engine, adapter=adapter)
+    return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
 
 
 def judge_format(card: Card | None, template: str | None, *, location: str, ignore_card: bool) -> JudgeFormat:

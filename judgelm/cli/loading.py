@@ -6,23 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from judgelm.cli.console import console
-from judgelm.engines.catalog import ENGINES, choose_engine
-from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.judges.cards import default_card
-
-
-def known_engine(engine: str) -> str:
-    """The engine's name, with `auto` resolved.
-
-    Raises:
-        ConfigError: there is no such engine.
-    """
-    if engine == "auto":
-        return choose_engine()[0]
-    if engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
-    return engine
 
 
 @contextmanager

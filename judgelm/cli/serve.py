@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from judgelm.cli.console import EXIT_INTERRUPTED, console
-from judgelm.cli.loading import known_engine, loaded_judge, shown_address
+from judgelm.cli.loading import loaded_judge, shown_address
 from judgelm.cli.options import Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
-from judgelm.judge import judge_of
+from judgelm.judge import engine_of
 
 if TYPE_CHECKING:
     from judgelm.serving.settings import ServerSettings
@@ -148,7 +148,7 @@ def serve(
     check_exposure(host, keys, no_auth=no_auth, way_out=f"add --api-key-file FILE, set {KEYS_VARIABLE}")
     arguments = judge_options.judge_arguments()
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
-    judge_of(model, engine, adapter=judge_options.adapter)  # one that is not installed is refused at once
+    engine, _ = engine_of(model, engine, adapter=judge_options.adapter)  # refuses a missing judge now
     with bind(host, port) as bound, loaded_judge(model, engine, quiet=quiet, **arguments) as judge:
         if chat:
             check_chat(judge.engine)
@@ -180,10 +180,10 @@ def serve(
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The engine's name and its own arguments.
+    """The engine's name, `auto` among them, and its own arguments.
 
     Raises:
-        ConfigError: no such engine, or one without upstreams.
+        ConfigError: an engine without upstreams.
     """
     if upstream is not None:
         if engine not in ("auto", "openai"):
@@ -191,7 +191,6 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
         if "base_url" in engine_args:
             raise ConfigError("--upstream and --engine-arg base_url=... mean the same; keep one of them")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
-    engine = known_engine(engine)
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from judgelm.cli.console import console
-from judgelm.cli.loading import known_engine, loaded_judge, shown_address
+from judgelm.cli.loading import loaded_judge, shown_address
 from judgelm.cli.options import Config, JudgeOptions, expand_options
 from judgelm.cli.output import Quiet
 from judgelm.engines.base import require
 from judgelm.errors import ConfigError
-from judgelm.judge import judge_of
+from judgelm.judge import engine_of
 
 PASSWORD_VARIABLE = "JUDGELM_PASSWORD"
 _RUNS, _SERVER = "Run files", "Address and password"
@@ -85,8 +85,8 @@ def web(
     config: Config = None,
 ) -> None:
     """Judge by hand on a page, talk about a judgment, browse run files, compare and label them."""
-    engine, arguments = known_engine(judge_options.engine), judge_options.judge_arguments()
-    judge_of(model, engine, adapter=judge_options.adapter)  # one that is not installed is refused at once
+    engine, _ = engine_of(model, judge_options.engine, adapter=judge_options.adapter)  # refuses a missing judge now
+    arguments = judge_options.judge_arguments()
     if pairs is not None and not run:
         raise ConfigError(f"--pairs {pairs}: has the texts of run files, but there is no --run; add one")
     require("gradio", extra="web")

@@ -65,6 +65,27 @@ class BaseWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedVerdicts:
+    """Verdicts that a numeric format changed in a measurement.
+
+    Attributes:
+        format: `bfloat16`, `int8`, ...
+        against: the format that it was compared with.
+        pairs: the set that was judged, in both orders.
+        n: its pairs.
+        changed: pairs of which the other answer came out as the better one.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    format: str
+    against: str
+    pairs: str
+    n: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCard:
     """A judge that judgelm knows by name.
 
@@ -76,6 +97,7 @@ class JudgeCard:
         adapter: the distribution of its adapter.
         base: the weights that the adapter was trained on.
         default: True for the judge that is used where no model is named.
+        changed_verdicts: what numeric formats change.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -87,6 +109,7 @@ class JudgeCard:
     adapter: AdapterPackage
     base: BaseWeights
     default: bool = False
+    changed_verdicts: tuple[ChangedVerdicts, ...] = ()
 
 
 _CARD = TypeAdapter(JudgeCard)

@@ -20,7 +20,15 @@ from judgelm.modes import BatchMode
 from judgelm.modes.flow import ChecksSamples
 from judgelm.records import Judgment, Sample
 from judgelm.runs.fingerprint import judging_fingerprint, mode_identity, short_sha
-from judgelm.runs.run_files import FinishedIds, IdSet, Retry, RunFiles, check_output_is_no_input, recorded_dtype
+from judgelm.runs.run_files import (
+    FinishedIds,
+    IdSet,
+    Retry,
+    RunFiles,
+    check_output_is_no_input,
+    recorded_dtype,
+    recorded_engine,
+)
 from judgelm.runs.runner import judge
 from judgelm.runs.self_answers import read_self_answers, with_self_answers
 from judgelm.runs.serialization import judgment_row
@@ -116,6 +124,14 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
             finally:
                 stats.coerced = stream.coerced
     return stats
+
+
+def run_engine(job: BatchJob, engine: str) -> str:
+    """The engine to load a judge with for a job: `auto` is that of the run that the job resumes, see `run_dtype`."""
+    if engine != "auto" or job.out == "-" or job.overwrite:
+        return engine
+    recorded = recorded_engine(Path(job.out))
+    return recorded if recorded in MODEL_ENGINES else engine
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:

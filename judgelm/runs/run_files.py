@@ -129,20 +129,29 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     return {**manifest, "fingerprint": with_current_names(manifest["fingerprint"])}
 
 
+def recorded_engine(out: Path) -> str | None:
+    """The engine of the run that OUT holds, see `recorded_dtype`."""
+    return _recorded(out, "engine")
+
+
 def recorded_dtype(out: Path) -> str | None:
     """The numeric format of the run that OUT holds; None without such a run.
 
-    A run keeps its format on every machine: `auto` is resolved once.
+    A run keeps engine and format on every machine: `auto` is resolved once.
 
     Raises:
         RunError: OUT has no manifest, or an invalid one.
     """
+    return _recorded(out, "dtype")
+
+
+def _recorded(out: Path, field: str) -> str | None:
     manifest = read_manifest(out)
     if manifest is None:
         return None
     described = [manifest["fingerprint"].get("engine") or {}, *reversed(manifest["provenance"].values())]
-    dtypes = (engine.get("dtype") for engine in described)
-    return next((dtype for dtype in dtypes if isinstance(dtype, str) and dtype != "auto"), None)
+    values = (engine.get(field) for engine in described)
+    return next((value for value in values if isinstance(value, str) and value != "auto"), None)
 
 
 class IdSet:

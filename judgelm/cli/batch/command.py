@@ -66,7 +66,11 @@ def batch(
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
     from judgelm.modes.factory import make_mode
-    from judgelm.runs.batch import BatchJob, run_dtype  # these load a judge's parts, for which help does not wait
+    from judgelm.runs.batch import (  # these load a judge's parts, for which help does not wait
+        BatchJob,
+        run_dtype,
+        run_engine,
+    )
 
     engine = judge_options.engine
     running.check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)
@@ -87,8 +91,8 @@ def batch(
     both = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
 
     def load(name: str | None, job: BatchJob) -> "Judge":
-        dtype = run_dtype(job, judge_options.dtype, engine)
-        name_of_engine = running.announced(name, engine, cluster, quiet=quiet)
+        dtype, resumed = run_dtype(job, judge_options.dtype, engine), run_engine(job, engine)
+        name_of_engine = running.announced(name, resumed, cluster, adapter=judge_options.adapter, quiet=quiet)
         return Judge(name, engine=name_of_engine, cluster=cluster, **arguments | {"dtype": dtype})
 
     begin, run = partial(running.clear_and_mark, quiet=quiet), partial(running.run, quiet=quiet)

@@ -14,9 +14,8 @@ from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
-from judgelm.engines.catalog import ENGINES, choose_engine
 from judgelm.errors import ConfigError, InputError
-from judgelm.judge import Judge, judge_of
+from judgelm.judge import Judge, engine_of, judge_of
 from judgelm.modes import BatchMode, Pairwise
 from judgelm.modes.factory import CARD_FIELDS
 from judgelm.records import Judgment
@@ -34,8 +33,6 @@ def check_names(engine: str, models: Sequence[str | None], adapter: str | None) 
         ConfigError: no such engine, or one that needs a model.
         ModelError: a judge's name (None is the default judge) whose parts are not on this machine.
     """
-    if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
     for model in models:
         judge_of(model, engine, adapter=adapter)
 
@@ -78,9 +75,11 @@ def clear_and_mark(job: BatchJob, *, quiet: bool) -> None:
     mark_children(job.out)
 
 
-def announced(model: str | None, engine: str, cluster: Cluster | None, *, quiet: bool) -> str:
+def announced(
+    model: str | None, engine: str, cluster: Cluster | None, *, adapter: str | None = None, quiet: bool
+) -> str:
     """Print which model is loaded, by which engine and why; the engine's name. Workers choose for themselves."""
-    name, why = choose_engine() if engine == "auto" and cluster is None else (engine, "")
+    name, why = engine_of(model, engine, adapter=adapter) if cluster is None else (engine, "")
     if cluster is not None:
         why = f"on workers, Ray address {cluster.address}"
     if not quiet:

@@ -36,6 +36,8 @@ Examples:
 
   judgelm doctor --injection
 
+  judgelm doctor --speed small-judge --pairs pairs.jsonl
+
 Exit codes: 0 nothing to mend, 1 something to mend, or a usage or input error.
 """
 _STATES = {
@@ -45,7 +47,8 @@ _STATES = {
     "missing": "[red]missing[/], see below",
 }
 _GIB = 1 << 30
-_PLAN, _INJECTION = "Plan of a fine-tuning", "Attacks on the judge"
+_PROBE_S, _SPEED_S = 10.0, 5.0
+_PLAN, _INJECTION, _SPEED = "Plan of a fine-tuning", "Attacks on the judge", "Speed of a judge"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,9 +81,26 @@ def doctor(
     ] = "",
     engine: EngineName = "auto",
     engine_arg: EngineArgs = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long the probe judges; 0 leaves it out.")] = 10.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="How long the probe judges (default: 10; 0 leaves it out), or each format of --speed (5)."
+        ),
+    ] = None,
     json_out: JsonOut = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only what to mend.")] = False,
+    speed: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Measure this judge by engine and numeric format instead, for auto to choose by.",
+            rich_help_panel=_SPEED,
+        ),
+    ] = "",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Pairs to measure with; default: everyday pairs.", rich_help_panel=_SPEED),
+    ] = None,
     injection: Annotated[
         bool,
         typer.Option(
@@ -117,8 +137,18 @@ def doctor(
     """Look at packages, devices and speed, and say what to mend. Exit code 1 if there is something.
 
     With `--train` plan a fine-tuning instead: memory, operations, time. Exit code 1 if it cannot fit. With
-    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block.
+    `--injection` attack the judge's prompt instead. Exit code 1 if an attack gets out of its block. With `--speed`
+    measure a judge by engine and format; `--engine auto` and `--dtype auto` choose by the result from then on.
     """
+    if speed:
+        from judgelm.cli.doctor.speed import measure_speed  # loads torch
+
+        out = console_for(json_out, quiet=quiet)
+        measure_speed(speed, pairs, seconds=seconds or _SPEED_S, out=out, json_out=json_out)
+        return
+    seconds = _PROBE_S if seconds is None else seconds
+    if pairs is not None:
+        raise ConfigError("--pairs is what --speed measures with; give it a judge, such as --speed small-judge")
     if train is not None:
         from judgelm.cli.doctor.training_plan import plan_training
 

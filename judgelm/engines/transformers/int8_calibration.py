@@ -1,8 +1,8 @@
 """Turns a loaded model's linear layers into 8-bit ones, by the activations of a short text."""
 
+import json
 from collections.abc import Iterable
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 import torch
@@ -13,10 +13,13 @@ from judgelm.engines.transformers.int8_layers import Int8Linear, Smoothing, best
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.engines.transformers.packed_attention import PromptSegment
 from judgelm.errors import ConfigError
+from judgelm.everyday_pairs import EVERYDAY_PAIRS
 from judgelm.prompts.truncation import Tokenizer
 
 _SAMPLED_TOKENS = 256
 _LARGEST_ERROR = 0.03
+_EVERY = 4
+"""Share of the everyday pairs: some thousand tokens are enough."""
 
 
 def check_int8(device: str) -> None:
@@ -79,8 +82,9 @@ def _calibrated(model: Any, layers: Iterable[nn.Linear], tokenizer: Tokenizer) -
 
 def calibration_ids(tokenizer: Tokenizer) -> list[list[int]]:
     """Token ids of everyday questions with two answers each; labels have no part in it."""
-    text = files("judgelm.engines.transformers").joinpath("calibration.txt").read_text(encoding="utf-8")
-    return list(tokenizer(text.split("\n\n\n"), add_special_tokens=True)["input_ids"])
+    rows = [json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines()[::_EVERY]]
+    texts = ["\n\n".join((row["question"], row["answer_1"], row["answer_2"])) for row in rows]
+    return list(tokenizer(texts, add_special_tokens=True)["input_ids"])
 
 
 def _read(model: Any, sequences: list[list[int]]) -> None:

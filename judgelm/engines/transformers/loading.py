@@ -141,7 +141,7 @@ def _dtype(source: str, options: EngineOptions, device: str) -> DtypeChoice:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     try:
-        return resolve_dtype(source, load_config(source, options), options, device=device)
+        return resolve_dtype(source, load_config(source, options), options, device=device, engine="transformers")
     except ModelError:
         return DtypeChoice(dtype=options.dtype)  # loading the model gives the better error
 

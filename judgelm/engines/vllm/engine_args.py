@@ -106,7 +106,8 @@ def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
     """
     reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
     config = load_config(base, options)
-    return resolve_dtype(base, config, options, device=current_platform.device_type, reserved_bytes=reserved)
+    device = current_platform.device_type
+    return resolve_dtype(base, config, options, device=device, reserved_bytes=reserved, engine="vllm")
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
