@@ -112,7 +112,7 @@ class Judge:
         licences = [self.named.notice] if self.named else []
         return licences + list(self.engine.stats().get("notes", ()))
 
-    def mode(self, name: str = "pair", **options: Any) -> BatchMode:
+    def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
         """A mode with this judge's template, scale and step; `options` are its other fields.
 
         Raises:

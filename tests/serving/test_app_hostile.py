@@ -76,6 +76,7 @@ def test_what_the_server_says_of_itself_is_true_at_length(server):
 
 @pytest.mark.parametrize("path", PATHS)
 @settings(max_examples=40, deadline=None, suppress_health_check=RELAXED)
+@example(changed={"options": {"name": "pair"}})
 @given(changed=st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=4))
 def test_fields_of_wrong_types_are_no_fault_of_the_server(server, path, changed):
     usual = {"question": "q", "answer_1": "a", "answer_2": "b"} if path == "/v1/judge" else review()
