@@ -59,6 +59,7 @@ def list_judges(context: typer.Context, json_out: JsonOut = None) -> None:
             f"{row['name']}{' (default)' if row['default'] else ''}: {state}",
             f"  {row['summary']}",
             f"  adapter under {row['adapter_licence']} ({row['adapter_terms']}), base under {row['base_licence']}",
+            *(f"  {sentence}" for sentence in row["formats"]),
             *([] if row["installed"] else [f"  {row['finding']}"]),
         )
         for line in lines:
@@ -133,6 +134,7 @@ def _row(card: JudgeCard) -> dict[str, Any]:
         "adapter_licence": card.adapter.licence,
         "adapter_terms": card.adapter.terms,
         "base_licence": card.base.licence,
+        "formats": [change.sentence for change in card.changed_verdicts],
     }
     try:
         judge = installed_judge(card)

@@ -48,11 +48,12 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantSpeed:
-    """The speed of a variant, in its largest round.
+    """The speed of a variant, in its largest round; fast variants judge more pairs, so tokens are what compares.
 
     Attributes:
         variant: with the format that the engine resolved.
         pairs: judged in both orders in `seconds`.
+        seconds: that they took.
         prompt_tokens: of those pairs in both orders.
         load_s: seconds until the engine was loaded.
         verdicts: id -> verdict by both orders, of all rounds; None where a pair failed.
@@ -68,17 +69,19 @@ class VariantSpeed:
     failures: dict[str, int] = field(default_factory=dict)
 
     @property
-    def pairs_per_s(self) -> float:
-        """Pairs in both orders."""
-        return self.pairs / self.seconds
-
-    def seconds_for(self, pairs: int) -> float:
-        """Seconds for a file of so many pairs in both orders, loading included."""
-        return self.load_s + pairs / self.pairs_per_s
+    def prompt_tokens_per_s(self) -> float:
+        """The rate that compares variants."""
+        return self.prompt_tokens / self.seconds
 
     def to_measured(self) -> MeasuredSpeed:
         """The part by which `auto` chooses."""
-        return MeasuredSpeed(**asdict(self.variant), pairs_per_s=self.pairs_per_s, load_s=self.load_s)
+        return MeasuredSpeed(**asdict(self.variant), prompt_tokens_per_s=self.prompt_tokens_per_s)
+
+
+def tokens_per_pair(speeds: Sequence[VariantSpeed]) -> float:
+    """Mean prompt tokens of a pair in both orders, over the largest round of all variants."""
+    largest = max(speeds, key=lambda speed: speed.pairs)
+    return largest.prompt_tokens / largest.pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

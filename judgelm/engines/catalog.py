@@ -64,11 +64,13 @@ def choose_engine(model: str | None = None, adapter: str | None = None) -> tuple
     """
     if importlib.util.find_spec("vllm") is None:
         return "transformers", "vllm is not installed"
-    speeds = [] if model is None else [speed for speed in read_speeds(model, adapter) if speed.quantization is None]
-    if len({speed.engine for speed in speeds}) > 1:
-        fastest = max(speeds, key=lambda speed: speed.pairs_per_s)
-        other = max(speed.pairs_per_s for speed in speeds if speed.engine != fastest.engine)
-        return fastest.engine, f"measured at {fastest.pairs_per_s / other:.2f}x the speed of the other on this machine"
+    rates: dict[str, float] = {}
+    for speed in read_speeds(model, adapter) if model is not None else ():
+        if speed.quantization is None:
+            rates[speed.engine] = max(rates.get(speed.engine, 0.0), speed.prompt_tokens_per_s)
+    if len(rates) > 1:
+        fast, slow = sorted(rates, key=lambda name: -rates[name])[:2]
+        return fast, f"measured at {rates[fast] / rates[slow]:.2f}x the speed of {slow} on this machine"
     import torch
 
     if not torch.cuda.is_available():

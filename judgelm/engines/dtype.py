@@ -93,7 +93,7 @@ def resolve_dtype(
 def _measured_choice(stored: str, options: EngineOptions, engine: str) -> DtypeChoice | None:
     """The faster of the checkpoint's format and float32, as measured with this judge; None where one was not."""
     rates = {
-        speed.dtype: speed.pairs_per_s
+        speed.dtype: speed.prompt_tokens_per_s
         for speed in read_speeds(options.model, options.adapter)
         if (speed.engine, speed.quantization) == (engine, options.quantization)
     }

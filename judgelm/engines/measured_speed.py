@@ -24,15 +24,13 @@ class MeasuredSpeed:
         engine: its name.
         dtype: numeric format.
         quantization: as `EngineOptions` has it.
-        pairs_per_s: pairs judged in both orders in a second, without loading.
-        load_s: seconds until the engine was loaded.
+        prompt_tokens_per_s: of pairs judged in both orders, shared prefixes counted in each prompt, without loading.
     """
 
     engine: str
     dtype: str
     quantization: str | None
-    pairs_per_s: float
-    load_s: float
+    prompt_tokens_per_s: float
 
 
 def write_speeds(model: str, adapter: str | None, speeds: Sequence[MeasuredSpeed]) -> Path:

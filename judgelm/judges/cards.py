@@ -84,6 +84,14 @@ class ChangedVerdicts:
     n: int
     changed: int
 
+    @property
+    def sentence(self) -> str:
+        """The measurement in words."""
+        return (
+            f"{self.format} changes {self.changed} of {self.n:,} verdicts on {self.pairs} "
+            f"({100 * self.changed / self.n:.1f} %) against {self.against}"
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCard:

@@ -16,8 +16,9 @@ def test_the_command_prints_keeps_and_writes_the_speeds(cli, pairs, tiny_judge, 
     assert code == 0, said
     rows = json.loads(out.read_text())["speeds"]
     assert [row["dtype"] for row in rows][:2] == ["float32", "bfloat16"]
-    assert all(row["pairs_per_s"] > 0 and row["prompt_tokens"] > 0 for row in rows)
-    assert [speed.pairs_per_s for speed in read_speeds(str(tiny_judge), None)] == [row["pairs_per_s"] for row in rows]
+    assert all(row["prompt_tokens_per_s"] > 0 for row in rows)
+    rates = [speed.prompt_tokens_per_s for speed in read_speeds(str(tiny_judge), None)]
+    assert rates == [row["prompt_tokens_per_s"] for row in rows]
     assert "fastest: transformers" in printed
     assert "vllm: not installed" in printed
 

@@ -1,10 +1,19 @@
 """`doctor --speed`: a judge by engine and numeric format."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from judgelm.doctor.speed import SAMPLED_PAIRS, Variant, VariantSpeed, change_between, read_pairs, variants_of
+from judgelm.doctor.speed import (
+    SAMPLED_PAIRS,
+    Variant,
+    VariantSpeed,
+    change_between,
+    read_pairs,
+    tokens_per_pair,
+    variants_of,
+)
 from judgelm.errors import InputError
 from judgelm.everyday_pairs import EVERYDAY_PAIRS
 
@@ -16,9 +25,11 @@ def _speed(verdicts):
     )  # fmt: skip
 
 
-def test_time_for_a_file_holds_loading():
-    assert _speed({}).pairs_per_s == 5.0
-    assert _speed({}).seconds_for(1000) == 203.0
+def test_variants_are_compared_by_their_tokens():
+    slow = replace(_speed({}), pairs=2, prompt_tokens=400)
+    assert _speed({}).prompt_tokens_per_s == 25.0
+    assert slow.to_measured().prompt_tokens_per_s == 100.0
+    assert tokens_per_pair([slow, _speed({})]) == 5.0  # the mean of the larger round
 
 
 def test_verdicts_are_compared_where_both_have_one():

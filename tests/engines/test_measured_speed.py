@@ -13,10 +13,11 @@ from judgelm.engines.measured_speed import MeasuredSpeed, read_speeds, write_spe
 from judgelm.engines.model_cache import CACHE_VARIABLE
 from judgelm.training.tiny_model import make_base
 
-FLOAT32 = MeasuredSpeed(engine="transformers", dtype="float32", quantization=None, pairs_per_s=3.0, load_s=1.0)
-BFLOAT16 = replace(FLOAT32, dtype="bfloat16", pairs_per_s=9.0)
-INT8 = replace(FLOAT32, quantization="int8", pairs_per_s=90.0)
-VLLM = replace(BFLOAT16, engine="vllm", pairs_per_s=18.0)
+FLOAT32 = MeasuredSpeed(engine="transformers", dtype="float32", quantization=None, prompt_tokens_per_s=3.0)
+FAST_FLOAT32 = replace(FLOAT32, prompt_tokens_per_s=18.0)
+BFLOAT16 = replace(FLOAT32, dtype="bfloat16", prompt_tokens_per_s=9.0)
+INT8 = replace(FLOAT32, quantization="int8", prompt_tokens_per_s=90.0)
+VLLM = replace(BFLOAT16, engine="vllm", prompt_tokens_per_s=18.0)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,10 @@ def test_speeds_are_read_for_the_judge_and_machine_that_they_were_measured_with(
 
 @pytest.mark.parametrize(
     ("speeds", "taken", "ratio"),
-    [([FLOAT32, BFLOAT16], "bfloat16", "3.0x"), ([replace(FLOAT32, pairs_per_s=18.0), BFLOAT16], "float32", "2.0x")],
+    [
+        ([FLOAT32, BFLOAT16], "bfloat16", "3.0x"),
+        ([replace(FLOAT32, prompt_tokens_per_s=18.0), BFLOAT16], "float32", "2.0x"),
+    ],
 )
 def test_dtype_auto_takes_the_format_that_was_measured_to_be_faster(model, speeds, taken, ratio, monkeypatch):
     monkeypatch.setattr(dtype, "measure_products", lambda config: pytest.fail("the judge was measured itself"))
@@ -64,7 +68,7 @@ def test_a_format_that_was_not_measured_is_estimated_as_before(model):
 
 
 def test_measured_float32_is_taken_only_where_it_fits(model, monkeypatch):
-    write_speeds(model, None, [replace(FLOAT32, pairs_per_s=18.0), BFLOAT16])
+    write_speeds(model, None, [FAST_FLOAT32, BFLOAT16])
     monkeypatch.setattr(dtype, "available_bytes", lambda: 1000)
     resolved, _ = resolve_options("transformers", EngineOptions(model=model, device="cpu"))
     assert resolved.dtype == "bfloat16"
@@ -75,6 +79,6 @@ def test_engine_auto_takes_the_engine_that_was_measured_to_be_faster(model, monk
     write_speeds(model, None, [FLOAT32, BFLOAT16, INT8])
     assert "measured" not in choose_engine(model)[1]
     write_speeds(model, None, [FLOAT32, BFLOAT16, INT8, VLLM])
-    assert choose_engine(model) == ("vllm", "measured at 2.00x the speed of the other on this machine")
-    write_speeds(model, None, [BFLOAT16, replace(VLLM, pairs_per_s=6.0)])
-    assert choose_engine(model) == ("transformers", "measured at 1.50x the speed of the other on this machine")
+    assert choose_engine(model) == ("vllm", "measured at 2.00x the speed of transformers on this machine")
+    write_speeds(model, None, [BFLOAT16, replace(VLLM, prompt_tokens_per_s=6.0)])
+    assert choose_engine(model) == ("transformers", "measured at 1.50x the speed of vllm on this machine")

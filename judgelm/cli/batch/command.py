@@ -62,15 +62,12 @@ def batch(
     config: Config = None,
 ) -> None:
     """Judge answers with a local judge model: pairs, or as --mode says."""
+    # these load a judge's parts, for which help does not wait
     from judgelm.cli.batch import run as running
     from judgelm.cli.batch.cascade import cascade_of, judge_in_cascade
     from judgelm.judge import Judge
     from judgelm.modes.factory import make_mode
-    from judgelm.runs.batch import (  # these load a judge's parts, for which help does not wait
-        BatchJob,
-        run_dtype,
-        run_engine,
-    )
+    from judgelm.runs.batch import BatchJob, run_dtype, run_engine
 
     engine = judge_options.engine
     running.check_names(engine, cascade.split(",") if cascade else [model], judge_options.adapter)

@@ -12,12 +12,19 @@ from rich.table import Table
 from judgelm.cli.console import EXIT_USAGE, console
 from judgelm.cli.output import write_json
 from judgelm.doctor.devices import look_at_devices
-from judgelm.doctor.speed import FormatChange, VariantSpeed, change_between, measure, read_pairs, variants_of
+from judgelm.doctor.speed import (
+    FormatChange,
+    VariantSpeed,
+    change_between,
+    measure,
+    read_pairs,
+    tokens_per_pair,
+    variants_of,
+)
 from judgelm.engines.catalog import choose_engine
 from judgelm.engines.measured_speed import write_speeds
 from judgelm.errors import JudgelmError
 from judgelm.everyday_pairs import EVERYDAY_PAIRS
-from judgelm.judges.cards import ChangedVerdicts
 from judgelm.judges.installed import named_judge
 
 _FILE_OF = 1000
@@ -53,12 +60,12 @@ def measure_speed(model: str, pairs: Path | None, *, seconds: float, out: Consol
         out.print(_table(speeds, changes, file_of))
         speeds_file = write_speeds(location, None, [speed.to_measured() for speed in speeds])
         remarks += _choice(speeds, location, speeds_file)
-    remarks += [_on_card(change) for change in (named.card.changed_verdicts if named else ())]
+    remarks += [f"by the judge's card {change.sentence}" for change in (named.card.changed_verdicts if named else ())]
     remarks += [_failed(speed) for speed in speeds if speed.failures]
     for line in (*remarks, *broken):
         _print_line(out, line)
-    rows = [_row(speed, change, file_of) for speed, change in zip(speeds, changes, strict=True)]
-    write_json(json_out, {"model": model, "machine": machine, "speeds": rows, "failed": broken})
+    rows = [_row(speed, change) for speed, change in zip(speeds, changes, strict=True)]
+    write_json(json_out, {"model": model, "machine": machine, "pairs": total, "speeds": rows, "failed": broken})
     if broken:
         raise typer.Exit(EXIT_USAGE)
 
@@ -69,18 +76,20 @@ def _print_line(out: Console, line: str) -> None:
 
 def _table(speeds: Sequence[VariantSpeed], changes: Sequence[FormatChange | None], file_of: int) -> Table:
     first = speeds[0]
+    per_pair = tokens_per_pair(speeds)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("engine", "format"):
         table.add_column(name, no_wrap=True)
     for name in ("pairs/s", f"x {first.variant.format}", f"{file_of:,}", "changed"):
         table.add_column(name, justify="right", no_wrap=True)
     for speed, change in zip(speeds, changes, strict=True):
+        rate = speed.prompt_tokens_per_s / per_pair
         table.add_row(
             speed.variant.engine,
             speed.variant.format,
-            f"{speed.pairs_per_s:,.2f}",
-            f"{speed.pairs_per_s / first.pairs_per_s:.2f}",
-            _duration(speed.seconds_for(file_of)),
+            f"{rate:,.2f}",
+            f"{speed.prompt_tokens_per_s / first.prompt_tokens_per_s:.2f}",
+            _duration(speed.load_s + file_of / rate),
             "" if speed is first else _changed(change),
         )
     table.caption = (
@@ -111,7 +120,7 @@ def _failed(speed: VariantSpeed) -> str:
 
 def _choice(speeds: Sequence[VariantSpeed], location: str, speeds_file: Path) -> list[str]:
     """The fastest variant, and what `auto` makes of the speeds."""
-    fastest = max(speeds, key=lambda speed: speed.pairs_per_s).variant
+    fastest = max(speeds, key=lambda speed: speed.prompt_tokens_per_s).variant
     option = f"--quantization {fastest.quantization}" if fastest.quantization else f"--dtype {fastest.dtype}"
     engine, why = choose_engine(location)
     return [
@@ -121,23 +130,14 @@ def _choice(speeds: Sequence[VariantSpeed], location: str, speeds_file: Path) ->
     ]
 
 
-def _on_card(change: ChangedVerdicts) -> str:
-    share = 100 * change.changed / change.n
-    return (
-        f"by the judge's card {change.format} changes {change.changed} of {change.n:,} verdicts on {change.pairs} "
-        f"({share:.1f} %) against {change.against}"
-    )
-
-
-def _row(speed: VariantSpeed, change: FormatChange | None, file_of: int) -> dict[str, object]:
+def _row(speed: VariantSpeed, change: FormatChange | None) -> dict[str, object]:
     """A variant, as `--json` writes it."""
     return asdict(speed.variant) | {
         "pairs": speed.pairs,
         "seconds": speed.seconds,
-        "pairs_per_s": speed.pairs_per_s,
         "prompt_tokens": speed.prompt_tokens,
+        "prompt_tokens_per_s": speed.prompt_tokens_per_s,
         "load_s": speed.load_s,
         "failures": speed.failures,
-        "seconds_for_file": speed.seconds_for(file_of),
         "change": None if change is None else asdict(change),
     }
