@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from judgelm.cluster.plan import Cluster, load_workers
 from judgelm.engines.base import Engine, EngineOptions
-from judgelm.engines.catalog import ENGINES, choose_engine, load_engine
+from judgelm.engines.catalog import ENGINES, check_engine, choose_engine, load_engine
 from judgelm.errors import ConfigError
 from judgelm.former_names import current_names
 from judgelm.judges.installed import InstalledJudge, named_judge
@@ -218,11 +218,9 @@ def judge_of(model: str | None, engine: str, *, adapter: str | None = None) -> I
     """The judge that is meant by a name, or by none; None where a folder, a hub id or a server's model is meant.
 
     Raises:
-        ConfigError: no such engine, no model for an engine that has no default, or an adapter for a judge that is one.
+        ConfigError: no model for an engine that has no default, or an adapter for a judge that is one.
         ModelError: the judge is not installed.
     """
-    if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} not found; available: auto, {', '.join(ENGINES)}")
     if model == "":
         raise ConfigError("the model's name is empty; leave it out for the default judge")
     if engine in _NAMED_ONLY:
@@ -242,6 +240,7 @@ def engine_of(model: str | None, engine: str, *, adapter: str | None = None) -> 
         ConfigError: there is no such engine, or it needs a model.
         ModelError: the judge is not installed.
     """
+    check_engine(engine)
     named = judge_of(model, engine, adapter=adapter)
     return choose_engine(str(named.adapter) if named else model, adapter) if engine == "auto" else (engine, "")
 

@@ -24,6 +24,16 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
     return load(options)
 
 
+def check_engine(name: str) -> None:
+    """Refuse an engine that does not exist.
+
+    Raises:
+        ConfigError: it is neither `auto` nor one of judgelm's.
+    """
+    if name != "auto" and name not in ENGINES:
+        raise ConfigError(f"engine {name!r} not found; available: auto, {', '.join(ENGINES)}")
+
+
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
     """The options with `dtype: auto` resolved on this machine, for other workers to load the same, and a note.
 

@@ -14,6 +14,7 @@ from judgelm.cli.output import is_stdout
 from judgelm.cluster.plan import Cluster
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import SampleStream
+from judgelm.engines.catalog import check_engine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge, engine_of, judge_of
 from judgelm.modes import BatchMode, Pairwise
@@ -33,6 +34,7 @@ def check_names(engine: str, models: Sequence[str | None], adapter: str | None) 
         ConfigError: no such engine, or one that needs a model.
         ModelError: a judge's name (None is the default judge) whose parts are not on this machine.
     """
+    check_engine(engine)
     for model in models:
         judge_of(model, engine, adapter=adapter)
 

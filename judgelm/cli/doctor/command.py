@@ -19,7 +19,7 @@ from judgelm.cli.output import JsonOut, write_json
 from judgelm.doctor.devices import Devices, look_at_devices
 from judgelm.doctor.packages import Package, declared_packages, findings, with_imports_tried
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import ENGINES, choose_engine
+from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import ConfigError, JudgelmError, ModelError
 from judgelm.judges.cards import default_card
 from judgelm.judges.installed import installed_judge, named_judge
@@ -162,8 +162,7 @@ def doctor(
         return
     if accelerate or shape or gpus or gpu_memory:
         raise ConfigError("--accelerate, --shape, --gpus and --gpu-memory plan a fine-tuning; give its YAML as --train")
-    if engine != "auto" and engine not in ENGINES:
-        raise ConfigError(f"engine {engine!r} does not exist; available: auto, {', '.join(ENGINES)}")
+    check_engine(engine)
     arguments = parse_pairs(engine_arg or (), "--engine-arg")
     if model and (named := named_judge(model)) is not None:
         model = str(named.adapter)
