@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from judgelm.engines.base import INT8, Engine, EngineOptions, refuse_engine_args, require, require_version
 from judgelm.engines.measured_speed import read_speeds
-from judgelm.errors import ConfigError, ModelError
+from judgelm.errors import ModelError, not_found
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
@@ -18,8 +18,7 @@ def load_engine(name: str, options: EngineOptions) -> Engine:
     """
     if name == "auto":
         name, _ = choose_engine(options.model, options.adapter)
-    if name not in ENGINES:
-        raise ConfigError(f"engine {name!r} does not exist; available: auto, {', '.join(ENGINES)}")
+    check_engine(name)
     load: Callable[[EngineOptions], Engine] = ENGINES[name]
     return load(options)
 
@@ -31,7 +30,7 @@ def check_engine(name: str) -> None:
         ConfigError: it is neither `auto` nor one of judgelm's.
     """
     if name != "auto" and name not in ENGINES:
-        raise ConfigError(f"engine {name!r} not found; available: auto, {', '.join(ENGINES)}")
+        raise not_found("engine", name, ("auto", *ENGINES))
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:

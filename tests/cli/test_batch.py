@@ -157,7 +157,7 @@ def test_rejected_lines_are_kept_with_place_and_reason(cli, pairs, tmp_path):
             ["{pairs}", "-o", "out.jsonl", "--model", "x", "--mode", "duel"],
             "mode 'duel' does not exist; available: pair",
         ),
-        (["{pairs}", "-o", "out.jsonl", "--model", "x", "--engine", "vlm"], "engine 'vlm' not found"),
+        (["{pairs}", "-o", "out.jsonl", "--model", "x", "--engine", "vlm"], "engine 'vlm' does not exist"),
         (["{pairs}", "-o", "out.jsonl", "--engine", "scripted"], "the scripted engine has no default judge; name one"),
         (["{pairs}", "-o", "out.jsonl", "--model", ""], "the model's name is empty"),
         (["{pairs}", *SCRIPTED, "8 6"], "-o is missing"),

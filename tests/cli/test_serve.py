@@ -79,7 +79,7 @@ def test_the_recipe_serves(tmp_path):
         ),
         (["8 6", "--engine", "scripted", "--api-key", "sk x"], "printable ASCII"),
         (["8 6", "--engine", "scripted", "--api-key", "sk", "--no-auth"], "leave one of them out"),
-        (["8 6", "--engine", "nothing"], "engine 'nothing' not found"),
+        (["8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
         (["m", "--engine", "vllm", "--upstream", "http://localhost:1/v1"], "--upstream needs the openai engine"),
         (["m", "--upstream", "http://localhost:1/v1", "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
         (["m", "--upstream", "nowhere"], "not an http(s) address"),

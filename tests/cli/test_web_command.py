@@ -16,7 +16,7 @@ MODEL = ("8 6", "--engine", "scripted")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("my-judge", "--engine", "none"), "engine 'none' not found"),
+        (("my-judge", "--engine", "none"), "engine 'none' does not exist"),
         ((*MODEL, "--pairs", "p.jsonl"), "there is no --run; add one"),
     ],
 )
