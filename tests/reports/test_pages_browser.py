@@ -181,7 +181,7 @@ def test_print_is_dark_on_white_without_controls(opened, name):
     for control in ("nav", ".controls input", ".pages", ".controls button"):
         assert not any(one.is_visible() for one in page.locator(control).all()), control
     assert page.locator("table.pairs").is_visible() is False
-    assert page.get_by_text("The list of pairs is left out").count() == (name == "run")
+    assert page.get_by_text("The list of pairs is not part of").count() == (name == "run")
     paper = page.pdf(format="A4")
     assert paper.startswith(b"%PDF")
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) >= 2
