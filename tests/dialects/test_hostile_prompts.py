@@ -53,10 +53,9 @@ def check(work, unit, place):
         work(unit * (size // len(unit)))
         return time.process_time() - began
 
-    large = seconds(LARGE)
-    assert large < ABSOLUTE_S, (place, unit[:80], large)
-    if large > NOISE_S:
-        small, large = (min(seconds(size), seconds(size)) for size in (SMALL, LARGE))
+    if seconds(LARGE) > NOISE_S:  # measured again: another process on the same cores slows single measurements down
+        small, large = (min(seconds(size) for _ in range(3)) for size in (SMALL, LARGE))
+        assert large < ABSOLUTE_S, (place, unit[:80], large)
         assert large < TIMES * small + NOISE_S, (place, unit[:80], small, large)
 
 
